@@ -56,8 +56,11 @@ Make = Callable[[], tuple[object, int]]
 
 def fillings(topic_id: bytes, size: int = 1_000_000) -> Iterator[tuple[str, Make]]:
     """(name, what makes the request and its version) for every array of every request, of `size` bytes. ``topic_id``: `TOPIC`'s."""
+    served = supported(DEFAULT_VERSION)
     for key, module in handler_modules().items():
-        version = supported(DEFAULT_VERSION)[key][1]
+        if key not in served:
+            continue  # an API of later releases
+        version = served[key][1]
         api = "".join(map(str.capitalize, module.split("_")[1:]))
         cls = getattr(importlib.import_module(f"kafka_wire.messages.{module}"), api + "Request")
         for path in _arrays(cls, version):

@@ -316,7 +316,6 @@ def redrawn(path: Path) -> str:
 # ----------------------------------------------------------------------------------------------- coverage.md
 
 NOT_DONE: dict[str, tuple[tuple[int, ...], str]] = {
-    "streams groups": ((88, 89), ""),
     "security": ((38, 39, 40, 41, 50, 51), "No TLS"),
     "quotas": ((48, 49), "Throttle times are always 0"),
     "replica placement": ((34, 43, 45, 46), "A partition has one log; its replicas are names"),
@@ -429,10 +428,12 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   answers UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. `compression.type` never makes the broker pack anew.
 * **Access rules** (ACLs, 29 to 31) are answered with SECURITY_DISABLED, as by every broker without an authorizer; there is none.
 * **Settings of groups and of client metrics** (config resources 32 and 16) are described, altered and kept as 4.1.0 and 4.4.0
-  do (client metrics of 3.7 to 3.9 as 3.9.1). Those of consumer and share groups act, dead letters (4.4) as well; what the others
-  steer (the streams protocol, telemetry) is not here. Nor are the brokers' own settings of streams groups: Kafka's defaults bound
-  what a group may set. Nor does a topic's `max.decompressed.message.bytes` (4.4) bound anything. Patterns of clients are read
-  as Python's regular expressions, not Java's.
+  do (client metrics of 3.7 to 3.9 as 3.9.1). Those of consumer, share and streams groups act, dead letters (4.4) as well; what the
+  others steer (telemetry) is not here. Nor does a topic's `max.decompressed.message.bytes` (4.4) bound anything. Patterns of clients
+  are read as Python's regular expressions, not Java's.
+* **Streams groups** (KIP-1071, from 4.2 on) have the assignor `sticky` alone. Descriptions of topologies (KIP-1331, 4.4), which a
+  broker keeps by a plugin, are never asked for; StreamsGroupTopologyDescriptionUpdate is not served. Warm-up tasks are never assigned,
+  as in 4.4.
 * **Produce v0 to v2 and Fetch v0 to v3** of 3.x are not served, and ApiVersions says so: they carry the message formats before 0.11, to
   and from which a broker converts every batch. Logs here keep record batches alone, as those of 4.x do.
 * **Requests that Kafka never answers** are refused: Produce with null records (4.x) with INVALID_RECORD, an AlterConfigs that

@@ -92,6 +92,21 @@ group.share.min.session.timeout.ms int 45000 >=1 since=4.1
 group.share.partition.max.record.locks int 2000 100..10000 since=4.1
 group.share.record.lock.duration.ms int 30000 1000..3600000 since=4.1
 group.share.session.timeout.ms int 45000 >=1 since=4.1
+group.streams.assignment.interval.ms int 1000 >=0 dynamic since=4.3
+group.streams.assignors list sticky since=4.4
+group.streams.heartbeat.interval.ms int 5000 >=1 since=4.1
+group.streams.initial.rebalance.delay.ms int 3000 >=0 since=4.2
+group.streams.max.assignment.interval.ms int 15000 >=0 since=4.3
+group.streams.max.heartbeat.interval.ms int 15000 >=1 since=4.1
+group.streams.max.session.timeout.ms int 60000 >=1 since=4.1
+group.streams.max.size int 2147483647 >=1 since=4.1
+group.streams.max.standby.replicas int 2 >=0 since=4.1
+group.streams.min.assignment.interval.ms int 0 >=0 since=4.3
+group.streams.min.heartbeat.interval.ms int 5000 >=1 since=4.1
+group.streams.min.session.timeout.ms int 45000 >=1 since=4.1
+group.streams.num.standby.replicas int 0 >=0 since=4.1
+group.streams.rack.aware.assignment.tags list "" since=4.4
+group.streams.session.timeout.ms int 45000 >=1 since=4.1
 initial.broker.registration.timeout.ms int 60000
 inter.broker.listener.name string -
 inter.broker.protocol.version string - until=3.9

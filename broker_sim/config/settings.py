@@ -322,6 +322,11 @@ class BrokerConfig:
             self.release >= (4, 1) and "share" in self.list("group.coordinator.rebalance.protocols")
         )
 
+    @property
+    def has_streams_groups(self) -> builtins.bool:
+        """Whether there are streams groups (KIP-1071): from 4.2 on, unless they are switched off."""
+        return self.release >= (4, 2) and "streams" in self.list("group.coordinator.rebalance.protocols")
+
     def setting(self, name: builtins.str) -> Setting:
         """The definition of a broker setting; raises ConfigError naming the nearest one."""
         try:

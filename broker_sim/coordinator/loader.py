@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_sim.coordinator.policy import Settings
-from broker_sim.coordinator.records import CONSUMER_RECORDS, SHARE_RECORDS, decode
+from broker_sim.coordinator.records import CONSUMER_RECORDS, SHARE_RECORDS, STREAMS_RECORDS, decode
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.coordinator.store import GroupStore
 
@@ -16,9 +16,12 @@ class Loader(ShardLoader):
         super().__init__()
         policy = settings.policy
         self._later = settings.reads_later_records
-        self._epochs = (CONSUMER_RECORDS if policy.has_epoch_groups else frozenset()) | (
-            SHARE_RECORDS if policy.has_share_records else frozenset()
-        )
+        kinds = {
+            CONSUMER_RECORDS: policy.has_epoch_groups,
+            SHARE_RECORDS: policy.has_share_records,
+            STREAMS_RECORDS: policy.has_streams_records,
+        }
+        self._epochs = frozenset[int]().union(*(types for types, are_read in kinds.items() if are_read))
         self.store = GroupStore(settings.policy)
 
     def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:

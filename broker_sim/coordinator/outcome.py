@@ -125,7 +125,7 @@ class GroupConfigured:
     reads them."""
 
     group_id: str
-    values: Mapping[str, int]
+    values: Mapping[str, Any]
 
 
 @dataclass(slots=True)

@@ -140,6 +140,16 @@ class Policy:
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id that it names."""
     has_share_records: bool
     """Share groups' records are read (KIP-932), whether there may be new ones or not."""
+    has_streams_records: bool
+    """Streams groups' records are read (KIP-1071)."""
+    has_static_streams_members: bool
+    """Members of streams groups may have an instance id."""
+    has_task_offsets: bool
+    """Members of streams groups report changelog offsets, which the assignor looks at."""
+    streams_roles_change_in_place: bool
+    """A member of a streams group keeps a task that changes between active and standby. Else it gives it up first."""
+    emptied_streams_target_is_stored: bool
+    """As ``emptied_group_target_is_stored``, of a streams group."""
     share_assignor: str
     """How share groups share partitions out (``assignors.simple``): each release's own ``SimpleAssignor``."""
     share_initialization_waits_for_target: bool
@@ -217,6 +227,11 @@ SCALA = Policy(
     what_is_given_up_is_described=False,
     misdirected_join_names_member=True,
     has_share_records=False,
+    has_streams_records=False,
+    has_static_streams_members=False,
+    has_task_offsets=False,
+    streams_roles_change_in_place=False,
+    emptied_streams_target_is_stored=False,
     share_assignor="simple",
     share_initialization_waits_for_target=False,
     share_deletion_clears_state=False,
@@ -293,6 +308,11 @@ JAVA = Policy(
     what_is_given_up_is_described=False,
     misdirected_join_names_member=False,
     has_share_records=True,
+    has_streams_records=False,
+    has_static_streams_members=False,
+    has_task_offsets=False,
+    emptied_streams_target_is_stored=False,
+    streams_roles_change_in_place=False,
     share_assignor="simple until 4.1",
     share_initialization_waits_for_target=False,
     share_deletion_clears_state=False,
@@ -304,6 +324,7 @@ JAVA = Policy(
 _JAVA_4_2 = replace(
     JAVA,
     what_is_given_up_is_free=True,
+    has_streams_records=True,
     share_assignor="simple",
     share_offsets_may_be_altered=True,
 )
@@ -322,7 +343,14 @@ _JAVA_4_3 = replace(
     old_share_epoch_is_told_previous=True,
     nameless_share_member_is_told=False,
 )
-_JAVA_4_4 = replace(_JAVA_4_3, other_assignor_moves_group=True)
+_JAVA_4_4 = replace(
+    _JAVA_4_3,
+    other_assignor_moves_group=True,
+    has_static_streams_members=True,
+    has_task_offsets=True,
+    streams_roles_change_in_place=True,
+    emptied_streams_target_is_stored=True,
+)
 JAVA_SINCE = (((4, 4), _JAVA_4_4), ((4, 3), _JAVA_4_3), ((4, 2), _JAVA_4_2), ((0, 0), JAVA))
 """The Java coordinator by the first release that has it so (KIP-1263 and what came with it in 4.3)."""
 
@@ -356,6 +384,20 @@ class ShareSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsSettings:
+    """The broker's ``group.streams.*``; a group may have some of them of its own. ``rack_aware_tags``: the client tags that members
+    should have."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5000
+    assignment_interval_ms: int = 0
+    initial_rebalance_delay_ms: int = 0
+    standby_replicas: int = 0
+    max_size: int = 2**31 - 1
+    rack_aware_tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The broker configs that the core looks at; ms where the name says so."""
 
@@ -374,5 +416,6 @@ class Settings:
     """How long transactions that the log left open stay so: a producer's transaction.timeout.ms, which the log doesn't tell."""
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
+    streams: StreamsSettings = StreamsSettings()
     reads_later_records: bool = True
     """Whether flexible values are read and unknown records skipped at load (KIP-915, since 3.5)."""

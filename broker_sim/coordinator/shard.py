@@ -15,6 +15,9 @@ from broker_sim.coordinator.classic import joining, membership, rebalance, synci
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.consumer import classic_members, heartbeat, lifecycle, subscriptions
 from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.epochs import classic_requests
+from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.epochs.reconcile import MemberState
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
@@ -45,11 +48,15 @@ from broker_sim.coordinator.share import requests as share_requests
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.state import Held, ShardState
 from broker_sim.coordinator.store import GroupStore
+from broker_sim.coordinator.streams import departing as streams_departing
+from broker_sim.coordinator.streams import heartbeat as streams_heartbeat
+from broker_sim.coordinator.streams.group import StreamsGroup
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
+from kafka_wire.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from kafka_wire.messages.k91_alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from kafka_wire.messages.k92_delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 
@@ -185,9 +192,21 @@ class GroupKind(NamedTuple):
     begin: Callable[[Shard, Any], None]
     unload: Callable[[Shard, Any], None]
     session_expired: Callable[[Shard, Any, str], None]
+    revocation_expired: Callable[[Shard, Any, str], None] = lambda shard, group, member_id: None
+    """A member of it did not give up in time what it was told to give up."""
     requests: Mapping[type, Callable[..., None]] = MappingProxyType({})
     """Who answers requests that are answered by kind, where it isn't the classic groups' rooms."""
 
+
+_CLASSIC: Mapping[type, Callable[..., None]] = MappingProxyType(
+    {
+        Heartbeat: classic_requests.heartbeat,
+        JoinGroupRequest: classic_requests.join,
+        SyncGroupRequest: classic_requests.sync,
+        LeaveGroup: classic_requests.leave,
+    }
+)
+"""Of kinds that have no classic members."""
 
 _KINDS: dict[type[Group], GroupKind] = {
     ClassicGroup: GroupKind(membership.begin, membership.unload, membership.session_expired),
@@ -195,6 +214,7 @@ _KINDS: dict[type[Group], GroupKind] = {
         lifecycle.begin,
         lifecycle.unload,
         lifecycle.session_expired,
+        lifecycle.revocation_expired,
         {
             Heartbeat: classic_members.heartbeat,
             JoinGroupRequest: classic_members.join,
@@ -206,14 +226,18 @@ _KINDS: dict[type[Group], GroupKind] = {
         share_heartbeat.begin,
         share_heartbeat.unload,
         share_heartbeat.session_expired,
-        {
-            Heartbeat: share_requests.heartbeat,
-            JoinGroupRequest: share_requests.join,
-            SyncGroupRequest: share_requests.sync,
-            LeaveGroup: share_requests.leave,
+        requests={
+            **_CLASSIC,
             DeleteGroup: share_requests.delete_group,
             DeleteOffsets: share_requests.delete_offsets,
         },
+    ),
+    StreamsGroup: GroupKind(
+        streams_departing.begin,
+        streams_departing.unload,
+        streams_departing.expel,
+        streams_departing.expel,
+        {**_CLASSIC, JoinGroupRequest: streams_heartbeat.classic_join},
     ),
 }
 
@@ -224,12 +248,21 @@ def _session_expired(shard: Shard, key: TimerKey) -> None:
         _KINDS[type(group)].session_expired(shard, group, str(key[2]))
 
 
+def _revocation_expired(shard: Shard, key: TimerKey) -> None:
+    group, member_id = shard.groups.get(str(key[1])), str(key[2])
+    if not isinstance(group, EpochGroup) or member_id not in group.latest.members:
+        return
+    if group.latest.current(member_id).state is MemberState.UNREVOKED:
+        _KINDS[type(group)].revocation_expired(shard, group, member_id)
+
+
 _REQUESTS: dict[type, Callable[..., None]] = {
     Heartbeat: membership.heartbeat,
     JoinGroupRequest: joining.join,
     SyncGroupRequest: syncing.sync,
     ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
     ShareGroupHeartbeatRequest: share_heartbeat.heartbeat,
+    StreamsGroupHeartbeatRequest: streams_heartbeat.heartbeat,
     AlterShareGroupOffsetsRequest: share_offsets.alter,
     DeleteShareGroupOffsetsRequest: share_offsets.delete,
     LeaveGroup: membership.leave,
@@ -244,7 +277,8 @@ _BY_KIND = frozenset({Heartbeat, JoinGroupRequest, SyncGroupRequest, LeaveGroup,
 
 _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "session": _session_expired,
-    "revocation": lifecycle.revocation_expired,
+    "revocation": _revocation_expired,
+    "initial": streams_heartbeat.initial_delay_over,
     "patterns": subscriptions.refresh,
     "join": classic_members.join_expired,
     "pending": membership.pending_expired,

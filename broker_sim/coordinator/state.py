@@ -128,7 +128,7 @@ class ShardState:
     out: Outcome = field(default_factory=Outcome)
     next_ticket: int = 0
     topics: Topics = field(default_factory=Topics)
-    group_configs: dict[str, Mapping[str, int]] = field(default_factory=dict)  # what groups have of their own
+    group_configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # what groups have of their own
     asked: dict[int, Asking] = field(default_factory=dict)  # by ticket: what waits for the share coordinators
 
     def __post_init__(self) -> None:
@@ -158,6 +158,12 @@ class ShardState:
         own = self.group_configs.get(group_id)
         value: int = getattr(self.settings.share, name)
         return value if own is None else own.get(f"share {name}", value)
+
+    def streams_setting(self, group_id: str, name: str) -> Any:
+        """A setting of a streams group, by the name of the field of `StreamsSettings`: its own, else the broker's."""
+        own = self.group_configs.get(group_id)
+        value = getattr(self.settings.streams, name)
+        return value if own is None else own.get(f"streams {name}", value)
 
     def ask(self, commands: Sequence[Command], asking: Asking) -> None:
         """Ask the share coordinators; ``asking`` goes on when they have answered."""

@@ -20,10 +20,24 @@ from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.group import Group, Staged
 from broker_sim.coordinator.outcome import Offset, RepeatedCommit
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.records import SHARE_RECORDS, EpochRecord, GroupRecord, OffsetRecord, Record
+from broker_sim.coordinator.records import (
+    SHARE_RECORDS,
+    STREAMS_RECORDS,
+    EpochRecord,
+    GroupRecord,
+    OffsetRecord,
+    Record,
+)
 from broker_sim.coordinator.share.group import ShareGroup
+from broker_sim.coordinator.streams.group import StreamsGroup
 
 G = TypeVar("G", bound=Group)
+
+_KINDS: dict[int, type[ConsumerGroup | ShareGroup | StreamsGroup]] = {
+    **dict.fromkeys(SHARE_RECORDS, ShareGroup),
+    **dict.fromkeys(STREAMS_RECORDS, StreamsGroup),
+}
+"""By the types of their records; all others by epochs are of consumer groups."""
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -180,7 +194,7 @@ class GroupStore:
         """A record of a group by epochs: its first one makes the group, in the place of a simple one whose offsets it has; the last of
         its tombstones ends it."""
         group = self._known(record.group_id)
-        kind = ShareGroup if record.type in SHARE_RECORDS else ConsumerGroup
+        kind = _KINDS.get(record.type, ConsumerGroup)
         if record.value is not None:
             if not isinstance(group, kind):
                 group = self._replace(record.group_id, kind.made(record.group_id, self.policy))

@@ -8,9 +8,9 @@
 * Shown is what the emulated release shows, less the APIs without a handler here. Produce is shown from version 0 on
   although 0-2 are refused: librdkafka takes a broker for too old without (KAFKA-18659); Kafka does the same.
 * Features: metadata.version, at the release's newest; transaction.version 2 from 4.0 on, by which clients know that
-  every transaction ends with a new epoch (KIP-890); group.version 1 where there are consumer groups of KIP-848, and
-  share.version where there are share groups. Before v4 no lowest version can be told that is 0: it is told as 1
-  (KAFKA-17011).
+  every transaction ends with a new epoch (KIP-890); group.version 1 where there are consumer groups of KIP-848,
+  share.version and streams.version where there are share and streams groups. Before v4 no lowest version can be told
+  that is 0: it is told as 1 (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ _TRANSACTION_VERSION, _TRANSACTION_VERSION_SINCE = 2, (4, 0)
 _SHARE_VERSIONS, _SHARE_VERSION_SINCE = (((4, 4), 2), ((4, 1), 1)), (4, 1)
 """The levels by release, and the first one with that feature (ShareVersion.java). Where it is off no level is finalized."""
 
+_STREAMS_VERSION, _STREAMS_VERSION_SINCE = 1, (4, 2)
+"""The level of streams groups, and the first release that has it without unstable features (StreamsVersion.java)."""
+
 _LOWEST_MAY_BE_0 = 4
 """The version from which on a feature may be told to begin at 0."""
 
@@ -95,18 +98,19 @@ def _fast(api_version: int) -> FastHandler:
 FAST = {version: _fast(version) for version in range(5)}
 
 
-def _groups(state: ClusterState) -> tuple[bool, bool]:
-    """Whether there are consumer groups of KIP-848, and share groups."""
-    return state.config.has_consumer_protocol, state.config.has_share_groups
+def _groups(state: ClusterState) -> tuple[bool, bool, bool]:
+    """Whether there are consumer groups of KIP-848, share groups, and streams groups."""
+    config = state.config
+    return config.has_consumer_protocol, config.has_share_groups, config.has_streams_groups
 
 
 @cache
-def _encoded(as_version: str, groups: tuple[bool, bool], api_version: int) -> bytes:
+def _encoded(as_version: str, groups: tuple[bool, bool, bool], api_version: int) -> bytes:
     return encode(_answer(as_version, groups, api_version), api_version)
 
 
 @cache
-def _answer(as_version: str, groups: tuple[bool, bool], api_version: int) -> ApiVersionsResponse:
+def _answer(as_version: str, groups: tuple[bool, bool, bool], api_version: int) -> ApiVersionsResponse:
     """The same for every client; nobody changes it."""
     keys = [
         ApiVersion(key, 0 if key == ApiKey.PRODUCE else low, high)
@@ -115,7 +119,7 @@ def _answer(as_version: str, groups: tuple[bool, bool], api_version: int) -> Api
     lowest, newest = _METADATA_VERSIONS[release(as_version)]
     features = [SupportedFeatureKey("metadata.version", lowest, newest)]
     finalized = [FinalizedFeatureKey("metadata.version", newest, newest)]
-    has_consumer_groups, has_share_groups = groups
+    has_consumer_groups, has_share_groups, has_streams_groups = groups
     if has_consumer_groups:
         features.insert(0, SupportedFeatureKey("group.version", 0 if api_version >= _LOWEST_MAY_BE_0 else 1, 1))
         finalized.insert(0, FinalizedFeatureKey("group.version", 1, 1))
@@ -124,6 +128,11 @@ def _answer(as_version: str, groups: tuple[bool, bool], api_version: int) -> Api
         features.append(SupportedFeatureKey("share.version", 0 if api_version >= _LOWEST_MAY_BE_0 else 1, highest))
         if has_share_groups:
             finalized.append(FinalizedFeatureKey("share.version", highest, highest))
+    if release(as_version) >= _STREAMS_VERSION_SINCE:
+        lowest_streams = 0 if api_version >= _LOWEST_MAY_BE_0 else 1
+        features.append(SupportedFeatureKey("streams.version", lowest_streams, _STREAMS_VERSION))
+        if has_streams_groups:
+            finalized.append(FinalizedFeatureKey("streams.version", _STREAMS_VERSION, _STREAMS_VERSION))
     if release(as_version) >= _TRANSACTION_VERSION_SINCE:
         features.append(
             SupportedFeatureKey(

@@ -7,7 +7,10 @@ from typing import Any
 
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.share.group import ShareGroup
+from broker_sim.coordinator.streams.group import ACTIVE, StreamsGroup, TaskKey
+from broker_sim.coordinator.streams.topology import Topology
 from broker_sim.coordinator.topics import Topics
+from kafka_wire.messages.offsets_log import Subtopology
 
 __all__ = ["GONE", "changes", "epochs"]
 
@@ -22,7 +25,7 @@ GONE: dict[str, Any] = {
 """Of a group that is no more, or a classic one from here on."""
 
 
-Shown = ConsumerGroup | ShareGroup
+Shown = ConsumerGroup | ShareGroup | StreamsGroup
 """The kinds of groups that are shown so."""
 
 
@@ -33,13 +36,21 @@ def epochs(group: Shown, topics: Topics) -> dict[str, Any]:
         "state": group.state_name,
         "group_epoch": stored.group_epoch,
         "target_epoch": stored.target_epoch,
-        "assignor": group.assignor if isinstance(group, ConsumerGroup) else "simple",
+        "assignor": group.assignor if isinstance(group, ConsumerGroup) else _ASSIGNORS[group.kind],
         "size": len(stored.members),
-        "members": [
-            _member(group, member_id, topics) if isinstance(group, ConsumerGroup) else _sharer(group, member_id, topics)
-            for member_id in stored.members
-        ],
+        "members": [_shown(group, member_id, topics) for member_id in stored.members],
     }
+
+
+_ASSIGNORS = {"share": "simple", "streams": "sticky"}
+
+
+def _shown(group: Shown, member_id: str, topics: Topics) -> dict[str, Any]:
+    if isinstance(group, ConsumerGroup):
+        return _member(group, member_id, topics)
+    if isinstance(group, ShareGroup):
+        return _sharer(group, member_id, topics)
+    return _streams_thread(group, member_id, topics)
 
 
 def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, Any]:
@@ -83,6 +94,52 @@ def _sharer(group: ShareGroup, member_id: str, topics: Topics) -> dict[str, Any]
         "gives_up": {},
         "lacks": {},
     }
+
+
+def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict[str, Any]:
+    """A member of a streams group: of its tasks the active ones, as the partitions that they read."""
+    stored, topology = group.stored, group.stored.topology
+    member, current = stored.members[member_id], stored.current(member_id)
+    lacks = {
+        key: [number for number in numbers if number not in current.assigned.get(key, ())]
+        for key, numbers in stored.target(member_id).items()
+    }
+    session = group.session_of(member_id)
+    read = [] if topology is None else [name for one in topology.subtopologies for name in _read(one)]
+    return {
+        "member": member_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "instance": member.instance_id,
+        "protocol": "streams",
+        "epoch": current.epoch,
+        "session_timeout_ms": group.session_timeout_ms if session is None else session[1],
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "topics": sorted(set(read)),
+        "assignment": _partitions(current.assigned, topology, topics),
+        "gives_up": _partitions(current.revoking, topology, topics),
+        "lacks": _partitions(lacks, topology, topics),
+    }
+
+
+def _read(one: Subtopology) -> list[str]:
+    """The topics that a subtopology's tasks read."""
+    return [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
+
+
+def _partitions(
+    tasks: Mapping[TaskKey, Iterable[int]], topology: Topology | None, topics: Topics
+) -> dict[str, list[int]]:
+    """What active tasks read: a task has the partition of its number of each topic of its subtopology."""
+    found: dict[str, list[int]] = {}
+    for one in topology.subtopologies if topology is not None else ():
+        numbers = sorted(tasks.get(TaskKey(ACTIVE, one.subtopology_id), ()))
+        for name in _read(one):
+            image = topics.by_name.get(name)
+            has = [number for number in numbers if image is not None and number < image.partitions]
+            if has:
+                found[name] = has
+    return dict(sorted(found.items()))
 
 
 def _named(units: Mapping[bytes, Iterable[int]], topics: Topics) -> dict[str, list[int]]:

@@ -28,7 +28,7 @@ from broker_sim.coordinator.outcome import (
     TimerKey,
     TransactionEnded,
 )
-from broker_sim.coordinator.policy import ConsumerSettings, Settings, ShareSettings, policy_of
+from broker_sim.coordinator.policy import ConsumerSettings, Settings, ShareSettings, StreamsSettings, policy_of
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share_state.commands import Result
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
@@ -53,8 +53,15 @@ _GROUP_CONFIGS = {
     "share.session.timeout.ms": "share session_timeout_ms",
     "share.heartbeat.interval.ms": "share heartbeat_interval_ms",
     "share.assignment.interval.ms": "share assignment_interval_ms",
+    "streams.session.timeout.ms": "streams session_timeout_ms",
+    "streams.heartbeat.interval.ms": "streams heartbeat_interval_ms",
+    "streams.assignment.interval.ms": "streams assignment_interval_ms",
+    "streams.initial.rebalance.delay.ms": "streams initial_rebalance_delay_ms",
+    "streams.num.standby.replicas": "streams standby_replicas",
+    "streams.rack.aware.assignment.tags": "streams rack_aware_tags",
 }
-"""Settings of a group by Kafka's names -> those of `ConsumerSettings`, and with ``share`` before them of `ShareSettings`."""
+"""Settings of a group by Kafka's names -> those of `ConsumerSettings`, with ``share`` before them of `ShareSettings`, and with
+``streams`` of `StreamsSettings`."""
 
 _AT_ONCE = -1
 """The token of requests whose answer is read from the outcome, or that have none."""
@@ -94,6 +101,8 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         self.max_metadata_chars = state.config.int("offset.metadata.max.bytes")
         self.legacy_offsets: dict[tuple[str, str, int], Offset] = {}
         """What OffsetCommit v0 stored (ZooKeeper's part, once): by group, topic and partition; read by OffsetFetch v0 alone."""
+        self.failed_internal_topics: dict[str, str] = {}
+        """Internal topics of streams groups that could not be created: name -> why, until one could be."""
         self.presence: Presence | None = None
         """Keeps members alive while somebody moves the clock; None beside a clock that moves by itself."""
 
@@ -187,7 +196,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
     def _configured(self, group_id: str) -> GroupConfigured:
         own = self.state.entity_configs[Entity.GROUP].get(group_id, {})
         return GroupConfigured(
-            group_id, {field: int(own[name]) for name, field in _GROUP_CONFIGS.items() if name in own}
+            group_id, {field: _value(name, own[name]) for name, field in _GROUP_CONFIGS.items() if name in own}
         )
 
     def flush_requests(self, slot: GroupSlot, now_ms: int) -> None:
@@ -249,6 +258,13 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             self._flush(slot)
 
 
+def _value(name: str, text: str) -> int | tuple[str, ...]:
+    """A setting of a group's own as the coordinator has it."""
+    if name == "streams.rack.aware.assignment.tags":
+        return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+    return int(text)
+
+
 def _new_id(rng: random.Random) -> str:
     raw = rng.getrandbits(128)
     text = f"{raw & ~(0xF << 76) | (4 << 76):032x}"  # version 4, as Java's UUID.randomUUID
@@ -269,6 +285,7 @@ def settings_of(config: BrokerConfig) -> Settings:
         reads_later_records=release(config.as_version) >= (3, 5),
         consumer=_consumer_settings(config) if config.has_consumer_protocol else ConsumerSettings(),
         share=_share_settings(config) if config.has_share_groups else ShareSettings(),
+        streams=_streams_settings(config) if config.has_streams_groups else StreamsSettings(),
     )
 
 
@@ -293,4 +310,18 @@ def _share_settings(config: BrokerConfig) -> ShareSettings:
         heartbeat_interval_ms=config.int("group.share.heartbeat.interval.ms"),
         assignment_interval_ms=config.int("group.share.assignment.interval.ms") if config.release >= (4, 3) else 0,
         max_size=config.int("group.share.max.size"),
+    )
+
+
+def _streams_settings(config: BrokerConfig) -> StreamsSettings:
+    return StreamsSettings(
+        session_timeout_ms=config.int("group.streams.session.timeout.ms"),
+        heartbeat_interval_ms=config.int("group.streams.heartbeat.interval.ms"),
+        assignment_interval_ms=config.int("group.streams.assignment.interval.ms") if config.release >= (4, 3) else 0,
+        initial_rebalance_delay_ms=config.int("group.streams.initial.rebalance.delay.ms"),
+        standby_replicas=config.int("group.streams.num.standby.replicas"),
+        max_size=config.int("group.streams.max.size"),
+        rack_aware_tags=(
+            tuple(config.list("group.streams.rack.aware.assignment.tags")) if config.release >= (4, 4) else ()
+        ),
     )

@@ -38,6 +38,7 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.state import Write
+from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.journal import Journal
 from broker_sim.runtime.epoch_snapshot import GONE, changes, epochs
 from kafka_wire.connect_protocol import PROTOCOL_TYPE as CONNECT
@@ -128,7 +129,7 @@ class GroupWatch:
         key = (shard.partition, group_id)
         group = shard.groups.get(group_id)
         before = self._epochs.get(key)
-        if isinstance(group, ConsumerGroup | ShareGroup):
+        if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup):
             after = epochs(group, shard.topics)
             self._epochs[key] = after
         elif before is None:

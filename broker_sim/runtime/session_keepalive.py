@@ -28,6 +28,7 @@ from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share.group import ShareGroup
+from broker_sim.coordinator.streams.group import StreamsGroup
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Owed", "Presence", "timer_text"]
 
-_BY_EPOCHS = (ConsumerGroup, ShareGroup)
+_BY_EPOCHS = (ConsumerGroup, ShareGroup, StreamsGroup)
 """The kinds of groups whose members heartbeat, and whose heartbeat says all there is to say."""
 
 _PRUNE_AT = 1024
@@ -175,12 +176,12 @@ class Presence:
             return None
         return member.session_timeout_ms
 
-    def _consumer_groups(self) -> list[ConsumerGroup | ShareGroup]:
+    def _consumer_groups(self) -> list[ConsumerGroup | ShareGroup | StreamsGroup]:
         return [
             group for _, shard in self._shards() for group in shard.groups.values() if isinstance(group, _BY_EPOCHS)
         ]
 
-    def _is_silent_holder(self, group: ConsumerGroup | ShareGroup, member_id: str) -> bool:
+    def _is_silent_holder(self, group: ConsumerGroup | ShareGroup | StreamsGroup, member_id: str) -> bool:
         member = group.latest.members[member_id]
         return self._names(member_id, member.client_id, getattr(member, "instance_id", None))
 
@@ -312,6 +313,8 @@ def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
         return f"regular expressions of {rest[0]}"
     if kind == "revocation":
         return f"rebalance timeout of {rest[1]} in {rest[0]}"
+    if kind == "initial":
+        return f"initial rebalance delay of {rest[0]}"
     if kind == "sync":
         return f"SyncGroup timeout of {rest[0]}"
     if kind == "rebalance":

@@ -67,6 +67,8 @@ class ApiKey(enum.IntEnum):
     WRITE_SHARE_GROUP_STATE = 85
     DELETE_SHARE_GROUP_STATE = 86
     READ_SHARE_GROUP_STATE_SUMMARY = 87
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
@@ -132,6 +134,8 @@ APIS = (
     Api(85, "0-1", flexible="0+", advertised={"4.1": "0", "4.2": "0-1"}),
     Api(86, "0", flexible="0+", advertised={"4.1": "0"}),
     Api(87, "0-1", flexible="0+", advertised={"4.1": "0", "4.2": "0-1"}),
+    Api(88, "0-1", flexible="0+", advertised={"4.2": "0", "4.4": "0-1"}),
+    Api(89, "0-1", flexible="0+", advertised={"4.2": "0", "4.4": "0-1"}),
     Api(90, "0-1", flexible="0+", advertised={"4.1": "0", "4.2": "0-1"}),
     Api(91, "0", flexible="0+", advertised={"4.1": "0"}),
     Api(92, "0", flexible="0+", advertised={"4.1": "0"}),

@@ -47,6 +47,7 @@ MODULES = {
     "test_consumer_groups": "Consumer groups (KIP-848)",
     "test_consumer_group_records": "Consumer groups (KIP-848): what they write, and both protocols in one group",
     "test_share_groups": "Share groups (KIP-932)",
+    "test_streams_groups": "Streams groups (KIP-1071)",
 }
 HEAD = """# Fidelity: what the simulator does as Kafka does
 

@@ -101,7 +101,8 @@ def test_we_advertise_what_that_kafka_does(kafka: str) -> None:
         if schema.raw["type"] == "request" and "broker" in schema.listeners and schema.api_key in set(ApiKey):
             assert schema.api_key is not None
             low, high = schema.versions.low, schema.versions.high - schema.unstable
-            expected[schema.api_key] = (low, high)
+            if low <= high:  # an API all of whose versions are unstable is not advertised
+                expected[schema.api_key] = (low, high)
     assert advertised(kafka).keys() == expected.keys()
     for key, (low, high) in advertised(kafka).items():
         ours = _spoken(key)

@@ -22,6 +22,7 @@ from broker_sim.coordinator.classic.group import State
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share.group import ShareGroup
+from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.fields.kafka import GROUP_STATE
 from broker_sim.journal import PROBE, groups_in
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
@@ -439,11 +440,11 @@ class GroupHandle:
         shard = self._shard()
         return shard.classic(self.group_id) if isinstance(shard, Shard) else None
 
-    def _consumer(self) -> ConsumerGroup | ShareGroup | None:
+    def _consumer(self) -> ConsumerGroup | ShareGroup | StreamsGroup | None:
         """The group, if it is one by epochs."""
         shard = self._shard()
         group = shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
-        return group if isinstance(group, ConsumerGroup | ShareGroup) else None
+        return group if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup) else None
 
     def _find(self, member: str) -> list[MemberView]:
         """The member of that member id or instance id, else all of that client id."""

@@ -44,15 +44,26 @@ class Current(Generic[K]):
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
+@dataclass(slots=True)
+class Step(Generic[K]):
+    """What a heartbeat is about to make of a member: what it keeps, is to give up, and gets as soon as it has given that up."""
+
+    kept: dict[K, dict[int, int]] = field(default_factory=dict)
+    revoking: dict[K, dict[int, int]] = field(default_factory=dict)
+    taking: dict[K, list[int]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Goal(Generic[K]):
     """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``:
-    what the member itself may have again as soon as it has given it up."""
+    what the member itself may have again as soon as it has given it up. ``recast(held, step, waits)``: changes a step of a member that
+    holds ``held``, where a unit may go from one key to another; ``waits()`` tells whether the member has something to give up first."""
 
     epoch: int
     units: Units[K]
     is_taken: Callable[[K, int], bool]
     regained: Held[K] = field(default_factory=dict)
+    recast: Callable[[Held[K], Step[K], Callable[[], bool]], None] | None = None
 
 
 Reported = Iterable[tuple[K, Iterable[int]]] | None
@@ -72,9 +83,8 @@ def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Cur
 
 
 def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K]) -> Current[K]:
-    kept: dict[K, dict[int, int]] = {}
-    revoking: dict[K, dict[int, int]] = {}
-    taking: list[tuple[K, list[int]]] = []
+    step: Step[K] = Step()
+    kept, revoking, taking = step.kept, step.revoking, step.taking
     waits = False
     for key in dict.fromkeys([*goal.units, *current.assigned]):
         wanted, has = goal.units.get(key, ()), current.assigned.get(key, {})
@@ -89,10 +99,16 @@ def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K])
         if gives:
             revoking[key] = gives
         if free:
-            taking.append((key, free))
-    if revoking and (reported is None or touches(revoking, reported)):
+            taking[key] = free
+
+    def has_to_give_up() -> bool:
+        return bool(revoking) and (reported is None or touches(revoking, reported))
+
+    if goal.recast is not None:
+        goal.recast(current.assigned, step, has_to_give_up)
+    if has_to_give_up():
         return _unless_same(current, Current(epoch, current.epoch, MemberState.UNREVOKED, kept, revoking))
-    for key, numbers in taking:
+    for key, numbers in taking.items():
         together = {**kept.get(key, {}), **dict.fromkeys(numbers, goal.epoch)}
         kept[key] = dict(sorted(together.items()))
     state = MemberState.UNRELEASED if waits else MemberState.STABLE

@@ -1,10 +1,14 @@
-"""The session of a member of a group by epochs, from one heartbeat to the next."""
+"""The times that a member of a group by epochs has: its session, from one heartbeat to the next, and its rebalance timeout, from the
+answer that told it to give something up to the heartbeat that says it has."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.epochs.holdings import K
+from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.state import ShardState
 
 
@@ -16,3 +20,27 @@ def restart_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -
 def forget_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
     """It is gone."""
     shard.cancel(("session", group.group_id, member_id))
+
+
+def revocation_key(group: EpochGroup[Any], member_id: str) -> TimerKey:
+    return ("revocation", group.group_id, member_id)
+
+
+def watch_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
+    """The member has been told to give something up, or need not do so any more."""
+    if current.state is MemberState.UNREVOKED:
+        shard.arm(revocation_key(group, member_id), group.latest.members[member_id].rebalance_timeout_ms)
+    else:
+        forget_revocation(shard, group, member_id)
+
+
+def forget_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
+    shard.cancel(revocation_key(group, member_id))
+
+
+def begin_sessions(shard: ShardState, group: EpochGroup[Any], session_timeout_ms: int) -> None:
+    """The group was loaded from the log: sessions begin anew, and so does the time of members that are to give something up."""
+    group.session_timeout_ms = session_timeout_ms
+    for member_id in group.latest.members:
+        for key, timeout_ms in group.timers_of(member_id):
+            shard.arm(key, timeout_ms)

@@ -1,4 +1,4 @@
-"""What a share group answers to the requests of other kinds of groups, and its deletion.
+"""What a share group answers to OffsetDelete, and its deletion.
 
 Source: GroupMetadataManager, GroupCoordinatorService.deleteShareGroups (4.x)."""
 
@@ -7,37 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_sim.coordinator import offsets
-from broker_sim.coordinator.classic.rebalance import join_error, sync_error
 from broker_sim.coordinator.epochs.writes import Changes, submit
-from broker_sim.coordinator.outcome import Client, DeleteGroup, DeleteOffsets, Heartbeat, LeaveGroup
+from broker_sim.coordinator.outcome import Client, DeleteGroup, DeleteOffsets
 from broker_sim.coordinator.share import partitions
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share_state.commands import Result
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
-from kafka_wire.messages.k11_join_group import JoinGroupRequest
-from kafka_wire.messages.k14_sync_group import SyncGroupRequest
-
-
-def join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
-    """A classic member speaks of a protocol that it doesn't have."""
-    error = join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-    shard.reply(token, error)
-
-
-def sync(shard: ShardState, token: int, client: Client, request: SyncGroupRequest) -> None:
-    """It has no such members."""
-    shard.reply(token, sync_error(Err.UNKNOWN_MEMBER_ID))
-
-
-def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:
-    """Likewise."""
-    shard.answer(token, Err.UNKNOWN_MEMBER_ID)
-
-
-def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
-    """Likewise, for each."""
-    shard.answer(token, (Err.NONE, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
 
 
 def delete_offsets(shard: ShardState, token: int, client: Client, request: DeleteOffsets) -> None:

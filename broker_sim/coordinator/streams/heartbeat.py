@@ -1,0 +1,380 @@
+"""StreamsGroupHeartbeat: how a member joins, brings the topology, says which tasks it has, and is told which to have.
+
+One request does all there is to do, in Kafka's order, which is that of its records: who it is (19), the topology (23), whether the
+group has moved (17), who should have what (21, 20), where the member stands (22). Whatever may refuse it is looked at before the first
+record. What is not written of the heartbeat that makes a group is lost with it, as in Kafka, where the records make another object of
+the group: an endpoint, a request for the shutdown, changelog offsets, and the topology that StreamsGroupDescribe shows. Source:
+GroupMetadataManager.streamsGroupHeartbeat (4.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from broker_sim.coordinator.classic import joining
+from broker_sim.coordinator.classic.group import ClassicGroup
+from broker_sim.coordinator.classic.vote import java_order
+from broker_sim.coordinator.epochs import classic_requests
+from broker_sim.coordinator.epochs.holdings import covers, units
+from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.epochs.sessions import restart_session
+from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.outcome import Client, TimerKey
+from broker_sim.coordinator.records import GroupRecord
+from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.streams import departing
+from broker_sim.coordinator.streams.advancing import compute_target, move_group, reconcile
+from broker_sim.coordinator.streams.endpoints import partitions_by_endpoint
+from broker_sim.coordinator.streams.group import (
+    ACTIVE,
+    LAYOUT,
+    ROLES,
+    STANDBY,
+    WARMUP,
+    ReportedOffsets,
+    StreamsGroup,
+    TaskKey,
+    TaskOffsets,
+    member_key,
+)
+from broker_sim.coordinator.streams.requests import Request, Response, refusal
+from broker_sim.coordinator.streams.topology import Configured, StatusCode, Topology, from_request, is_same
+from kafka_wire import offsets_log as types
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+from kafka_wire.messages.k11_join_group import JoinGroupRequest
+from kafka_wire.messages.k88_streams_group_heartbeat import Status, TaskIds, TaskOffset
+
+NEW = log.StreamsGroupMemberMetadataValue(None, None, topology_epoch=-1)
+"""What is known of a member before it has said anything."""
+
+_TASK_OFFSET_INTERVAL_MS = 60_000
+_RECOVERY_LAG = 10_000
+_TAGS_SINCE = 1  # version whose clients know MISSING_CLIENT_TAGS
+
+Reported = list[tuple[TaskKey, list[int]]] | None
+
+
+def heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+    """A heartbeat behind the common gate and the check of its form."""
+    try:
+        if request.member_epoch < 0:
+            departing.leave(shard, token, request)
+        else:
+            _heartbeat(shard, token, client, request)
+    except Refused as refused:
+        shard.answer(token, refusal(refused.error, refused.words), refusal)
+
+
+def classic_join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
+    """JoinGroup: an empty group gives its place to a classic one."""
+    group = shard.groups[request.group_id]
+    if group.is_empty:
+        joining.join(shard, token, client, request, group)
+    else:
+        classic_requests.join(shard, token, client, request)
+
+
+def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
+    """The initial rebalance delay of a group has passed: the tasks are assigned to whoever has joined meanwhile."""
+    group = shard.groups.get(str(key[1]))
+    if not isinstance(group, StreamsGroup):
+        return
+    group.delayed = False
+    group.version += 1
+    if group.latest.members and group.shown is not None:
+        changes = Changes(group)
+        compute_target(shard, changes, group.shown)
+        submit(shard, None, changes, None)
+
+
+def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+    member_id, reported = request.member_id, _reported(request)
+    changes = _changes_of(shard, request)
+    group = changes.group
+    assert isinstance(group, StreamsGroup)
+    replaced = _admit(group, request)
+    topology = _topology(group, request)
+    found = group.configured(topology, shard.topics)
+    _check_tasks(found, reported)
+    is_known = shard.groups.get(group.group_id) is group
+    was_empty, status = not group.latest.members, list(_stale(group, request))
+    if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
+        shard.store.succeed(changes.before, group)
+    shard.groups[group.group_id] = group
+    if replaced is not None:
+        departing.take_over(shard, changes, replaced, member_id)
+    before, endpoint = group.latest.current(member_id), _endpoint(group, member_id)
+    _say(changes, client, request)
+    if group.latest.topology is None:
+        changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology)
+    if is_known:
+        group.shown = found
+        _note_offsets(group, request)
+    move_group(shard, changes, found)
+    delay_ms = shard.streams_setting(group.group_id, "initial_rebalance_delay_ms")
+    if was_empty and delay_ms > 0 and not group.delayed:
+        group.delayed = True
+        shard.arm(("initial", group.group_id), delay_ms)
+    delayed_by = compute_target(shard, changes, found)
+    if delayed_by is not None:
+        status.append(Status(StatusCode.ASSIGNMENT_DELAYED, delayed_by))
+    after = reconcile(shard, changes, member_id, before, reported)
+    group.session_timeout_ms = shard.streams_setting(group.group_id, "session_timeout_ms")
+    restart_session(shard, group, member_id)
+    if request.shutdown_application:
+        departing.shut_down(group, member_id)
+    changed = units(before.assigned) != units(after.assigned)
+    _count_endpoints(group, member_id, endpoint, changed)
+    answer = _answer(shard, group, request, found, told=request.member_epoch == 0 or changed)
+    status += _more_status(shard, client, group, member_id, found)
+    answer.status = status
+    if not is_known:
+        answer.endpoint_information_epoch = group.endpoint_epoch = 0
+        group.shutdown_by = None
+    submit(shard, token, changes, (answer, found.missing), refusal)
+
+
+# what may refuse it
+
+
+def _changes_of(shard: ShardState, request: Request) -> Changes:
+    """The group, which a member that joins makes where there is none. Raises Refused where it may not."""
+    group, group_id = shard.groups.get(request.group_id), request.group_id
+    if isinstance(group, StreamsGroup) and not group.is_dead:
+        if request.member_epoch == 0:
+            _check_size(shard, group, request)
+        return Changes(group)
+    missing = group is None or group.is_dead
+    if request.member_epoch == 0 and missing:
+        return Changes(StreamsGroup.made(group_id, shard.settings.policy))
+    if request.member_epoch == 0 and isinstance(group, ClassicGroup) and group.is_empty and group.is_idle:
+        made = StreamsGroup.made(group_id, shard.settings.policy)
+        made.take_offsets_of(group)
+        return Changes(made, [GroupRecord(group_id, None)], group)
+    words = f"Streams group {group_id} not found." if missing else f"Group {group_id} is not a streams group."
+    raise Refused(Err.GROUP_ID_NOT_FOUND, words)
+
+
+def _check_size(shard: ShardState, group: StreamsGroup, request: Request) -> None:
+    members, most = group.latest.members, shard.settings.streams.max_size
+    if request.instance_id in group.latest.static_members or request.member_id in members or len(members) < most:
+        return
+    words = f"The streams group has reached its maximum capacity of {most} members."
+    raise Refused(Err.GROUP_MAX_SIZE_REACHED, words)
+
+
+def _admit(group: StreamsGroup, request: Request) -> str | None:
+    """Whether the member may speak for itself now; the id of the static member whose place it takes, if any. Raises Refused."""
+    latest, member_id, instance_id = group.latest, request.member_id, request.instance_id
+    if request.member_epoch == 0:
+        holder = None if instance_id is None else latest.static_members.get(instance_id)
+        if holder is not None and latest.current(holder).epoch != LEFT_FOR_NOW:
+            raise Refused(
+                Err.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
+                f"{holder} member.",
+            )
+        return holder
+    if instance_id is not None:
+        departing.check_instance(group, instance_id, member_id)
+    elif member_id not in latest.members:
+        raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    _check_epoch(latest.current(member_id), request)
+    return None
+
+
+def _check_epoch(current: Current[TaskKey], request: Request) -> None:
+    """The epoch that the member was told last; or the one before, where the answer was lost: its tasks are among those assigned then.
+    Raises Refused."""
+    epoch, reported = request.member_epoch, _reported(request)
+    if epoch == current.epoch:
+        return
+    if (
+        epoch < current.epoch
+        and epoch == current.previous
+        and reported is not None
+        and covers(current.assigned, reported)
+    ):
+        return
+    than = "greater" if epoch > current.epoch else "smaller"
+    raise Refused(
+        Err.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {than} member epoch ({epoch}) than the one known by the group coordinator ({current.epoch}). "
+        "The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _topology(group: StreamsGroup, request: Request) -> Topology:
+    """The group's topology, which the first member brings. Raises Refused for another one."""
+    known = group.latest.topology
+    if request.topology is None:
+        if known is None:
+            raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
+        return known
+    brought = from_request(request.topology)
+    if known is None:
+        return brought
+    if known.epoch <= brought.epoch and not is_same(known, brought):
+        raise Refused(Err.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return known
+
+
+def _check_tasks(found: Configured, reported: Reported) -> None:
+    """Raises Refused for tasks that the topology doesn't have."""
+    for key, numbers in reported if reported is not None and found.is_ready else ():
+        one = found.subtopologies.get(key.subtopology)
+        if one is None:
+            raise Refused(Err.INVALID_REQUEST, f"Subtopology {key.subtopology} does not exist in the topology.")
+        for number in numbers:
+            if not 0 <= number < one.tasks:
+                raise Refused(
+                    Err.INVALID_REQUEST,
+                    f"Task {number} for subtopology {key.subtopology} is invalid. Number of tasks for this subtopology: {one.tasks}",
+                )
+
+
+def _reported(request: Request) -> Reported:
+    """The tasks that the member says it has; None: it doesn't say."""
+    lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if any(one is None for one in lists):
+        return None
+    return [
+        (TaskKey(role, one.subtopology_id), one.partitions)
+        for role, tasks in zip(ROLES, lists, strict=True)
+        for one in tasks or ()
+    ]
+
+
+# what it says
+
+
+def _say(changes: Changes, client: Client, request: Request) -> None:
+    """Take down what the member says of itself, where that is new."""
+    group, member_id = changes.group, request.member_id
+    known: log.StreamsGroupMemberMetadataValue | None = group.latest.members.get(member_id)
+    before = known or NEW
+    endpoint, tags = request.user_endpoint, request.client_tags
+    joins = request.member_epoch == 0
+    after = replace(
+        before,
+        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        rebalance_timeout_ms=(
+            before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        topology_epoch=before.topology_epoch if request.topology is None else request.topology.epoch,
+        process_id=before.process_id if request.process_id is None else request.process_id,
+        client_tags=before.client_tags if tags is None else _sorted_tags({one.key: one.value for one in tags}),
+    )
+    if endpoint is not None or joins:
+        after.user_endpoint = None if endpoint is None else log.Endpoint(endpoint.host, endpoint.port)
+    if known is None or after != known:
+        is_moved = (before.topology_epoch, before.rack_id, before.client_tags, before.process_id) != (
+            after.topology_epoch,
+            after.rack_id,
+            after.client_tags,
+            after.process_id,
+        )
+        changes.reads_otherwise = request.instance_id is None or is_moved
+        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
+
+
+def _sorted_tags(tags: Mapping[str, str]) -> list[log.KeyValue]:
+    return [log.KeyValue(key, tags[key]) for key in sorted(tags)]
+
+
+def _note_offsets(group: StreamsGroup, request: Request) -> None:
+    """The changelog offsets that it reports, which the next assignment looks at."""
+    offsets, end_offsets = request.task_offsets, request.task_end_offsets
+    if offsets is None and end_offsets is None:
+        return
+    known = group.reported.get(request.member_id, ReportedOffsets())
+    group.reported[request.member_id] = ReportedOffsets(
+        known.offsets if offsets is None else _task_offsets(offsets),
+        known.end_offsets if end_offsets is None else _task_offsets(end_offsets),
+    )
+
+
+def _task_offsets(listed: Iterable[TaskOffset]) -> TaskOffsets:
+    return {(one.subtopology_id, one.partition): one.offset for one in listed}
+
+
+def _endpoint(group: StreamsGroup, member_id: str) -> log.Endpoint | None:
+    member = group.latest.members.get(member_id)
+    return None if member is None else member.user_endpoint
+
+
+def _count_endpoints(group: StreamsGroup, member_id: str, before: log.Endpoint | None, changed: bool) -> None:
+    """What members are told of endpoints is other than before, where a member has another one, or other tasks."""
+    after = _endpoint(group, member_id)
+    if after != before or (changed and after is not None):
+        group.endpoint_epoch += 1
+        group.version += 1
+
+
+# what it is answered
+
+
+def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Configured, *, told: bool) -> Response:
+    member_id = request.member_id
+    current = group.latest.current(member_id)
+    by_role: dict[str, dict[str, list[int]]] = {role: {} for role in ROLES}
+    for key, numbers in current.assigned.items():
+        by_role[key.role][key.subtopology] = list(numbers)
+
+    def tasks(role: str) -> list[TaskIds] | None:
+        named = by_role[role]
+        return [TaskIds(name, named[name]) for name in java_order(named)] if told else None
+
+    endpoints = None
+    if group.endpoint_epoch != request.endpoint_information_epoch:
+        endpoints = partitions_by_endpoint(group, member_id, found, shard.topics)
+    return Response(
+        member_id=member_id,
+        member_epoch=current.epoch,
+        heartbeat_interval_ms=shard.streams_setting(group.group_id, "heartbeat_interval_ms"),
+        task_offset_interval_ms=_TASK_OFFSET_INTERVAL_MS if shard.settings.policy.has_task_offsets else 0,
+        acceptable_recovery_lag=_RECOVERY_LAG,
+        active_tasks=tasks(ACTIVE),
+        standby_tasks=tasks(STANDBY),
+        warmup_tasks=tasks(WARMUP),
+        endpoint_information_epoch=group.endpoint_epoch,
+        partitions_by_user_endpoint=endpoints,
+    )
+
+
+def _stale(group: StreamsGroup, request: Request) -> Iterable[Status]:
+    """The member's topology is older than the group's."""
+    known, member = group.latest.topology, group.latest.members.get(request.member_id, NEW)
+    epoch = member.topology_epoch if request.topology is None else request.topology.epoch
+    if known is not None and epoch < known.epoch:
+        words = f"The member's topology epoch {epoch} is behind the group's topology epoch {known.epoch}."
+        yield Status(StatusCode.STALE_TOPOLOGY, words)
+
+
+def _more_status(
+    shard: ShardState, client: Client, group: StreamsGroup, member_id: str, found: Configured
+) -> Iterable[Status]:
+    """What keeps the application from running, and what its operator has to know."""
+    if found.problem is not None:
+        yield Status(*found.problem)
+    if group.shutdown_by is not None:
+        words = (
+            f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the entire "
+            "application."
+        )
+        yield Status(StatusCode.SHUTDOWN_APPLICATION, words)
+    wanted: tuple[str, ...] = shard.streams_setting(group.group_id, "rack_aware_tags")
+    has = {one.key for one in group.latest.members[member_id].client_tags}
+    missing = [tag for tag in wanted if tag not in has]
+    if missing and client.api_version >= _TAGS_SINCE:
+        words = (
+            f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them via "
+            "'client.tag.<tagKey>' in your Streams config."
+        )
+        yield Status(StatusCode.MISSING_CLIENT_TAGS, words)

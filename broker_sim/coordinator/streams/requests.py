@@ -1,0 +1,79 @@
+"""What a StreamsGroupHeartbeat must look like, before anybody looks for its group, and how one is refused.
+
+Source: GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid and ...IsUsingUnsupportedFeatures (4.4), in their order and
+words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
+from broker_sim.coordinator.epochs.refused import Refused, need
+from broker_sim.coordinator.policy import Policy
+from broker_sim.coordinator.streams.topology import InternalTopic
+from kafka_wire.errors import Err
+from kafka_wire.messages.k88_streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+Request = StreamsGroupHeartbeatRequest
+Response = StreamsGroupHeartbeatResponse
+
+Answer = tuple[Response, Mapping[str, InternalTopic]]
+"""A heartbeat's answer, and the internal topics that the broker is to create."""
+
+
+def refusal(error: Err, words: str | None = None) -> Answer:
+    """An answer that is nothing but an error."""
+    return Response(error_code=error, error_message=words), {}
+
+
+def check(request: Request, policy: Policy) -> None:
+    """Raises Refused for a request that no group would take."""
+    topology, epoch = request.topology, request.member_epoch
+    need(policy.has_static_streams_members or request.instance_id is None, "Static membership is not yet supported.")
+    if not policy.has_task_offsets:
+        need(request.task_offsets is None, "TaskOffsets are not supported yet.")
+        need(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+        need(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    for one in topology.subtopologies if topology is not None else ():
+        need(not one.source_topic_regex, "Regular expressions for source topics are not supported yet.")
+    need(_is_said(request.member_id), "MemberId can't be empty.")
+    need(_is_said(request.group_id), "GroupId can't be empty.")
+    need(_is_said(request.instance_id), "InstanceId can't be empty.")
+    need(_is_said(request.rack_id), "RackId can't be empty.")
+    if epoch == 0:
+        _check_join(request)
+    elif epoch == LEFT_FOR_NOW:
+        need(request.instance_id is not None, "InstanceId can't be null.")
+    elif epoch < LEFT:
+        need(False, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if any(one is not None for one in tasks):
+        need(all(one is not None for one in tasks), "If one task-type is non-null, all must be non-null.")
+    if epoch != 0:
+        need(topology is None, "Topology can only be provided when (re-)joining.")
+
+
+def _check_join(request: Request) -> None:
+    need(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+    need(request.active_tasks == [], "ActiveTasks must be empty when (re-)joining.")
+    need(request.standby_tasks == [], "StandbyTasks must be empty when (re-)joining.")
+    need(request.warmup_tasks == [], "WarmupTasks must be empty when (re-)joining.")
+    topology = request.topology
+    if topology is None:
+        raise Refused(Err.INVALID_REQUEST, "Topology must be non-null when (re-)joining.")
+    for one in topology.subtopologies:
+        for topic in one.state_changelog_topics:
+            if topic.partitions:
+                raise Refused(
+                    Err.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to {topic.partitions}.",
+                )
+
+
+def _is_said(text: str | None) -> bool:
+    """Whether there is more in it than what Java's trim() takes away."""
+    return text is None or any(char > " " for char in text)
