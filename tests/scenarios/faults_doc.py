@@ -98,8 +98,8 @@ tests/conformance); for the other states it follows from the same tables of erro
 LOST = """\
 ## Committed records that are lost
 
-`kafka.log("orders", 0).lose_tail(40)` and `.lose_head(40)`, `log.lose_tail` and `log.lose_head` everywhere else, take records away that were
-committed: an unclean leader election, or a disk that has come back as it was earlier. Another replica leads, in a new epoch; with one
+`kafka.log("orders", 0).lose_tail(40)` and `.lose_head(40)`, `log.lose_tail` and `log.lose_head` everywhere else, take records away
+that were committed: an unclean leader election, or a disk that has come back as it was earlier. Another replica leads, in a new epoch; with one
 replica the partition has no leader for a moment. Committed offsets stay where they were, so the lag is negative after a lost tail.
 
 What clients are answered then was compared with brokers of 3.4.0 and 4.1.0 whose partition was put back to an earlier copy
@@ -113,8 +113,8 @@ What clients are answered then was compared with brokers of 3.4.0 and 4.1.0 whos
 | OffsetFetch, OffsetCommit beyond the end | as before: coordinators do not look at the log |
 | Produce of an idempotent producer with its next sequence | OUT_OF_ORDER_SEQUENCE_NUMBER, as what came before it is lost |
 
-A reader that is answered OFFSET_OUT_OF_RANGE goes by its `auto.offset.reset`; one that knows leader epochs (Java, librdkafka) sees where
-the logs part. On a log that a coordinator keeps (`offsets(GROUP)`) a lost tail takes committed offsets and members back in time.
+A reader that is answered OFFSET_OUT_OF_RANGE goes by its `auto.offset.reset`; one that knows leader epochs (Java, librdkafka) sees
+where the logs part. On a log that a coordinator keeps (`offsets(GROUP)`) a lost tail takes committed offsets and members back in time.
 """
 
 
