@@ -99,8 +99,9 @@ LOST = """\
 ## Committed records that are lost
 
 `kafka.log("orders", 0).lose_tail(40)` and `.lose_head(40)`, `log.lose_tail` and `log.lose_head` everywhere else, take records away
-that were committed: an unclean leader election, or a disk that has come back as it was earlier. Another replica leads, in a new epoch; with one
-replica the partition has no leader for a moment. Committed offsets stay where they were, so the lag is negative after a lost tail.
+that were committed: an unclean leader election, or a disk that has come back as it was earlier. Another replica leads, in a new
+epoch; with one replica the partition has no leader for a moment. Committed offsets stay where they were, so the lag is negative
+after a lost tail.
 
 What clients are answered then was compared with brokers of 3.4.0 and 4.1.0 whose partition was put back to an earlier copy
 (tests/cluster/test_data_loss.py):
