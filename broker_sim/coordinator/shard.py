@@ -57,8 +57,6 @@ from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
 from kafka_wire.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from kafka_wire.messages.k91_alter_share_group_offsets import AlterShareGroupOffsetsRequest
-from kafka_wire.messages.k92_delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 
 
 class Shard(ShardState):
@@ -263,8 +261,8 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
     ShareGroupHeartbeatRequest: share_heartbeat.heartbeat,
     StreamsGroupHeartbeatRequest: streams_heartbeat.heartbeat,
-    AlterShareGroupOffsetsRequest: share_offsets.alter,
-    DeleteShareGroupOffsetsRequest: share_offsets.delete,
+    share_offsets.AlterOffsets: share_offsets.alter,
+    share_offsets.ForgetOffsets: share_offsets.delete,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
     CommitTurn: offsets.commit_turn,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, in_order
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
@@ -34,6 +35,36 @@ def waits_for_timers(ctx: RequestContext, request: object) -> bool:
         return False
     timers.then(lambda: ctx.connection.run_handler(ctx, request))
     return True
+
+
+_MANY_NAMES = 4000
+"""Topic names of a heartbeat from which on they are put in order in pieces."""
+
+
+class _Beat(Protocol):
+    subscribed_topic_names: list[str] | None
+
+
+B = TypeVar("B", bound=_Beat)
+
+
+def with_names_in_order(handle: Callable[[RequestContext, B], R]) -> Callable[[RequestContext, B], R | None]:
+    """A handler of heartbeats that finds many topic names sorted, each once: the group, which takes them down in one step, would
+    sort a megabyte of them for half of the time that the step may take."""
+
+    def handled(ctx: RequestContext, request: B) -> R | None:
+        names = request.subscribed_topic_names
+        if names is None or len(names) < _MANY_NAMES:
+            return handle(ctx, request)
+        answer: R | None = ctx.in_pieces(ordered(ctx, request, names))
+        return answer
+
+    def ordered(ctx: RequestContext, request: B, names: list[str]) -> Generator[None, None, R]:
+        sorted_names = yield from in_order(names)
+        yield
+        return handle(ctx, replace(request, subscribed_topic_names=list(dict.fromkeys(sorted_names))))  # type: ignore[type-var]
+
+    return handled
 
 
 class _Topic(Protocol):

@@ -16,7 +16,7 @@ from broker_sim.coordinator.consumer.requests import check
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import gate, with_names_in_order
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -31,6 +31,7 @@ _BY_DEFAULT = (4, 0)
 _WORDS = "The consumer protocol of KIP-848 is switched off: use group.protocol=classic"
 
 
+@with_names_in_order
 def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
     """Whether there is such a protocol, the request's form, the gate; then the group."""
     config = ctx.broker.state.config

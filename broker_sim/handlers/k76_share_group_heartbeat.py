@@ -8,12 +8,13 @@ from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share.heartbeat import check
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import gate, with_names_in_order
 from broker_sim.handlers.share_groups import are_off
 from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 
+@with_names_in_order
 def handle(ctx: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:
     """Whether there are share groups, the request's form, the gate; then the group."""
     if are_off(ctx, request.group_id):

@@ -9,7 +9,7 @@ Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from broker_sim.coordinator.share_partition.partition import Acquired
@@ -48,6 +48,11 @@ _CHUNK = 65_536
 
 def handle(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | None:
     """Whether there are share groups, the session; then acknowledgements and records."""
+    response: ShareFetchResponse | None = ctx.in_pieces(_fetch(ctx, request))
+    return response
+
+
+def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, None, ShareFetchResponse | None]:
     group_id = request.group_id or ""
     if are_off(ctx, group_id):
         return ShareFetchResponse(error_code=Err.UNSUPPORTED_VERSION)
@@ -66,7 +71,7 @@ def handle(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchRespons
         for one in topic.partitions:
             if one.acknowledgement_batches:
                 at = TopicPartition(topic.topic_id, one.partition_index)
-                acknowledging.add(at, one.acknowledgement_batches)
+                yield from acknowledging.add(at, one.acknowledgement_batches)
     fetch = ShareFetch(ctx, request, session, member, acknowledging)
     acknowledging.then(fetch.start)
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.coordinator.share_partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, TopicPartition
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.share_acknowledging import Acknowledging, member_of
@@ -19,6 +21,13 @@ from kafka_wire.messages.k79_share_acknowledge import (
 
 def handle(ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | None:
     """Whether there are share groups, the session; then each partition's acknowledgements."""
+    response: ShareAcknowledgeResponse | None = ctx.in_pieces(_acknowledge(ctx, request))
+    return response
+
+
+def _acknowledge(
+    ctx: RequestContext, request: ShareAcknowledgeRequest
+) -> Generator[None, None, ShareAcknowledgeResponse | None]:
     group_id = request.group_id or ""
     if are_off(ctx, group_id):
         return ShareAcknowledgeResponse(error_code=Err.UNSUPPORTED_VERSION)
@@ -34,7 +43,9 @@ def handle(ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknow
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
     for topic in request.topics:
         for one in topic.partitions:
-            acknowledging.add(TopicPartition(topic.topic_id, one.partition_index), one.acknowledgement_batches)
+            yield from acknowledging.add(
+                TopicPartition(topic.topic_id, one.partition_index), one.acknowledgement_batches
+            )
 
     def finished() -> None:
         if request.share_session_epoch == FINAL_EPOCH:

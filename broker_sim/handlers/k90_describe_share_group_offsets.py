@@ -6,9 +6,9 @@ describeShareGroupOffsets and describeShareGroupAllOffsets (4.x).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, ended
 from broker_sim.coordinator.share.describing import share_group
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share_state.commands import Summarize, Summary
@@ -31,8 +31,9 @@ Group = DescribeShareGroupOffsetsResponseGroup
 Topic = DescribeShareGroupOffsetsResponseTopic
 Partition = DescribeShareGroupOffsetsResponsePartition
 
-_PIECE = 50
-"""Groups that are looked up before others are served."""
+_PIECE = 2000
+"""Topics and partitions that are looked up, or a fortieth as many groups, before others are served."""
+_GROUP = 40
 
 
 def handle(ctx: RequestContext, request: DescribeShareGroupOffsetsRequest) -> None:
@@ -53,17 +54,17 @@ def _describe_all(ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
             ctx.reply(DescribeShareGroupOffsetsResponse(groups=groups))
 
     for asked in request.groups:
-        if pace.full():
+        if pace.full(_GROUP):
             yield
         group = Group(asked.group_id)
         groups.append(group)
-        _describe(ctx, asked, group, done)
+        yield from _describe(ctx, asked, group, done, pace)
     done()
 
 
 def _describe(
-    ctx: RequestContext, asked: DescribeShareGroupOffsetsRequestGroup, told: Group, done: Callable[[], None]
-) -> None:
+    ctx: RequestContext, asked: DescribeShareGroupOffsetsRequestGroup, told: Group, done: Callable[[], None], pace: Pace
+) -> Generator[None, None, None]:
     group_id = asked.group_id
     off = not ctx.broker.state.config.has_share_groups
     shard = Err.UNSUPPORTED_VERSION if off else gate(ctx, group_id, empty_id_is_legal=True)
@@ -73,32 +74,50 @@ def _describe(
         return
     found = share_group(shard, group_id)
     known = found.stored.initialized if isinstance(found, ShareGroup) else {}
+    wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if asked.topics is None:
-        wanted = [(topic.name, topic_id, list(topic.partitions)) for topic_id, topic in known.items()]
+        wanted = [(topic.name, topic_id, topic.partitions) for topic_id, topic in known.items()]
     else:
         topics = shard.topics.by_name
-        wanted = [
+        wanted = (
             (one.topic_name, topics[one.topic_name].topic_id if one.topic_name in topics else ZERO_UUID, one.partitions)
             for one in asked.topics
-        ]
-    rows: list[Partition] = []
-    commands: list[Summarize] = []
+        )
+    rows: dict[ShareKey, list[Partition]] = {}  # a partition may be asked for twice
+    there: dict[bytes, frozenset[int]] = {}
     for name, topic_id, numbers in wanted:
         topic = Topic(name, topic_id)
         told.topics.append(topic)
+        if topic_id in known and topic_id not in there:
+            there[topic_id] = frozenset(known[topic_id].partitions)
+        if pace.full():
+            yield
         for number in numbers:
+            if pace.full():
+                yield
             row = Partition(number, NOWHERE)
             topic.partitions.append(row)
-            if topic_id in known and number in known[topic_id].partitions:
-                rows.append(row)
-                commands.append(Summarize(ShareKey(group_id, topic_id, number)))
+            if number in there.get(topic_id, ()):
+                rows.setdefault(ShareKey(group_id, topic_id, number), []).append(row)
 
     def answered(answers: list[Summary]) -> None:
-        for row, command, summary in zip(rows, commands, answers, strict=True):
-            _fill(ctx, row, command.key, summary)
-        done()
+        job = _filling(ctx, rows, answers, done)
+        if not ended(job):
+            ctx.broker.state.slices.add(job, ended)
 
-    ctx.broker.share_states.persister.ask(commands, answered)
+    ctx.broker.share_states.persister.ask([Summarize(key) for key in rows], answered)
+
+
+def _filling(
+    ctx: RequestContext, rows: Mapping[ShareKey, list[Partition]], answers: list[Summary], done: Callable[[], None]
+) -> Generator[None, None, None]:
+    pace = Pace(_PIECE)
+    for (key, same), summary in zip(rows.items(), answers, strict=True):
+        for row in same:
+            _fill(ctx, row, key, summary)
+            if pace.full():
+                yield
+    done()
 
 
 def _fill(ctx: RequestContext, row: Partition, key: ShareKey, summary: Summary) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+from broker_sim.coordinator.share.offsets import altering
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate, waits_for_timers
 from broker_sim.handlers.share_groups import NO_SUCH_VERSION, are_off
@@ -14,6 +17,13 @@ from kafka_wire.messages.k91_alter_share_group_offsets import (
 
 def handle(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse | None:
     """The gate; then the group."""
+    response: AlterShareGroupOffsetsResponse | None = ctx.in_pieces(_alter(ctx, request))
+    return response
+
+
+def _alter(
+    ctx: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> Generator[None, None, AlterShareGroupOffsetsResponse | None]:
     if waits_for_timers(ctx, request):
         return None
     if are_off(ctx, request.group_id):
@@ -21,5 +31,9 @@ def handle(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> Alter
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
         return AlterShareGroupOffsetsResponse(error_code=shard)
-    ctx.broker.runtime.submit(shard, ctx, request)
+    body = yield from altering(shard.topics, request)
+    shard = gate(ctx, request.group_id)  # it may have moved meanwhile
+    if isinstance(shard, Err):
+        return AlterShareGroupOffsetsResponse(error_code=shard)
+    ctx.broker.runtime.submit(shard, ctx, body)
     return None

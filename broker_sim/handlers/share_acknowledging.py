@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator.share_partition.partition import RENEW, Acknowledgement, Refusal
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
 from broker_sim.handlers.context import RequestContext
@@ -54,18 +55,28 @@ def member_of(ctx: RequestContext, group_id: str | None, member_id: str | None) 
     return raw.hex() if len(raw) == _UUID_BYTES else Err.UNKNOWN_SERVER_ERROR
 
 
-def is_well_formed(batches: Sequence[Batch], *, renews: bool) -> bool:
+_PIECE = 2000
+"""Batches, types and records that are looked at before others are served."""
+
+
+def is_well_formed(batches: Sequence[Batch], pace: Pace, *, renews: bool) -> Generator[None, None, bool]:
     """Whether they are in order, and say one thing of all their records or one of each."""
-    before = -1
+    before, most = -1, RENEW if renews else RENEW - 1
     for batch in batches:
+        if pace.full():
+            yield
         if batch.first_offset > batch.last_offset or batch.first_offset < before:
             return False
         before = batch.last_offset
         types = batch.acknowledge_types
         if not types or (len(types) > 1 and len(types) != batch.last_offset - batch.first_offset + 1):
             return False
-        if any(not 0 <= kind <= (RENEW if renews else RENEW - 1) for kind in types):
-            return False
+        for at in range(0, len(types), _PIECE):
+            piece = types[at : at + _PIECE]
+            if min(piece) < 0 or max(piece) > most:
+                return False
+            if pace.full(len(piece) - 1):
+                yield
     return True
 
 
@@ -75,13 +86,14 @@ class Acknowledging:
     def __init__(self, ctx: RequestContext, group_id: str, member: str, *, renews: bool) -> None:
         self._ctx, self._group_id, self._member, self._renews = ctx, group_id, member, renews
         self.told: dict[TopicPartition, Told] = {}
+        self._pace = Pace(_PIECE)
         self._waiting = 1
         self._finished: Callable[[], object] | None = None
 
-    def add(self, at: TopicPartition, batches: Sequence[Batch]) -> None:
-        """What is said of a partition's records."""
+    def add(self, at: TopicPartition, batches: Sequence[Batch]) -> Generator[None, None, None]:
+        """What is said of a partition's records, in pieces."""
         told = self.told[at] = Told()
-        if not is_well_formed(batches, renews=self._renews):
+        if not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
             told.error = Err.INVALID_REQUEST
             return
         shares, broker = self._ctx.broker.shares, self._ctx.broker
@@ -92,8 +104,8 @@ class Acknowledging:
         if live.share is None:
             told.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
             return
-        said = [Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches]
-        moved = live.share.acknowledge(self._member, said, shares.clock.now_ms())
+        said = (Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches)
+        moved = yield from live.share.acknowledging(self._member, said, shares.clock.now_ms(), self._pace)
         if isinstance(moved, Refusal):
             told.error, told.words = moved
             return

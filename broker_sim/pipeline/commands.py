@@ -213,7 +213,15 @@ def window(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """``broker-sim pipeline run``."""
-    from broker_sim.pipeline.progress import Steps
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # wherever it comes: while modules are loaded, as Spark starts, in a job
+        sys.stderr.write("broker-sim pipeline run: interrupted\n")
+        return INTERRUPTED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from broker_sim.pipeline.progress import Steps, gateway_is_quiet
     from broker_sim.pipeline.run import JobFailed, Options, pipeline
     from broker_sim.pipeline.scope import Scope
 
@@ -238,16 +246,14 @@ def run(arguments: argparse.Namespace) -> int:
         engine=arguments.engine,
     )
     try:
-        told = pipeline(options, Steps(sys.stderr, quiet=arguments.quiet))
+        with gateway_is_quiet():
+            told = pipeline(options, Steps(sys.stderr, quiet=arguments.quiet))
     except UsageError as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return USAGE
     except JobFailed as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return BROKEN
-    except KeyboardInterrupt:
-        sys.stderr.write("broker-sim pipeline run: interrupted\n")
-        return INTERRUPTED
     sys.stdout.write(json.dumps(told.to_dict()) + "\n" if arguments.json else told.text())
     if arguments.open:
         import webbrowser

@@ -7,14 +7,16 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 from broker_sim.common.clock import stopwatch
 
-__all__ = ["Steps"]
+__all__ = ["Steps", "gateway_is_quiet"]
 
 TICK_S = 0.5
 CLEAR = "\r\x1b[K"
@@ -70,6 +72,30 @@ class Steps:
     def _write(self, words: str) -> None:
         self.stream.write(words)
         self.stream.flush()
+
+
+@contextmanager
+def gateway_is_quiet() -> Iterator[None]:
+    """In the block py4j logs nothing. What fails raises as well, and a Ctrl-C, which may come while it waits for the JVM, cost some 49
+    lines of tracebacks on the root logger (``logging.exception`` in py4j's java_gateway.py and clientserver.py)."""
+
+    def is_not_its(record: logging.LogRecord) -> bool:
+        return _GATEWAY not in (record.name.partition(".")[0], *Path(record.pathname).parts)
+
+    root, own = logging.getLogger(), logging.getLogger(_GATEWAY)
+    propagated, own.propagate = (
+        own.propagate,
+        False,
+    )  # once it has logged on the root logger, that writes for all others, too
+    root.addFilter(is_not_its)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_not_its)
+        own.propagate = propagated
+
+
+_GATEWAY = "py4j"
 
 
 def tasks_of(spark: Any) -> Callable[[], tuple[int, int] | None]:

@@ -97,7 +97,7 @@ def _retries(text: str) -> int:
 
 def watch(arguments: argparse.Namespace) -> int:
     """See ``broker-sim pipeline watch --help``."""
-    from broker_sim.pipeline.progress import Steps
+    from broker_sim.pipeline.progress import Steps, gateway_is_quiet
     from broker_sim.pipeline.run import JobFailed
     from broker_sim.pipeline.streams import StreamFailed
     from broker_sim.pipeline.watching import Options, Watch
@@ -118,7 +118,8 @@ def watch(arguments: argparse.Namespace) -> int:
         conf=dict(arguments.conf),
     )
     try:
-        Watch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
+        with gateway_is_quiet():
+            Watch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
     except KeyboardInterrupt:  # before anything began, or asked twice: the next start goes on all the same
         return DONE
     except UsageError as error:

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic
 
+from broker_sim.common.slices import Job, Pace, ended
 from broker_sim.coordinator.outcome import (
     NO_CLIENT,
-    NOBODY,
     Append,
     Appended,
     AppendedElsewhere,
@@ -43,21 +43,19 @@ from broker_sim.coordinator.topics import TopicImage
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import Topic
-from broker_sim.runtime.commit_batching import batch_of
+from broker_sim.runtime.appending import BATCH_RECORDS, append_to
 from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardObserver
 from broker_sim.runtime.log_reading import LogRecord, feed, log_records
 from broker_sim.runtime.timers import KeyedTimers
-from broker_sim.storage.errors import RecordTooLarge, StorageError
-from broker_sim.storage.producer_state import InTransaction
+from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch
 from kafka_wire.codec import DecodeError
-from kafka_wire.end_markers import marker_of
 from kafka_wire.errors import Err
 
 log = logging.getLogger("broker_sim.coordinator")
 
-_BATCH_RECORDS = 4000
-"""Records that one shared batch may hold: about 400 KB, below ``max.message.bytes``."""
+_MANY_APPENDS = 500
+"""Markers of one transaction from which on they are written in pieces."""
 
 _LOAD_SLICE = 2000
 """Records that are read of a log before the loop gets its turn again."""
@@ -365,7 +363,12 @@ class CoordinatorRuntime(Generic[S]):
                     timers.cancel((partition, key))
                 else:
                     timers.set((partition, key), deadline_ms)
-        for append in outcome.appends:
+        appends = outcome.appends
+        if len(appends) > _MANY_APPENDS:
+            job = self._appending_elsewhere(slot, [one for one in appends if one.to is not None])
+            appends = [one for one in appends if one.to is None]
+            self.state.slices.add(job, ended)
+        for append in appends:
             if append.to is not None:
                 self._append_elsewhere(slot, append, append.to, now_ms)
             elif append.mergeable and not slot.partition.held and slot.partition.gate is None:
@@ -374,7 +377,7 @@ class CoordinatorRuntime(Generic[S]):
                 slot.open.append(append)
                 slot.open_records += len(append.records)
                 alone = buggify is not None and buggify.fires("appends alone")
-                if slot.open_records >= _BATCH_RECORDS or alone:
+                if slot.open_records >= BATCH_RECORDS or alone:
                     self._flush(slot)
             else:
                 if slot.open or slot.turn:
@@ -423,7 +426,7 @@ class CoordinatorRuntime(Generic[S]):
             error = Err.NOT_ENOUGH_REPLICAS
         else:
             try:
-                last_offset = _append_to(partition, appends, now_ms)
+                last_offset = append_to(partition, appends, now_ms)
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = self.append_failed(partition, failure)
         self._perform(slot, self._logged(slot, appends, error, last_offset, now_ms), now_ms)
@@ -473,13 +476,26 @@ class CoordinatorRuntime(Generic[S]):
             error = Err.NOT_ENOUGH_REPLICAS
         else:
             try:
-                last_offset = _append_to(partition, [append], now_ms)
+                last_offset = append_to(partition, [append], now_ms)
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = self.append_failed(partition, failure)
         if partition is not None and last_offset >= partition.high_watermark:
             self._await_elsewhere(slot, append.ticket, partition, last_offset)
         else:
             slot.elsewhere.append(AppendedElsewhere(append.ticket, error))
+
+    def _appending_elsewhere(self, slot: Slot[S], appends: list[Append]) -> Job:
+        """The markers of a large transaction, in pieces. A shard that has moved away meanwhile has its successor write the rest."""
+        pace = Pace(_MANY_APPENDS)
+        for append in appends:
+            if pace.full():
+                self._tell_elsewhere(slot)
+                yield
+            if self._slots.get(slot.partition.index) is not slot:
+                return
+            assert append.to is not None
+            self._append_elsewhere(slot, append, append.to, self.clock.now_ms())
+        self._tell_elsewhere(slot)
 
     def _await_elsewhere(self, slot: Slot[S], ticket: int, partition: Partition, last_offset: int) -> None:
         def moved() -> None:
@@ -576,20 +592,3 @@ class CoordinatorRuntime(Generic[S]):
         if self.watch is not None:
             self.watch.loaded(shard, partition.name, loader.records, skipped, failed=failed)
         self._tell_elsewhere(slot)
-
-
-def _append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
-    """One record batch with the records of all ``appends``; its last offset."""
-    first = appends[0]
-    if first.commits:
-        return partition.append_records(*batch_of(first.commits), now_ms=now_ms)
-    pairs = first.records if len(appends) == 1 else [pair for append in appends for pair in append.records]
-    most = partition.log.config.max_message_bytes
-    if len(pairs) > _BATCH_RECORDS and partition.gate is None and sum(len(k) + len(v or b"") for k, v in pairs) > most:
-        raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
-    producer, within = first.producer, None
-    if producer is not NOBODY:
-        marker = marker_of(*pairs[0]) if first.is_control else None
-        within = InTransaction(producer.producer_id, producer.epoch, marker)
-    bodies = record_batch.record_bodies(pairs)
-    return partition.append_records(bodies, len(pairs), now_ms=now_ms, base_sequence=first.base_sequence, within=within)

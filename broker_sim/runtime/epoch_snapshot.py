@@ -9,7 +9,7 @@ from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.streams.group import ACTIVE, StreamsGroup, TaskKey
 from broker_sim.coordinator.streams.topology import Topology
-from broker_sim.coordinator.topics import Topics
+from broker_sim.coordinator.topics import Topics, in_order
 from kafka_wire.messages.offsets_log import Subtopology
 
 __all__ = ["GONE", "changes", "epochs"]
@@ -70,7 +70,7 @@ def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, A
         "epoch": current.epoch,
         "session_timeout_ms": group.session_timeout_ms if session is None else session[1],
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "topics": sorted(group.stored.topics_of(member)),
+        "topics": in_order([*member.subscribed_topic_names, *group.stored.matched_by(member)]),
         "assignment": _named(current.assigned, topics),
         "gives_up": _named(current.revoking, topics),
         "lacks": _named(lacks, topics),
@@ -89,7 +89,7 @@ def _sharer(group: ShareGroup, member_id: str, topics: Topics) -> dict[str, Any]
         "epoch": current.epoch,
         "session_timeout_ms": group.session_timeout_ms,
         "rebalance_timeout_ms": group.session_timeout_ms,
-        "topics": sorted(member.subscribed_topic_names),
+        "topics": in_order(member.subscribed_topic_names),
         "assignment": _named(current.assigned, topics),
         "gives_up": {},
         "lacks": {},

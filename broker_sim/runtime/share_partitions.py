@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker_sim.common.slices import Job, Pace, ended
 from broker_sim.coordinator.share_partition.partition import Acquired, Limits, PartitionPolicy, SharePartition
 from broker_sim.coordinator.share_partition.sessions import ShareSession, ShareSessions, TopicPartition
 from broker_sim.coordinator.share_partition.transition import Transition, Why
@@ -54,6 +55,10 @@ _FENCED = frozenset(
     {Err.FENCED_LEADER_EPOCH, Err.FENCED_STATE_EPOCH, Err.UNKNOWN_TOPIC_OR_PARTITION, Err.GROUP_ID_NOT_FOUND}
 )
 """Errors after which what is held is of no use any more."""
+
+
+_PIECE = 2000
+"""Records that a session gives back before others are served."""
 
 
 def _nobody(error: Err) -> None:
@@ -367,11 +372,17 @@ class SharePartitions:
     def end_session(self, broker: Broker, session: ShareSession) -> None:
         """A session is over: what its member has is free again."""
         self.sessions(broker).end(session)
-        for at in session.partitions:
-            live = self.known(session.key.group_id, at)
-            if live is not None and live.share is not None:
-                self.write(live, live.share.release(session.key.member_id))
+        job = self._ending(broker, session)
+        if not ended(job):
+            self.state.slices.add(job, ended)
+
+    def _ending(self, broker: Broker, session: ShareSession) -> Job:
+        pace = Pace(_PIECE)
         group_id = session.key.group_id
+        for at in list(session.partitions):
+            live = self.known(group_id, at)
+            if live is not None and live.share is not None:
+                self.write(live, (yield from live.share.releasing(session.key.member_id, pace)))
         if any(other.key.group_id == group_id for other in self.sessions(broker)):
             return
         for live in list(self._live.values()):  # nobody reads for the group here: the next to come loads what there is

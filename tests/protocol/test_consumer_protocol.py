@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+from random import Random
+
 import pytest
 
-from kafka_wire.codec import encode
-from kafka_wire.consumer_protocol import subscribed_topics
+from kafka_wire.codec import DecodeError, decode, encode
+from kafka_wire.consumer_protocol import subscribed_topics, subscription_of
 from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
@@ -53,3 +56,39 @@ def test_no_topics_are_not_no_subscription() -> None:
 )
 def test_what_is_no_subscription_has_no_topics(metadata: bytes) -> None:
     assert subscribed_topics(metadata) is None
+
+
+def _by_the_codec(metadata: bytes) -> tuple[object, ...] | None:
+    try:
+        version = max(0, min(struct.unpack_from(">h", metadata)[0], 3))
+        said = decode(ConsumerProtocolSubscription, version, metadata, 2)
+    except (struct.error, DecodeError):
+        return None
+    return said.topics, {one.topic: one.partitions for one in said.owned_partitions}, said.rack_id
+
+
+def test_a_subscription_is_what_the_codec_reads_whatever_is_wrong_with_it() -> None:
+    rng = Random(848)
+    seen = set()
+    for _ in range(1000):
+        version = rng.randrange(5)
+        names = [rng.choice(("a", "bb", "\u00e9", "")) for _ in range(rng.randrange(4))]
+        owned = [
+            ConsumerProtocolSubscriptionTopicPartition(
+                rng.choice("ab"), [rng.randrange(-9, 9) for _ in range(rng.randrange(3))]
+            )
+            for _ in range(rng.randrange(4) if version else 0)
+        ]
+        rack = rng.choice((None, "r", "")) if version >= 3 else None
+        said = ConsumerProtocolSubscription(
+            names, rng.choice((None, b"", b"xx")), owned, 5 if version > 1 else -1, rack
+        )
+        whole = struct.pack(">h", version) + encode(said, min(version, 3))
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 127, 128, 255))
+        for metadata in (whole, whole[: rng.randrange(len(whole))], bytes(damaged)):
+            found = subscription_of(metadata)
+            told = None if found is None else (found.topics, found.owned, found.rack_id)
+            assert told == _by_the_codec(metadata), metadata
+            seen.add(told is None)
+    assert seen == {True, False}

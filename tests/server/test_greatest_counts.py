@@ -22,10 +22,8 @@ _SIZE, _SIZE_TAGGED = 40_000, 70_000
 _ONE_STEP = (
     "an assignment of very many partitions",  # a topic's 10,000 are shared out anew in one step
     "regular expression",  # is read at once: a string has 32 KB at most
-    "partitions of a transaction",  # all 10,000 of a topic end in one step of their coordinator
-    "topic names of a heartbeat, equal",  # so does what a member of a group is given
-    "topic names of a share group",
-    "acknowledged batches",  # and so do the locks of one partition
+    "topic names of a share group",  # a member is given a topic's 10,000 partitions in one step
+    "acknowledged batches",  # what was said, or given back, of 20,000 records of one batch is settled in one step
 )
 _PACKED_AS_OTHERS = (", snappy", ", lz4", ", zstd")
 _NAMES = [

@@ -73,8 +73,8 @@ def anybody_may_speak_of_a_record(patch: pytest.MonkeyPatch) -> None:
 def what_is_malformed_is_of_a_wrong_state(patch: pytest.MonkeyPatch) -> None:
     real = share_acknowledging.Acknowledging.add
 
-    def add(self: Any, at: Any, batches: Any) -> None:
-        real(self, at, batches)
+    def add(self: Any, at: Any, batches: Any) -> Any:
+        yield from real(self, at, batches)
         if self.told[at].error is Err.INVALID_REQUEST:
             self.told[at].error = Err.INVALID_RECORD_STATE
 
@@ -82,15 +82,15 @@ def what_is_malformed_is_of_a_wrong_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_part_of_a_range_counts(patch: pytest.MonkeyPatch) -> None:
-    real, undo = SharePartition.acknowledge, SharePartition.undo
+    real, undo = SharePartition.acknowledging, SharePartition.undo
 
-    def acknowledge(self: SharePartition, *args: Any) -> Any:
+    def acknowledging(self: SharePartition, *args: Any) -> Any:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(SharePartition, "undo", SharePartition.settle)
-            return real(self, *args)
+            return (yield from real(self, *args))
 
     assert undo is not None
-    patch.setattr(SharePartition, "acknowledge", acknowledge)
+    patch.setattr(SharePartition, "acknowledging", acknowledging)
 
 
 def what_lies_below_the_start_is_refused(patch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,33 @@ async def ended(kafka: Cluster, state: str) -> None:
     await until(there, f"the transaction to be {state}")
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["one coordinator", "its successor"])
+async def test_the_markers_of_a_large_transaction_are_written_in_pieces(moves: bool) -> None:
+    """Others are served between the pieces; a coordinator that moves meanwhile leaves the rest to its successor."""
+    many = 9000
+    async with cluster(2, as_version="4.1") as (kafka, client):
+        kafka.state.create_topic("wide", many)
+        if await client.find() != 1:
+            kafka.log("__transaction_state").move_to(1)
+        assert await client.init() is Err.NONE
+        topics = [AddPartitionsToTxnTopic("wide", list(range(many)))]
+        answer = await client.wire.send(AddPartitionsToTxnRequest([], TX, *client.id, topics), 3)
+        rows = answer.results_by_topic_v3_and_below[0].results_by_partition
+        assert {row.partition_error_code for row in rows} == {Err.NONE}
+        partitions = kafka.state.topics["wide"].partitions
+        assert await client.end() is Err.NONE
+        first = sum(one.log_end_offset for one in partitions)
+        assert first < many, "it is answered when the decision is stored"
+        if moves:
+            kafka.log("__transaction_state").move_to(2)
+        await ended(kafka, "CompleteCommit")
+        assert {one.log_end_offset for one in partitions} <= {1, 2}, "a successor may write one again"
+        kinds = [batch.header.is_control for one in partitions for batch in one.log.batches()]
+        assert all(kinds)
+        assert len(kinds) >= many
+        assert moves or len(kinds) == many
+
+
 async def test_a_coordinator_moves_with_its_partition_and_its_successor_ends_what_was_decided() -> None:
     async with cluster(2) as (kafka, client):
         leader = await client.find()

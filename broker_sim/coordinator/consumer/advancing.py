@@ -55,13 +55,13 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
         return
     group.assignor = assignor
     topics = shard.topics.by_name
-    reads = [topics[name] for name in latest.topics() if name in topics]
+    reads = [topics[name] for name in sorted(topics.keys() & latest.topics())]
     read: dict[frozenset[str], frozenset[bytes]] = {}  # most members read the same
 
     def reads_of(member_id: str) -> frozenset[bytes]:
         names = latest.topics_of(latest.members[member_id])
         if names not in read:
-            read[names] = frozenset(topics[name].topic_id for name in names if name in topics)
+            read[names] = frozenset(topics[name].topic_id for name in topics.keys() & names)
         return read[names]
 
     members = {member_id: reads_of(member_id) for member_id in java_order(latest.members)}

@@ -31,6 +31,7 @@ from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, TimerKey
 from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.topics import in_order
 from kafka_wire.consumer_protocol import Subscription, subscription_of
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -144,7 +145,7 @@ def _say(
         rack_id=subscription.rack_id or before.rack_id,
         client_id=client.client_id,
         client_host=client.client_host,
-        subscribed_topic_names=sorted(set(subscription.topics)),
+        subscribed_topic_names=in_order(subscription.topics),
         subscribed_topic_regex="",
         rebalance_timeout_ms=request.rebalance_timeout_ms if client.api_version >= 1 else request.session_timeout_ms,
         classic_member_metadata=log.ClassicMemberMetadata(

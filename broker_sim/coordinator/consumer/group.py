@@ -7,7 +7,7 @@ ConsumerGroupMember (4.x).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -18,7 +18,7 @@ from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import NOBODY, CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
-from broker_sim.coordinator.topics import Topics
+from broker_sim.coordinator.topics import Topics, no_longer_named
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -97,10 +97,8 @@ class ConsumerState(EpochState[bytes, Member]):
         _vote(self.assignors, member.server_assignor, step)
         if step > 0:
             self.named.update(member.subscribed_topic_names)
-        for name in member.subscribed_topic_names if step < 0 else ():
-            self.named[name] -= 1
-            if not self.named[name]:
-                del self.named[name]
+        else:
+            no_longer_named(self.named, member.subscribed_topic_names)
         if member.subscribed_topic_regex:
             self.patterns[member.subscribed_topic_regex] += step
             if not self.patterns[member.subscribed_topic_regex]:
@@ -113,14 +111,18 @@ class ConsumerState(EpochState[bytes, Member]):
 
     def topics_of(self, member: Member) -> frozenset[str]:
         """What a member reads: what it names, and what its regular expression was found to match."""
-        matched = self.matched.get(member.subscribed_topic_regex or "")
-        return frozenset([*member.subscribed_topic_names, *(matched.topics if matched is not None else ())])
+        return frozenset([*member.subscribed_topic_names, *self.matched_by(member)])
 
-    def topics(self) -> list[str]:
+    def matched_by(self, member: Member) -> list[str]:
+        """What a member's regular expression was found to match."""
+        matched = self.matched.get(member.subscribed_topic_regex or "")
+        return [] if matched is None else matched.topics
+
+    def topics(self) -> Collection[str]:
         matched = [
             topic for pattern in self.patterns if pattern in self.matched for topic in self.matched[pattern].topics
         ]
-        return sorted({*self.named, *matched})
+        return self.named.keys() | matched if matched else self.named.keys()
 
 
 Matching = Iterator[dict[str, list[str]] | None]

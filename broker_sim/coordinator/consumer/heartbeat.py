@@ -29,6 +29,7 @@ from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.topics import in_order
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
@@ -204,7 +205,7 @@ def _say(changes: Changes, client: Client, request: ConsumerGroupHeartbeatReques
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=client.client_id,
         client_host=client.client_host,
-        subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
+        subscribed_topic_names=before.subscribed_topic_names if names is None else in_order(names),
         subscribed_topic_regex=before.subscribed_topic_regex if pattern is None else pattern,
         rebalance_timeout_ms=(
             before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms

@@ -35,7 +35,7 @@ from broker_sim.coordinator.epochs.sessions import forget_session
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.records import EpochRecord, GroupRecord, Record
 from broker_sim.coordinator.state import ShardState
-from broker_sim.coordinator.topics import Topics
+from broker_sim.coordinator.topics import Topics, in_order
 from kafka_wire import offsets_log as types
 from kafka_wire.consumer_protocol import Subscription, assigned_partitions, assignment_of, subscription_of
 from kafka_wire.errors import Err
@@ -90,7 +90,7 @@ def _take_members(
             rack_id=subscription.rack_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            subscribed_topic_names=sorted(set(subscription.topics)),
+            subscribed_topic_names=in_order(subscription.topics),
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=None,
             classic_member_metadata=log.ClassicMemberMetadata(

@@ -20,7 +20,7 @@ _MAGIC = b"\0"  # which way of hashing a topic it is
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     """Of the topics named, as far as they are there, as a signed number of 64 bits; 0 where none is. Each topic's hash in the order of
     their names, which themselves aren't in it again."""
-    there = sorted({name for name in names if name in topics.by_name})
+    there = sorted(topics.by_name.keys() & names)
     if not there:
         return 0
     for name in there:

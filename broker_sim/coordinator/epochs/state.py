@@ -7,7 +7,7 @@ Both take records through the same ``replay``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
@@ -87,8 +87,8 @@ class EpochState(Generic[K, M]):
         else:
             self.members[member_id] = member
 
-    def topics(self) -> list[str]:
-        """What its members read together, sorted by name."""
+    def topics(self) -> Collection[str]:
+        """What its members read together, each name once, in no order."""
         raise NotImplementedError
 
     def copy(self) -> Self:

@@ -6,7 +6,7 @@ Source: ShareGroup.java, ShareGroupMember, GroupMetadataManager's shareGroupStat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,6 +17,7 @@ from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
+from broker_sim.coordinator.topics import no_longer_named
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -65,10 +66,8 @@ class ShareGroupState(EpochState[bytes, Member]):
 
     def put_member(self, member_id: str, member: Member | None) -> None:
         before = self.members.get(member_id)
-        for name in before.subscribed_topic_names if before is not None else ():
-            self.named[name] -= 1
-            if not self.named[name]:
-                del self.named[name]
+        if before is not None:
+            no_longer_named(self.named, before.subscribed_topic_names)
         self.named.update(member.subscribed_topic_names if member is not None else ())
         self.subscription_version += 1
         EpochState.put_member(self, member_id, member)
@@ -79,8 +78,8 @@ class ShareGroupState(EpochState[bytes, Member]):
         self.initialized = _read_topics(value.initialized_topics)
         self.deleting = {one.topic_id: one.topic_name for one in value.deleting_topics}
 
-    def topics(self) -> list[str]:
-        return sorted(self.named)
+    def topics(self) -> Collection[str]:
+        return self.named.keys()
 
     def copy(self) -> Self:
         other = self._copy_into(type(self)(self.layout, self.first_epoch))

@@ -29,6 +29,7 @@ from broker_sim.coordinator.share.group import (
     target_value,
 )
 from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.topics import in_order
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k76_share_group_heartbeat import (
@@ -155,7 +156,7 @@ def _say(changes: Changes, client: Client, request: Request) -> None:
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=client.client_id,
         client_host=client.client_host,
-        subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
+        subscribed_topic_names=before.subscribed_topic_names if names is None else in_order(names),
     )
     if known is None or after != known:
         changes.reads_otherwise = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)

@@ -6,8 +6,10 @@ sharePartitionsEligibleForOffsetDeletion (4.x).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
 
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
@@ -15,6 +17,7 @@ from broker_sim.coordinator.share import partitions
 from broker_sim.coordinator.share.group import LAYOUT, ShareGroup, Topic, TopicState
 from broker_sim.coordinator.share_state.commands import Result
 from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.topics import Topics
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k91_alter_share_group_offsets import (
@@ -29,35 +32,64 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 
+_PIECE = 2000
+"""Topics and partitions that are looked up before others are served."""
 
-def alter(shard: ShardState, token: int, client: Client, request: AlterShareGroupOffsetsRequest) -> None:
-    """An empty group, or one that is made by this, begins elsewhere."""
-    rows: dict[tuple[str, int], AlterShareGroupOffsetsResponsePartition] = {}
-    answer = AlterShareGroupOffsetsResponse()
-    wanted, offsets = Topic(), {}
+
+@dataclass(slots=True)
+class AlterOffsets:
+    """An AlterShareGroupOffsets whose topics were looked up, as they were at ``version`` of the shard's: ``answer`` so far, its
+    ``rows`` of partitions there are, and where these are to begin."""
+
+    group_id: str
+    request: AlterShareGroupOffsetsRequest
+    version: int
+    answer: AlterShareGroupOffsetsResponse = field(default_factory=AlterShareGroupOffsetsResponse)
+    rows: dict[tuple[str, int], AlterShareGroupOffsetsResponsePartition] = field(default_factory=dict)
+    wanted: Topic = field(default_factory=Topic)
+    offsets: dict[tuple[bytes, int], int] = field(default_factory=dict)
+
+
+def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generator[None, None, AlterOffsets]:
+    """Look up what is asked for, in pieces; the group then does the rest in one step."""
+    found, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
+    unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
     for topic in request.topics:
-        image = shard.topics.by_name.get(topic.topic_name)
+        if pace.full():
+            yield
+        image = topics.by_name.get(topic.topic_name)
         told = AlterShareGroupOffsetsResponseTopic(topic.topic_name)
-        answer.responses.append(told)
+        found.answer.responses.append(told)
+        if image is not None:
+            told.topic_id = image.topic_id
+        numbers: set[int] = set()
         for one in topic.partitions:
+            if pace.full():
+                yield
             row = AlterShareGroupOffsetsResponsePartition(one.partition_index)
             told.partitions.append(row)
             if image is None or not 0 <= one.partition_index < image.partitions:
-                row.error_code, row.error_message = Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_OR_PARTITION.text
+                row.error_code, row.error_message = unknown, unknown.text
             else:
-                rows[topic.topic_name, one.partition_index] = row
-                offsets[image.topic_id, one.partition_index] = one.start_offset
-        if image is not None:
-            told.topic_id = image.topic_id
-            numbers = {one.partition_index for one in topic.partitions if 0 <= one.partition_index < image.partitions}
-            if numbers:
-                wanted[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(numbers)))
+                numbers.add(one.partition_index)
+                found.rows[topic.topic_name, one.partition_index] = row
+                found.offsets[image.topic_id, one.partition_index] = one.start_offset
+        if image is not None and numbers:
+            found.wanted[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(numbers)))
+    return found
+
+
+def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> None:
+    """An empty group, or one that is made by this, begins elsewhere."""
+    if body.version != shard.topics.version:  # topics have changed since
+        body = at_once(altering(shard.topics, body.request))
+    answer, wanted, rows = body.answer, body.wanted, body.rows
     if not shard.settings.policy.share_offsets_may_be_altered:
         answer.responses = [one for one in answer.responses if one.topic_name not in shard.topics.by_name]
         shard.answer(token, answer)
         return
     try:
-        group = _group_of(shard, request.group_id)
+        group = _group_of(shard, body.group_id)
     except Refused as refused:
         shard.answer(token, _refused_alter(refused.error, refused.words), _refused_alter)
         return
@@ -80,7 +112,7 @@ def alter(shard: ShardState, token: int, client: Client, request: AlterShareGrou
         shard.reply(token, answer)
 
     making = partitions.Making(group, wanted, told_all)
-    commands = partitions.made_by(group.group_id, group.latest.group_epoch, wanted, offsets)
+    commands = partitions.made_by(group.group_id, group.latest.group_epoch, wanted, body.offsets)
     shard.write(partitions.AskingWrite(None, changes, None, None, commands, making))
 
 
@@ -99,46 +131,78 @@ def _refused_alter(error: Err, words: str | None = None) -> AlterShareGroupOffse
     return AlterShareGroupOffsetsResponse(error_code=error, error_message=words)
 
 
-def delete(shard: ShardState, token: int, client: Client, request: DeleteShareGroupOffsetsRequest) -> None:
+@dataclass(slots=True)
+class ForgetOffsets:
+    """A DeleteShareGroupOffsets whose topics were looked up, in the group and among the topics as they were at ``version``: what is to
+    be forgotten, its ``rows`` by topic id, and the rows of what can't be. A topic that is named twice has one row, as at Kafka, which
+    asks the share coordinators once for each."""
+
+    group_id: str
+    request: DeleteShareGroupOffsetsRequest
+    version: tuple[ShareGroup, int, int] | None
+    gone: Topic = field(default_factory=Topic)
+    rows: dict[bytes, DeleteShareGroupOffsetsResponseTopic] = field(default_factory=dict)
+    refused: list[DeleteShareGroupOffsetsResponseTopic] = field(default_factory=list)
+
+
+def _version(shard: ShardState, group_id: str) -> tuple[ShareGroup, int, int] | None:
+    group = shard.groups.get(group_id)
+    return (group, group.version, shard.topics.version) if isinstance(group, ShareGroup) and group.is_empty else None
+
+
+def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Generator[None, None, ForgetOffsets]:
+    """Look up what is asked for, in pieces; the group then does the rest in one step."""
+    found = ForgetOffsets(request.group_id, request, _version(shard, request.group_id))
+    if found.version is None:
+        return found
+    latest, topics, pace = found.version[0].latest, shard.topics.by_name, Pace(_PIECE)
+    unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
+    for topic in request.topics:
+        if pace.full():
+            yield
+        name, image = topic.topic_name, topics.get(topic.topic_name)
+        if image is None:
+            row = DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=unknown.text)
+            found.refused.append(row)
+        elif image.topic_id in latest.initialized or image.topic_id in latest.deleting:
+            if image.topic_id not in found.gone:
+                whole = TopicState(name, tuple(range(image.partitions)))
+                found.gone[image.topic_id] = latest.initialized.get(image.topic_id, whole)
+            found.rows[image.topic_id] = DeleteShareGroupOffsetsResponseTopic(name, image.topic_id)
+        else:
+            words = "There is no offset information to delete."
+            found.refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=words))
+    return found
+
+
+def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -> None:
     """An empty group forgets topics."""
-    group = shard.groups.get(request.group_id)
+    group = shard.groups.get(body.group_id)
     if group is None or group.is_dead:
-        words = f"Group {request.group_id} not found."
+        words = f"Group {body.group_id} not found."
         shard.answer(token, _refused_delete(Err.GROUP_ID_NOT_FOUND, words), _refused_delete)
         return
     if not isinstance(group, ShareGroup):
-        words = f"Group {request.group_id} is not a share group."
+        words = f"Group {body.group_id} is not a share group."
         shard.answer(token, _refused_delete(Err.GROUP_ID_NOT_FOUND, words), _refused_delete)
         return
     if not group.is_empty:
         shard.answer(token, _refused_delete(Err.NON_EMPTY_GROUP, Err.NON_EMPTY_GROUP.text), _refused_delete)
         return
-    latest, gone = group.latest, Topic()
-    rows: list[DeleteShareGroupOffsetsResponseTopic] = []
-    refused: list[DeleteShareGroupOffsetsResponseTopic] = []
-    unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
-    for topic in request.topics:
-        name, image = topic.topic_name, shard.topics.by_name.get(topic.topic_name)
-        if image is None:
-            refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=unknown.text))
-        elif image.topic_id in latest.initialized or image.topic_id in latest.deleting:
-            gone[image.topic_id] = latest.initialized.get(
-                image.topic_id, TopicState(name, tuple(range(image.partitions)))
-            )
-            rows.append(DeleteShareGroupOffsetsResponseTopic(name, image.topic_id))
-        else:
-            words = "There is no offset information to delete."
-            refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=words))
-    answer = DeleteShareGroupOffsetsResponse(responses=[*rows, *refused])
+    if body.version != _version(shard, body.group_id):  # it is another since
+        body = at_once(forgetting(shard, body.request))
+    latest, gone, rows = group.latest, body.gone, body.rows
+    answer = DeleteShareGroupOffsetsResponse(responses=[*rows.values(), *body.refused])
     if not gone:
         shard.answer(token, answer, _refused_delete)
         return
 
     def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
         each = iter(answers)
-        for row, topic in zip(rows, gone.values(), strict=True):
+        for topic_id, topic in gone.items():
             failed = [one for one in (next(each) for _ in topic.partitions) if one.error is not Err.NONE]
             if failed:
+                row = rows[topic_id]
                 row.error_code, row.error_message = failed[0].error, failed[0].words
         shard.reply(token, answer)
 

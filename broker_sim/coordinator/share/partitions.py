@@ -43,10 +43,9 @@ def record(
 def lacking(shard: ShardState, group: ShareGroup) -> Topic:
     """Partitions that members read, and whose state is neither there nor being made."""
     latest, found = group.latest, Topic()
-    for name in sorted(latest.named):
-        image = shard.topics.by_name.get(name)
-        if image is None:
-            continue
+    by_name = shard.topics.by_name
+    for name in sorted(by_name.keys() & latest.named.keys()):
+        image = by_name[name]
         has = {*_numbers(latest.initialized, image.topic_id), *_numbers(latest.initializing, image.topic_id)}
         lacks = tuple(number for number in range(image.partitions) if number not in has)
         if lacks:

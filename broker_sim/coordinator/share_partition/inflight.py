@@ -7,7 +7,7 @@ InFlightBatch.java, InFlightState.java, RecordState.java (4.x).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 NOBODY = ""
@@ -81,3 +81,19 @@ class Batch:
         else:
             for offset, delivery in self.each.items():
                 yield offset, offset, delivery
+
+
+def runs_of(read: Sequence[tuple[int, int]], first: int, last: int, batch_size: int) -> list[tuple[int, int]]:
+    """Offsets ``first`` to ``last`` in runs that end where a batch of the log does, with ``batch_size`` records or a little more."""
+    if last - first + 1 <= batch_size:
+        return [(first, last)]
+    runs: list[tuple[int, int]] = []
+    begin = first
+    for _, end in read:
+        if end >= last:
+            break
+        if end >= begin and end - begin + 1 >= batch_size:
+            runs.append((begin, end))
+            begin = end + 1
+    runs.append((begin, last))
+    return runs

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import NamedTuple
 
-from broker_sim.coordinator.share_partition.inflight import NOBODY, Batch, Delivery, DeliveryState
+from broker_sim.common.slices import Pace
+from broker_sim.coordinator.share_partition.inflight import NOBODY, Batch, Delivery, DeliveryState, runs_of
 from broker_sim.coordinator.share_partition.transition import Change, Renewed, Transition, Why
 from broker_sim.coordinator.share_state.batches import StateBatch
 from kafka_wire.errors import Err
@@ -250,7 +250,7 @@ class SharePartition:
             if not exactly:
                 last = min(read[-1][1], next(end for _, end in read if end >= last))
         got: list[Acquired] = []
-        for begin, end in _runs(read, first, last, batch_size):
+        for begin, end in runs_of(read, first, last, batch_size):
             batch = Batch(begin, end)
             self._lock(begin, end, batch.whole, member, deadline_ms)
             self.batches.append(batch)
@@ -270,48 +270,65 @@ class SharePartition:
 
     # what members say
 
-    def acknowledge(
-        self, member: str, acknowledgements: Iterable[Acknowledgement], now_ms: int
-    ) -> Transition | Refusal:
-        """What a member says of records that it has; nothing has happened where it is refused."""
-        moved = Transition(start_offset=self.start_offset)
+    def acknowledging(
+        self, member: str, acknowledgements: Iterable[Acknowledgement], now_ms: int, pace: Pace
+    ) -> Generator[None, None, Transition | Refusal]:
+        """What a member says of records that it has, in pieces of ``pace``; nothing has happened where it is refused. What has been
+        looked at is ``moving`` between the pieces, so that it is nobody else's; a lock that ends before it is looked at has ended
+        before."""
+        moved = Transition()
         renewed: list[tuple[int, int, Delivery]] = []
         for one in acknowledgements:
-            refusal = self._acknowledge(member, one, moved, renewed)
+            if pace.full():
+                yield
+            refusal = yield from self._acknowledge(member, one, moved, renewed, pace)
             if refusal is not None:
                 self.undo(moved)
                 return refusal
         for first, last, delivery in renewed:
-            self._hold(first, last, delivery, now_ms + self.limits.lock_ms)
-            moved.renewed.append(Renewed(first, last, delivery))
-        moved.complete_count = self.complete_count
+            if delivery.state is DeliveryState.ACQUIRED and delivery.member == member:
+                self._hold(first, last, delivery, now_ms + self.limits.lock_ms)
+                moved.renewed.append(Renewed(first, last, delivery))
+        moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
         return moved
 
     def _acknowledge(
-        self, member: str, said: Acknowledgement, moved: Transition, renewed: list[tuple[int, int, Delivery]]
-    ) -> Refusal | None:
+        self,
+        member: str,
+        said: Acknowledgement,
+        moved: Transition,
+        renewed: list[tuple[int, int, Delivery]],
+        pace: Pace,
+    ) -> Generator[None, None, Refusal | None]:
         if said.last < self.start_offset:
             return None
         if said.first >= self.next_offset or not self.batches:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("first"))
         if said.last >= self.next_offset:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
-        begin = max(said.first, self.start_offset)
-        at = max(0, bisect_right(self.batches, begin, key=lambda one: one.first) - 1)
-        for batch in islice(self.batches, at, None):
-            if batch.first > said.last:
+        begin = said.first
+        while (batch := self._at(max(begin, self.start_offset))) is not None:
+            begin = max(begin, batch.first, self.start_offset)
+            if begin > said.last:
                 break
             if batch.each is None:
                 refusal = self._whole_refusal(batch, member)
                 if refusal is not None:
                     return refusal
-                if begin <= batch.first and batch.last <= said.last and len(said.types) == 1:
+                if begin == batch.first and batch.last <= said.last and len(said.types) == 1:
                     self._become(batch.first, batch.last, batch.whole, said.types[0], moved, renewed)
+                    begin = batch.last + 1
                     continue
-                self._part(batch)
+                if not (yield from self._parting(batch, pace)):
+                    continue  # it is another since: look again
+            last = min(said.last, batch.last)
             each = batch.parted()
-            for offset in range(max(begin, batch.first), min(said.last, batch.last) + 1):
-                delivery = each[offset]
+            for offset in range(begin, last + 1):
+                if pace.full():
+                    yield
+                delivery = each.get(offset)
+                if delivery is None:
+                    continue  # it is done with since
                 if delivery.state is not DeliveryState.ACQUIRED or delivery.moving:
                     what = "batch" if self.policy.old_words else "offset"
                     return Refusal(
@@ -321,7 +338,32 @@ class SharePartition:
                     return Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of offset")
                 kind = said.types[0] if len(said.types) == 1 else said.types[offset - said.first]
                 self._become(offset, offset, delivery, kind, moved, renewed)
+            begin = last + 1
         return None
+
+    def _at(self, offset: int) -> Batch | None:
+        """The batch that has a record, or the first behind it."""
+        at = bisect_right(self.batches, offset, key=lambda one: one.first) - 1
+        if at < 0:
+            return self.batches[0] if self.batches else None
+        if self.batches[at].last < offset:
+            at += 1
+        return self.batches[at] if at < len(self.batches) else None
+
+    def _parting(self, batch: Batch, pace: Pace) -> Generator[None, None, bool]:
+        """As `_part`, in pieces; false where something has become of the batch meanwhile."""
+        whole, each = batch.whole, dict[int, Delivery]()
+        before = (whole.state, whole.member, whole.deadline_ms, whole.moving)
+        for offset in range(batch.first, batch.last + 1):
+            each[offset] = whole.copy()
+            if pace.full():
+                yield
+        after = (whole.state, whole.member, whole.deadline_ms, whole.moving)
+        if batch.each is not None or after != before or self._at(batch.first) is not batch:
+            return False
+        batch.each = each
+        self._part(batch)
+        return True
 
     def _whole_refusal(self, batch: Batch, member: str) -> Refusal | None:
         whole = batch.whole
@@ -477,17 +519,21 @@ class SharePartition:
         self._may_have_free = True
         return moved
 
-    def release(self, member: str) -> Transition:
-        """A member's session is over: what it has is free again."""
-        moved = Transition(start_offset=self.start_offset)
-        for batch in self.batches:
-            for first, last, delivery in batch.runs():
-                if delivery.member == member and delivery.state is DeliveryState.ACQUIRED:
-                    uncounted = self.policy.given_back_uncounted
-                    self._move(
-                        first, last, delivery, DeliveryState.AVAILABLE, moved, Why.GIVEN_BACK, uncounted=uncounted
-                    )
-        moved.complete_count = self.complete_count
+    def releasing(self, member: str, pace: Pace) -> Generator[None, None, Transition]:
+        """A member's session is over: what it has is free again, in pieces of ``pace``."""
+        moved, uncounted = Transition(), self.policy.given_back_uncounted
+        offset = self.start_offset
+        while (batch := self._at(offset)) is not None:
+            offset = batch.last + 1
+            for at in (batch.first,) if batch.each is None else tuple(batch.each):
+                if pace.full():
+                    yield
+                delivery = batch.whole if batch.each is None else batch.each.get(at)
+                if delivery is None or delivery.member != member or delivery.state is not DeliveryState.ACQUIRED:
+                    continue
+                last = batch.last if batch.each is None else at
+                self._move(at, last, delivery, DeliveryState.AVAILABLE, moved, Why.GIVEN_BACK, uncounted=uncounted)
+        moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
         return moved
 
     # the log
@@ -541,19 +587,3 @@ def _joined(acquired: list[Acquired]) -> list[Acquired]:
         else:
             joined.append(one)
     return joined
-
-
-def _runs(read: Sequence[tuple[int, int]], first: int, last: int, batch_size: int) -> list[tuple[int, int]]:
-    """Offsets ``first`` to ``last`` in runs that end where a batch of the log does, with ``batch_size`` records or a little more."""
-    if last - first + 1 <= batch_size:
-        return [(first, last)]
-    runs: list[tuple[int, int]] = []
-    begin = first
-    for _, end in read:
-        if end >= last:
-            break
-        if end >= begin and end - begin + 1 >= batch_size:
-            runs.append((begin, end))
-            begin = end + 1
-    runs.append((begin, last))
-    return runs

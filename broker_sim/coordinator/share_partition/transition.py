@@ -63,5 +63,17 @@ class Transition:
 
     @property
     def batches(self) -> list[StateBatch]:
-        """As the share coordinator stores them."""
-        return [StateBatch(one.first, one.last, one.delivery.state, one.delivery.deliveries) for one in self.changes]
+        """As the share coordinator is told them: neighbours that became the same are one, as it would store them."""
+        runs: list[StateBatch] = []
+        first, end, what = 0, -1, (-1, -1)
+        for one in self.changes:
+            became = one.delivery.state, one.delivery.deliveries
+            if became == what and one.first == end:
+                end = one.last + 1
+                continue
+            if end >= 0:
+                runs.append(StateBatch(first, end - 1, *what))
+            first, end, what = one.first, one.last + 1, became
+        if end >= 0:
+            runs.append(StateBatch(first, end - 1, *what))
+        return runs

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.slices import at_once
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
@@ -27,6 +28,7 @@ from broker_sim.coordinator.records import EpochRecord, decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share.describing import describe
 from broker_sim.coordinator.share.group import ShareGroup
+from broker_sim.coordinator.share.offsets import altering, forgetting
 from broker_sim.coordinator.share_state.commands import Delete, Initialize, Result
 from broker_sim.coordinator.topics import TopicImage
 from kafka_wire.errors import Err
@@ -255,18 +257,46 @@ def test_an_empty_group_begins_elsewhere_and_forgets() -> None:
         "g",
         [AlterShareGroupOffsetsRequestTopic("t", [AlterShareGroupOffsetsRequestPartition(at, 7) for at in (0, 9)])],
     )
-    answer = core.request(wanted)
+    answer = core.request(at_once(altering(core.shard.topics, wanted)))
     assert [row.error_code for row in answer.responses[0].partitions] == [0, Err.UNKNOWN_TOPIC_OR_PARTITION]
     assert core.asked == [Initialize(core.asked[0].key, 1, 7)]
     core.join("ann")
-    assert core.request(wanted).error_code == Err.NON_EMPTY_GROUP
+    assert core.request(at_once(altering(core.shard.topics, wanted))).error_code == Err.NON_EMPTY_GROUP
     forget = DeleteShareGroupOffsetsRequest("g", [DeleteShareGroupOffsetsRequestTopic(name) for name in ("no", "t")])
-    assert core.request(forget).error_code == Err.NON_EMPTY_GROUP
+    assert core.request(at_once(forgetting(core.shard, forget))).error_code == Err.NON_EMPTY_GROUP
     core.request(ShareGroupHeartbeatRequest("g", "ann", -1))
-    rows = core.request(forget).responses
+    rows = core.request(at_once(forgetting(core.shard, forget))).responses
     assert [(row.topic_name, row.error_code) for row in rows] == [("t", 0), ("no", Err.UNKNOWN_TOPIC_OR_PARTITION)]
     assert not core.group().stored.has_partitions
-    assert core.request(forget).responses[1].error_message == "There is no offset information to delete."
+    again = core.request(at_once(forgetting(core.shard, forget)))
+    assert again.responses[1].error_message == "There is no offset information to delete."
+
+
+def test_what_has_changed_since_it_was_looked_up_is_looked_up_again() -> None:
+    """Requests of a megabyte are looked up in pieces, between which others are served."""
+    core = Shared()
+    row = AlterShareGroupOffsetsRequestPartition(0, 7)
+    wanted = AlterShareGroupOffsetsRequest("g", [AlterShareGroupOffsetsRequestTopic("t", [row])])
+    early = at_once(altering(core.shard.topics, wanted))
+    forget = DeleteShareGroupOffsetsRequest("g", [DeleteShareGroupOffsetsRequestTopic("t")])
+    too_early = at_once(forgetting(core.shard, forget))
+    core.request(early)
+    assert [one.error_code for one in core.request(too_early).responses] == [0], (
+        "there was no group when it was looked up"
+    )
+    core.step(TopicsChanged({"t": None}))
+    (told,) = core.request(early).responses
+    assert [one.error_code for one in told.partitions] == [Err.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_topic_that_is_named_twice_is_forgotten_once() -> None:
+    core = Shared()
+    row = AlterShareGroupOffsetsRequestPartition(0, 7)
+    wanted = AlterShareGroupOffsetsRequest("g", [AlterShareGroupOffsetsRequestTopic("t", [row])])
+    core.request(at_once(altering(core.shard.topics, wanted)))
+    forget = DeleteShareGroupOffsetsRequest("g", [DeleteShareGroupOffsetsRequestTopic("t")] * 2)
+    (told,) = core.request(at_once(forgetting(core.shard, forget))).responses
+    assert (told.topic_name, told.error_code) == ("t", 0)
 
 
 @BOTH

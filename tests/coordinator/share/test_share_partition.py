@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.coordinator.share_partition.inflight import Batch, Delivery, DeliveryState
 from broker_sim.coordinator.share_partition.partition import (
     ACCEPT,
@@ -53,7 +54,8 @@ class Leader:
         return self.share.acquire(member, read, self.now_ms, **{"batch_size": 500, "max_records": 500, **how})
 
     def say(self, *said: tuple[int, int, Sequence[int]], member: str = "ann") -> Transition | Refusal:
-        moved = self.share.acknowledge(member, [Acknowledgement(*one) for one in said], self.now_ms)
+        job = self.share.acknowledging(member, [Acknowledgement(*one) for one in said], self.now_ms, Pace(10_000))
+        moved = at_once(job)
         if isinstance(moved, Transition):
             self.write(moved)
         return moved
@@ -90,14 +92,15 @@ def test_accepting_moves_the_start_and_is_written_with_the_start_before_it() -> 
     moved = leader.say((0, 1, [ACCEPT]))
     assert isinstance(moved, Transition)
     assert (moved.start_offset, moved.complete_count, leader.share.start_offset) == (0, 2, 2)
-    assert leader.written == [[StateBatch(0, 0, ACKNOWLEDGED, 1), StateBatch(1, 1, ACKNOWLEDGED, 1)]]
+    assert leader.written == [[StateBatch(0, 1, ACKNOWLEDGED, 1)]], "neighbours are told as one"
 
 
 def test_each_type_and_one_for_each_record() -> None:
     leader = Leader()
     leader.fetch()
     leader.say((0, 4, [ACCEPT, RELEASE, REJECT, GAP, ACCEPT]))
-    assert [batch.state for batch in leader.written[0]] == [ACKNOWLEDGED, AVAILABLE, ARCHIVED, ARCHIVED, ACKNOWLEDGED]
+    became = [(0, 0, ACKNOWLEDGED, 1), (1, 1, AVAILABLE, 1), (2, 3, ARCHIVED, 1), (4, 4, ACKNOWLEDGED, 1)]
+    assert leader.written == [[StateBatch(*one) for one in became]]
     assert leader.share.start_offset == 1
     assert leader.fetch() == [Acquired(1, 1, 2)]
 
@@ -195,7 +198,7 @@ def test_renewing_moves_the_deadline_and_writes_nothing() -> None:
 def test_what_a_session_leaves_behind_counts_from_4_2_on(policy: PartitionPolicy, deliveries: int) -> None:
     leader = Leader(policy)
     leader.fetch()
-    leader.write(leader.share.release("ann"))
+    leader.write(at_once(leader.share.releasing("ann", Pace(10_000))))
     assert leader.written == [[StateBatch(0, 9, AVAILABLE, deliveries)]]
     assert leader.fetch("bob") == [Acquired(0, 9, deliveries + 1)]
 
@@ -271,7 +274,7 @@ def test_what_the_log_has_lost_is_archived() -> None:
     leader.fetch()
     leader.say((0, 3, [RELEASE]))
     leader.write(leader.share.log_starts_at(3))
-    assert leader.written[-1] == [StateBatch(at, at, ARCHIVED, 1) for at in range(3)]
+    assert leader.written[-1] == [StateBatch(0, 2, ARCHIVED, 1)]
     assert leader.share.start_offset == 3
     empty = SharePartition(NEW, LIMITS, 0, 0)
     empty.log_starts_at(7)
@@ -282,7 +285,7 @@ def test_aborted_records_are_archived_as_soon_as_they_are_acquired() -> None:
     leader = Leader()
     leader.fetch()
     leader.write(leader.share.archive([(2, 3)]))
-    assert leader.written == [[StateBatch(2, 2, ARCHIVED, 1), StateBatch(3, 3, ARCHIVED, 1)]]
+    assert leader.written == [[StateBatch(2, 3, ARCHIVED, 1)]]
     assert isinstance(leader.say((0, 1, [ACCEPT]), (4, 9, [ACCEPT])), Transition)
     assert leader.share.start_offset == 10
 
@@ -316,7 +319,7 @@ def test_random_histories_lose_nothing_and_give_nothing_twice() -> None:
                         assert isinstance(leader.say((offset, offset, [kind]), member=member), Transition), seed
                         del held[offset]
                 case 3:
-                    leader.write(leader.share.release(member))
+                    leader.write(at_once(leader.share.releasing(member, Pace(10_000))))
                     held = {offset: holder for offset, holder in held.items() if holder != member}
                 case 4 if rng.random() < 0.3:
                     leader.expire(1000)
@@ -364,3 +367,51 @@ def test_each_batch_that_is_acknowledged_costs_a_look_at_its_own_records(monkeyp
     assert isinstance(moved, Transition)
     assert len(moved.changes) == many
     assert Looked.looked <= 6 * many
+
+
+# ------------------------------------------------------------------------------------------------ in pieces
+
+
+def test_what_is_acknowledged_in_pieces_is_nobody_else_s_meanwhile() -> None:
+    leader = Leader()
+    leader.fetch()
+    job = leader.share.acknowledging("ann", [Acknowledgement(0, 4, [RELEASE])], 0, Pace(2))
+    looked_at = 0
+    for _ in job:
+        looked_at += 1
+        assert leader.fetch("bob") == []
+        refused = at_once(leader.share.acknowledging("ann", [Acknowledgement(9, 9, [ACCEPT])], 0, Pace(100)))
+        assert isinstance(refused, (Transition, Refusal))
+        if isinstance(refused, Transition):
+            leader.share.undo(refused)
+    assert looked_at > 1
+
+
+def test_a_lock_that_ends_between_the_pieces_ends_before_it_is_acknowledged() -> None:
+    leader = Leader()
+    leader.fetch()
+    assert isinstance(leader.say((9, 9, [RELEASE])), Transition)  # its run is parted
+    job = leader.share.acknowledging("ann", [Acknowledgement(0, 8, [ACCEPT])], 0, Pace(3))
+    next(job)
+    leader.expire(5000)
+    told = at_once(job)
+    assert isinstance(told, Refusal)
+    assert told.error is Err.INVALID_RECORD_STATE
+    leader.expire(5000)
+    assert not leader.share.locked(), "what was taken back is locked no longer than it was"
+
+
+def test_a_session_that_ends_gives_back_in_pieces() -> None:
+    leader = Leader()
+    leader.fetch()
+    leader.say((9, 9, [RELEASE]))
+    job = leader.share.releasing("ann", Pace(2))
+    pieces = 0
+    try:
+        while True:
+            next(job)
+            pieces += 1
+    except StopIteration as done:
+        leader.write(done.value)
+    assert pieces > 1
+    assert leader.share.locked() == []

@@ -1,0 +1,33 @@
+"""What coordinators' requests to append become: one record batch in a partition's log."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.outcome import NOBODY, Append
+from broker_sim.metadata.cluster_state import Partition
+from broker_sim.runtime.commit_batching import batch_of
+from broker_sim.storage.errors import RecordTooLarge
+from broker_sim.storage.producer_state import InTransaction
+from kafka_wire import record_batch
+from kafka_wire.end_markers import marker_of
+
+__all__ = ["BATCH_RECORDS", "append_to"]
+
+BATCH_RECORDS = 4000
+"""Records that one shared batch may hold: about 400 KB, below ``max.message.bytes``."""
+
+
+def append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
+    """One record batch with the records of all ``appends``; its last offset."""
+    first = appends[0]
+    if first.commits:
+        return partition.append_records(*batch_of(first.commits), now_ms=now_ms)
+    pairs = first.records if len(appends) == 1 else [pair for append in appends for pair in append.records]
+    most = partition.log.config.max_message_bytes
+    if len(pairs) > BATCH_RECORDS and partition.gate is None and sum(len(k) + len(v or b"") for k, v in pairs) > most:
+        raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
+    producer, within = first.producer, None
+    if producer is not NOBODY:
+        marker = marker_of(*pairs[0]) if first.is_control else None
+        within = InTransaction(producer.producer_id, producer.epoch, marker)
+    bodies = record_batch.record_bodies(pairs)
+    return partition.append_records(bodies, len(pairs), now_ms=now_ms, base_sequence=first.base_sequence, within=within)
