@@ -107,6 +107,7 @@ group.streams.min.session.timeout.ms int 45000 >=1 since=4.1
 group.streams.num.standby.replicas int 0 >=0 since=4.1
 group.streams.rack.aware.assignment.tags list "" since=4.4
 group.streams.session.timeout.ms int 45000 >=1 since=4.1
+group.streams.topology.description.plugin.class class - since=4.4
 initial.broker.registration.timeout.ms int 60000
 inter.broker.listener.name string -
 inter.broker.protocol.version string - until=3.9

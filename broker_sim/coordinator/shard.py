@@ -191,7 +191,7 @@ class GroupKind(NamedTuple):
     unload: Callable[[Shard, Any], None]
     session_expired: Callable[[Shard, Any, str], None]
     revocation_expired: Callable[[Shard, Any, str], None] = lambda shard, group, member_id: None
-    """A member of it did not give up in time what it was told to give up."""
+    """A member of it did not revoke in time what it was asked to revoke."""
     requests: Mapping[type, Callable[..., None]] = MappingProxyType({})
     """Who answers requests that are answered by kind, where it isn't the classic groups' rooms."""
 

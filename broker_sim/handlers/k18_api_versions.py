@@ -9,8 +9,8 @@
   although 0-2 are refused: librdkafka takes a broker for too old without (KAFKA-18659); Kafka does the same.
 * Features: metadata.version, at the release's newest; transaction.version 2 from 4.0 on, by which clients know that
   every transaction ends with a new epoch (KIP-890); group.version 1 where there are consumer groups of KIP-848,
-  share.version and streams.version where there are share and streams groups. Before v4 no lowest version can be told
-  that is 0: it is told as 1 (KAFKA-17011).
+  share.version and streams.version where there are share and streams groups. Before v4 no lowest version can be 0:
+  it is returned as 1 (KAFKA-17011).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (88, KIP-1071). v1 has the acceptable recovery lag as 64 bits, and MISSING_CLIENT_TAGS among the status codes.
 
 * Topic names are looked at before the group is, as in Kafka's KafkaApis.
-* Internal topics that are missing are created with the answer that tells so: the next heartbeat finds them. What could not be created
-  is told with the status from the next heartbeat on.
+* Missing internal topics are created with the response that reports them: the next heartbeat finds them. What could not be created
+  is reported with the status from the next heartbeat on.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ def _tell_failures(
     answer: StreamsGroupHeartbeatResponse, missing: Mapping[str, InternalTopic], failed: Mapping[str, str]
 ) -> None:
     """What could not be created when it was tried last."""
-    told = [f"{name} ({failed[name]})" for name in missing if name in failed]
-    for status in (answer.status or ()) if told else ():
+    reported = [f"{name} ({failed[name]})" for name in missing if name in failed]
+    for status in (answer.status or ()) if reported else ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
-            more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-            status.status_detail += f"; Creation failed: {', '.join(told[:_NAMED])}{more}."
+            more = f" and {len(reported) - _NAMED} more" if len(reported) > _NAMED else ""
+            status.status_detail += f"; Creation failed: {', '.join(reported[:_NAMED])}{more}."
 
 
 def _create(ctx: RequestContext, missing: Mapping[str, InternalTopic]) -> None:

@@ -1,5 +1,5 @@
-"""StreamsGroupDescribe (89, KIP-1071). v1 tells the assignor; the description of the topology that it may ask for (KIP-1331) is kept by
-a plugin of the broker's, and there is none."""
+"""StreamsGroupDescribe (89, KIP-1071). v1 returns the assignor; the topology description that it may ask for (KIP-1331) is kept by
+a plugin of the broker, which the simulator does not have."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PARTITIONS = 4  # of __consumer_offsets
 
 
 class Threads:
-    """Members of the test's group, by their ids; each has what it was told last."""
+    """Members of the test's group, by their ids; each has the response it got last."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka

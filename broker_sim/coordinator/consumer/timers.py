@@ -1,5 +1,5 @@
 """The times that a member has besides its session (`sessions`): its rebalance timeout, as in every group by epochs, and a classic
-member's, from when it was told to join again."""
+member's, from the response that asked it to rejoin."""
 
 from __future__ import annotations
 

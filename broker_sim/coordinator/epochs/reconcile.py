@@ -57,7 +57,7 @@ class Step(Generic[K]):
 class Goal(Generic[K]):
     """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``:
     what the member itself may have again as soon as it has given it up. ``recast(held, step, waits)``: changes a step of a member that
-    holds ``held``, where a unit may go from one key to another; ``waits()`` tells whether the member has something to give up first."""
+    holds ``held``, where a unit may go from one key to another; ``waits()``: whether the member has to revoke something first."""
 
     epoch: int
     units: Units[K]

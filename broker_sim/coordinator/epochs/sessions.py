@@ -1,5 +1,5 @@
 """The times that a member of a group by epochs has: its session, from one heartbeat to the next, and its rebalance timeout, from the
-answer that told it to give something up to the heartbeat that says it has."""
+response that asks it to revoke something to the heartbeat that confirms it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def revocation_key(group: EpochGroup[Any], member_id: str) -> TimerKey:
 
 
 def watch_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
-    """The member has been told to give something up, or need not do so any more."""
+    """The member has been asked to revoke something, or no longer has to."""
     if current.state is MemberState.UNREVOKED:
         shard.arm(revocation_key(group, member_id), group.latest.members[member_id].rebalance_timeout_ms)
     else:

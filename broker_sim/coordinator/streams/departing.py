@@ -62,7 +62,7 @@ def check_instance(group: StreamsGroup, instance_id: str, member_id: str) -> Non
 
 
 def shut_down(group: StreamsGroup, member_id: str) -> None:
-    """A member asks for the shutdown of the application: all members are told at their next heartbeats."""
+    """A member asks for the shutdown of the application: the next heartbeat of each member returns it."""
     if group.shutdown_by is None:
         group.shutdown_by = member_id
         group.version += 1

@@ -29,7 +29,7 @@ ASSIGNOR = "sticky"
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup:
-    """A group, or why there is none."""
+    """A group, or the error."""
     group = visible(shard, group_id)
     if group is None or group.is_dead:
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id)

@@ -170,7 +170,7 @@ class ReportedOffsets:
 @dataclass(slots=True, eq=False)
 class StreamsGroup(EpochGroup[StreamsState]):
     """One streams group. Its own working state: ``delayed``: the initial rebalance delay runs; ``shutdown_by``: the member that asked
-    for the shutdown of the application; ``endpoint_epoch`` counts changes of what is told of user endpoints; ``reported``: changelog
+    for the shutdown of the application; ``endpoint_epoch`` counts changes of the returned user endpoints; ``reported``: changelog
     offsets by member; ``shown``: the topology as the last heartbeat found it."""
 
     kind: ClassVar[str] = "streams"
@@ -217,7 +217,7 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return bool(self.latest.members) and topology is not None and topic in source_subtopologies(topology)
 
     def validate_commit(self, request: CommitOffsets) -> Err:
-        """As a consumer group; of an older epoch `late_commits` tells which partitions it is not good for."""
+        """As a consumer group; for an older epoch `late_commits` returns the partitions that it is refused for."""
         if request.generation < 0 and not self.latest.members:
             return Err.NONE
         in_transaction = request.producer is not NOBODY

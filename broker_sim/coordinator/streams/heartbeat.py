@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: how a member joins, brings the topology, says which tasks it has, and is told which to have.
+"""StreamsGroupHeartbeat: how a member joins, brings the topology, says which tasks it has, and gets its assignment.
 
 One request does all there is to do, in Kafka's order, which is that of its records: who it is (19), the topology (23), whether the
 group has moved (17), who should have what (21, 20), where the member stands (22). Whatever may refuse it is looked at before the first
@@ -78,7 +78,7 @@ def classic_join(shard: ShardState, token: int, client: Client, request: JoinGro
 
 
 def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
-    """The initial rebalance delay of a group has passed: the tasks are assigned to whoever has joined meanwhile."""
+    """The initial rebalance delay of a group has passed: the tasks are assigned to the members that have joined meanwhile."""
     group = shard.groups.get(str(key[1]))
     if not isinstance(group, StreamsGroup):
         return
@@ -128,7 +128,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) 
         departing.shut_down(group, member_id)
     changed = units(before.assigned) != units(after.assigned)
     _count_endpoints(group, member_id, endpoint, changed)
-    answer = _answer(shard, group, request, found, told=request.member_epoch == 0 or changed)
+    answer = _answer(shard, group, request, found, whole=request.member_epoch == 0 or changed)
     status += _more_status(shard, client, group, member_id, found)
     answer.status = status
     if not is_known:
@@ -141,7 +141,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) 
 
 
 def _changes_of(shard: ShardState, request: Request) -> Changes:
-    """The group, which a member that joins makes where there is none. Raises Refused where it may not."""
+    """The group; a member that joins creates it if it does not exist. Raises Refused where it may not."""
     group, group_id = shard.groups.get(request.group_id), request.group_id
     if isinstance(group, StreamsGroup) and not group.is_dead:
         if request.member_epoch == 0:
@@ -187,7 +187,7 @@ def _admit(group: StreamsGroup, request: Request) -> str | None:
 
 
 def _check_epoch(current: Current[TaskKey], request: Request) -> None:
-    """The epoch that the member was told last; or the one before, where the answer was lost: its tasks are among those assigned then.
+    """The epoch that the member was sent last; or the one before, where the answer was lost: its tasks are among those assigned then.
     Raises Refused."""
     epoch, reported = request.member_epoch, _reported(request)
     if epoch == current.epoch:
@@ -310,7 +310,7 @@ def _endpoint(group: StreamsGroup, member_id: str) -> log.Endpoint | None:
 
 
 def _count_endpoints(group: StreamsGroup, member_id: str, before: log.Endpoint | None, changed: bool) -> None:
-    """What members are told of endpoints is other than before, where a member has another one, or other tasks."""
+    """The returned endpoints are other than before, where a member has another one, or other tasks."""
     after = _endpoint(group, member_id)
     if after != before or (changed and after is not None):
         group.endpoint_epoch += 1
@@ -320,7 +320,7 @@ def _count_endpoints(group: StreamsGroup, member_id: str, before: log.Endpoint |
 # what it is answered
 
 
-def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Configured, *, told: bool) -> Response:
+def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Configured, *, whole: bool) -> Response:
     member_id = request.member_id
     current = group.latest.current(member_id)
     by_role: dict[str, dict[str, list[int]]] = {role: {} for role in ROLES}
@@ -329,7 +329,7 @@ def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Con
 
     def tasks(role: str) -> list[TaskIds] | None:
         named = by_role[role]
-        return [TaskIds(name, named[name]) for name in java_order(named)] if told else None
+        return [TaskIds(name, named[name]) for name in java_order(named)] if whole else None
 
     endpoints = None
     if group.endpoint_epoch != request.endpoint_information_epoch:

@@ -43,7 +43,7 @@ def test_every_task_is_active_once_and_a_process_holds_a_task_once() -> None:
         assert len(held) == len(set(held))
 
 
-def test_whoever_reported_the_greatest_offsets_gets_the_active_task() -> None:
+def test_the_process_with_the_greatest_offsets_gets_the_active_task() -> None:
     rows = {"old": 10, "new": 500}
     members = {name: StreamsMember(f"p-{name}", offsets={("0", 0): offset}) for name, offset in rows.items()}
     found = assign({"0": TaskCount(1, is_stateful=True)}, members, 0)

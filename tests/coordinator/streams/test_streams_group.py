@@ -105,7 +105,7 @@ def test_a_heartbeat_of_the_previous_epoch_has_to_say_which_tasks_are_there() ->
     assert core.beat("X", 3).error_code == Err.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_joins_again_is_told_everything_and_nothing_is_written() -> None:
+def test_a_member_that_rejoins_gets_its_whole_assignment_and_nothing_is_written() -> None:
     core = Streams()
     core.join("A")
     since = len(core.log)
@@ -161,7 +161,7 @@ def test_the_initial_delay_begins_again_with_an_emptied_group_alone() -> None:
     assert core.join("C").status == [StatusCode.ASSIGNMENT_DELAYED]
 
 
-def test_a_group_that_nobody_waits_in_when_the_delay_is_over() -> None:
+def test_a_group_without_members_when_the_delay_is_over() -> None:
     core = Streams(initial_rebalance_delay_ms=3000)
     core.join("A")
     core.beat("A", -1)
@@ -234,7 +234,7 @@ def test_an_active_task_becomes_a_standby_one_while_it_is_given_up() -> None:
     assert (core.threads["A"].active, core.threads["A"].standby) == ({"0": [0], "1": [0]}, {"1": [1]})
     assert core.written()[-1][1].state == 2
     core.beat("B", -1)
-    assert core.beat("A").active_tasks is None, "it waits until the member has given up what it was told to"
+    assert core.beat("A").active_tasks is None, "it waits until the member has revoked what it was asked to"
     core.settle("A")
     assert core.threads["A"].active == {"0": [0, 1], "1": [0, 1]}
 
@@ -265,7 +265,7 @@ def test_reported_changelog_offsets_bring_a_task_back_to_its_state() -> None:
 
 
 @ALL
-def test_whoever_leaves_gives_its_tasks_to_the_others(policy: Policy) -> None:
+def test_a_member_that_leaves_gives_its_tasks_to_the_others(policy: Policy) -> None:
     core = Streams(policy)
     two(core)
     since = len(core.log)
@@ -304,7 +304,7 @@ def test_who_does_not_give_up_its_tasks_in_time_is_expelled() -> None:
     assert core.beat("A").error_code == Err.UNKNOWN_MEMBER_ID
 
 
-def test_a_shutdown_is_told_everybody_until_the_group_is_empty() -> None:
+def test_a_shutdown_is_returned_to_all_members_until_the_group_is_empty() -> None:
     core = Streams()
     two(core)
     core.beat("B", shutdown_application=True)
@@ -325,7 +325,7 @@ def test_a_member_that_leaves_may_ask_for_the_shutdown() -> None:
     assert core.threads["A"].status == [StatusCode.SHUTDOWN_APPLICATION]
 
 
-def test_required_client_tags_are_told_to_clients_that_know_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_client_tags_are_returned_to_clients_that_know_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Streams(rack_aware_tags=("zone", "rack"))
     assert core.join("A", client_tags=[KeyValue("zone", "a")]).status == [StatusCode.MISSING_CLIENT_TAGS]
     assert core.join("A", client_tags=[KeyValue("zone", "a"), KeyValue("rack", "b")]).status == []
@@ -365,7 +365,7 @@ def test_a_static_member_that_stays_away_is_expelled() -> None:
 # interactive queries
 
 
-def test_endpoints_are_told_when_they_change() -> None:
+def test_endpoints_are_returned_when_they_change() -> None:
     core = Streams()
     core.join("A")
     core.join("A", user_endpoint=Endpoint("host", 1))

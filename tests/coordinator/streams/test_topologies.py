@@ -63,7 +63,7 @@ def test_internal_topics_have_as_many_partitions_as_what_they_are_made_of() -> N
     assert (thread.status, core.missing) == ([], {})
 
 
-def test_an_internal_topic_with_other_partitions_is_told() -> None:
+def test_an_internal_topic_with_other_partitions_is_reported() -> None:
     core = Streams()
     core.topic("rep", 3)
     core.topic("log", 2)
