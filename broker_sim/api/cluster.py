@@ -450,7 +450,8 @@ class Cluster:
 
     def fault(self, api: ApiName | None = None, **keys: Unpack[RuleKeys]) -> Fault:
         """Install a rule for requests: ``kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR")``. It is in force at
-        once, until its ``with`` block ends or ``remove()``. Raises UsageError."""
+        once, until its ``with`` block ends or ``remove()``. Raises UsageError: at this call, with the nearest name, for an API or a key
+        that there isn't; docs/coverage.md lists the APIs."""
         return self.faults.add(api, **keys)
 
     @property

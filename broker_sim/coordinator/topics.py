@@ -13,6 +13,11 @@ def in_order(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(sorted(names)))
 
 
+def differ(names: list[str], others: list[str]) -> bool:
+    """Whether these aren't the same names."""
+    return bool(names) if not others else names != others and set(names) != set(others)
+
+
 def no_longer_named(named: Counter[str], names: list[str]) -> None:
     """One member less names each of them. Written for a megabyte of names: Counter's own ``-=`` and ``del`` take three times as
     long."""

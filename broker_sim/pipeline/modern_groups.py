@@ -25,6 +25,8 @@ __all__ = ["RECORDS", "ModernGroup"]
 RECORDS = r"^(Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)$"
 """Types of the records that are read, as a regular expression."""
 _TYPE = re.compile(RECORDS)
+_FIRST_SINCE_4_2 = 2
+"""A group's first epoch with a member since 4.2; before, it was 1. It comes with its first member's record."""
 _AWAY = -2
 """Member epoch of a static member that has left for a while."""
 _STABLE = {"Consumer": 0, "Share": 0, "Streams": 1}
@@ -58,7 +60,12 @@ class ModernGroup:
 
     def __init__(self) -> None:
         self.found: list[_Epoch] = []
+        self.states: list[dict[str, Any]] = []
+        """who was in and at which epoch, from record to record: rows of `tables.group_states`. Who reads takes them away."""
+        self._shown: tuple[int | None, set[str]] = None, set()
+        self._held: dict[str, Any] | None = None
         self._members: dict[str, tuple[str | None, str | None]] = {}
+        self._about: dict[str, dict[str, Any]] = {}
         self._before: dict[str, tuple[str | None, str | None]] = {}
         self._epochs: dict[str, int] = {}
         self._epoch: int | None = None
@@ -70,19 +77,75 @@ class ModernGroup:
             return
         if kind[2] == "MemberMetadata":
             self._member(row)
-        elif kind[2] == "Metadata":
+            return
+        if kind[2] == "Metadata":
             self._raised(row, kind[1].lower())
         else:
             self._reached(row, _STABLE[kind[1]])
+        told_of = row["detail"] is not None and self._epoch is not None
+        if kind[2] == "Metadata" or told_of:  # the members that a request is about have been told by then
+            self._show(row)
+
+    def _begins(self, epoch: int) -> bool:
+        """Whether a group of which nothing was known begins with that epoch."""
+        return epoch == 1 or (epoch == _FIRST_SINCE_4_2 and len(self._members) == 1)
+
+    def ended(self) -> None:
+        """There are no more records."""
+        if self._held is not None:
+            self.states.append(self._held)
+            self._held = None
+
+    def _show(self, row: Row) -> None:
+        shown = self._epoch, set(self._members)
+        if shown == self._shown:
+            return
+        first, self._shown = self._shown == (None, set()), shown
+        over = self._epoch is None
+        state = {
+            "run_id": row.get("run_id"),
+            "group": row.get("group"),
+            "log_partition": row.get("coordinator_partition"),
+            "log_offset": row["place"],
+            "record_ts_ms": row["ts_ms"],
+            "kind": "group_tombstone" if over else "group",
+            "generation": self._epoch,
+            "members": None if over else [{"member_id": name, **self._about[name]} for name in self._members],
+        }
+        if self._held is not None and self._held["generation"] == self._epoch:
+            self._held["members"] = state["members"]
+            return
+        self.ended()
+        if first and self._epoch == _FIRST_SINCE_4_2 and self._begins(_FIRST_SINCE_4_2):
+            self.states.append({**state, "generation": self._epoch - 1, "members": [], "log_offset": row["place"] - 1})
+            self.states.append(state)
+        elif first and (self._epoch or 0) > 1:
+            self._held = state  # compaction left who is in, and it may have left that behind the epoch
+        else:
+            self.states.append(state)
 
     def _member(self, row: Row) -> None:
         member = row["cause_members"]
         if row["detail"] is None:
             self._members.pop(member, None)
+            self._about.pop(member, None)
             self._epochs.pop(member, None)
         else:
             value = json.loads(row["detail"])
-            self._members[member] = (value.get("clientId"), value.get("instanceId"))
+            told = self._members[member] = (value.get("clientId"), value.get("instanceId"))
+            if (
+                told[1] is not None
+            ):  # where it takes a static member's place within an epoch it was there before, under another id
+                self._before = {
+                    member if own[1] == told[1] and name not in self._members else name: own
+                    for name, own in self._before.items()
+                }
+            self._about[member] = {
+                "group_instance_id": value.get("instanceId"),
+                "client_id": value.get("clientId"),
+                "client_host": value.get("clientHost"),
+                "topics": value.get("subscribedTopicNames"),
+            }
 
     def _raised(self, row: Row, kind: str) -> None:
         open_ = self.found[-1] if self.found else None
@@ -101,7 +164,9 @@ class ModernGroup:
         waits = {name for name in self._members if self._epochs.get(name) != _AWAY}
         one = _Epoch(
             row["generation"],
-            self._epoch if self._epoch is not None else (0 if row["generation"] == 1 else None),
+            self._epoch
+            if self._epoch is not None
+            else (row["generation"] - 1 if self._begins(row["generation"]) else None),
             row["ts_ms"],
             row["place"],
             kind,

@@ -276,31 +276,32 @@ class CoordinatorRuntime(Generic[S]):
 
     def topics_changed(self, names: Iterable[str]) -> None:
         """These topics are no longer what they were: every shard is told, but those that are told all there is when they are loaded."""
-        changed = TopicsChanged({name: self._image(name) for name in names})
+        changed = TopicsChanged(self._images(names))
         for slot in list(self._slots.values()):
             if not slot.loading:
                 self._step(slot, changed)
 
-    def _image(self, name: str) -> TopicImage | None:
-        topic = self.state.topics.get(name)
-        return None if topic is None else TopicImage(topic.topic_id, len(topic.partitions), self._racks(topic))
-
-    def _racks(self, topic: Topic) -> tuple[tuple[str, ...], ...]:
-        """By partition those of its replicas' brokers, up or down."""
+    def _images(self, names: Iterable[str]) -> dict[str, TopicImage | None]:
+        """With the racks of each partition's replicas' brokers, up or down, where any broker has one."""
         rack_of = {node: broker.rack for node, broker in self.state.brokers.items() if broker.rack is not None}
-        if not rack_of:
-            return ()
-        return tuple(
-            tuple(sorted(rack_of[node] for node in partition.replicas if node in rack_of))
-            for partition in topic.partitions
-        )
+
+        def racks(topic: Topic) -> tuple[tuple[str, ...], ...]:
+            return tuple(
+                tuple(sorted(rack_of[node] for node in p.replicas if node in rack_of)) for p in topic.partitions
+            )
+
+        return {
+            name: None
+            if (topic := self.state.topics.get(name)) is None
+            else TopicImage(topic.topic_id, len(topic.partitions), racks(topic) if rack_of else ())
+            for name in names
+        }
 
     def _begin(self, slot: Slot[S], loaded: Any) -> None:
         """A shard takes over what its log holds, and is told of the cluster's topics."""
         now_ms = self.clock.now_ms()
         self._perform(slot, slot.shard.start(loaded, now_ms), now_ms)
-        topics = {name: image for name in self.state.topics if (image := self._image(name)) is not None}
-        self._perform(slot, self._stepped(slot, TopicsChanged(topics), now_ms), now_ms)
+        self._perform(slot, self._stepped(slot, TopicsChanged(self._images(self.state.topics)), now_ms), now_ms)
         self.begun(slot)
 
     def begun(self, slot: Slot[S]) -> None:

@@ -59,9 +59,10 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
     read: dict[frozenset[str], frozenset[bytes]] = {}  # most members read the same
 
     def reads_of(member_id: str) -> frozenset[bytes]:
-        names = latest.topics_of(latest.members[member_id])
+        member = latest.members[member_id]
+        names = frozenset(topics.keys() & [*member.subscribed_topic_names, *latest.matched_by(member)])
         if names not in read:
-            read[names] = frozenset(topics[name].topic_id for name in topics.keys() & names)
+            read[names] = frozenset(topics[name].topic_id for name in names)
         return read[names]
 
     members = {member_id: reads_of(member_id) for member_id in java_order(latest.members)}

@@ -29,7 +29,7 @@ from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import ShardState
-from broker_sim.coordinator.topics import in_order
+from broker_sim.coordinator.topics import differ, in_order
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
@@ -214,7 +214,7 @@ def _say(changes: Changes, client: Client, request: ConsumerGroupHeartbeatReques
         classic_member_metadata=None,
     )
     if known is None or after != known:
-        changes.reads_otherwise |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        changes.reads_otherwise |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
         if after.subscribed_topic_regex != before.subscribed_topic_regex:
             subscriptions.changed(changes, before.subscribed_topic_regex, after.subscribed_topic_regex)

@@ -29,7 +29,7 @@ from broker_sim.coordinator.share.group import (
     target_value,
 )
 from broker_sim.coordinator.state import ShardState
-from broker_sim.coordinator.topics import in_order
+from broker_sim.coordinator.topics import differ, in_order
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k76_share_group_heartbeat import (
@@ -159,7 +159,7 @@ def _say(changes: Changes, client: Client, request: Request) -> None:
         subscribed_topic_names=before.subscribed_topic_names if names is None else in_order(names),
     )
     if known is None or after != known:
-        changes.reads_otherwise = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        changes.reads_otherwise = differ(after.subscribed_topic_names, before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
 
 

@@ -6,7 +6,7 @@ Rules:
 2. A coordinator that moves or loads neither adds nor removes members.
 3. A tenure is known where both its ends are: who was there when the journal began, or is still there, has none.
 4. From a log alone it is known that members are gone, not why: expirations and leaves are null then. Members that came and went between
-   two records that are left are not seen.
+   two records that are left are not seen. Groups of every kind are there: KIP-848, share and streams groups by their epochs.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from broker_sim.pipeline.schemas import (
 )
 from broker_sim.pipeline.tables.columns import ids, moments, none_of, or_none, word
 from broker_sim.pipeline.tables.events import EVENTS, in_order
+from broker_sim.pipeline.tables.group_states import group_states
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -156,7 +157,7 @@ def _of_journal(events: DataFrame) -> DataFrame:
 def _of_log(log: DataFrame) -> DataFrame:
     of_group = Window.partitionBy("run_id", "group").orderBy("log_offset")
     steps = (
-        log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
+        group_states(log)
         .withColumn("new", or_none(OFFSET_LOG, "members"))
         .withColumn("old", F.lag("new").over(of_group))
         .withColumn("first", F.row_number().over(of_group) == 1)

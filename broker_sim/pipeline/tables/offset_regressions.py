@@ -2,8 +2,8 @@
 
 Rules:
 1. "Backwards" is less than the last offset that took effect before, in the log's order. Clocks have no say.
-2. The generation of a commit is that of the group's last record before it in the same log partition. The log keeps no better:
-   commits carry none.
+2. The generation of a commit is that of the group's last record before it in the same log partition, or its epoch where the coordinator
+   assigns (KIP-848). The log keeps no better: commits carry none.
 3. ``how`` says only what the log shows. Where its group record is gone, cleaned or never there, it is null.
 4. A commit carries the leader epoch of the record that it follows (KIP-320). Where the offset fell and that epoch rose, the topic's log
    itself was cut: another leader was elected that did not have the records, and consumers went back to where the logs part.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.group_states import classic_states, group_states
 from broker_sim.pipeline.tables.offset_log import commits
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ _KEY = ("run_id", "group", "topic", "partition")
 def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
     """OFFSET_REGRESSIONS of an offset_log, or of a `journal_log`."""
     back = _backwards(commits(log))
-    told = _with_generations(back, log)
+    told = _with_generations(back, group_states(log) if source == "log" else classic_states(log))
     gone_back = f.col("members") == 0
     stands_between = (f.col("from_generation") == f.col("to_generation")) & (
         f.col("to_records") > f.col("from_records")
@@ -137,7 +138,7 @@ def _backwards(taken: DataFrame) -> DataFrame:
     )
 
 
-def _with_generations(back: DataFrame, log: DataFrame) -> DataFrame:
+def _with_generations(back: DataFrame, states: DataFrame) -> DataFrame:
     """The group's generation at both commits: of its last record before them. Both sides are few: changes of groups, and falls."""
     gone = f.col("kind") == "group_tombstone"
     state = f.struct(
@@ -145,9 +146,7 @@ def _with_generations(back: DataFrame, log: DataFrame) -> DataFrame:
         f.when(gone, 0).otherwise(f.size("members")).alias("members"),
     )
     where = ["run_id", "log_partition", "group"]
-    groups = log.where(f.col("kind").isin("group", "group_tombstone")).select(
-        *where, f.col("log_offset").alias("place"), state.alias("state")
-    )
+    groups = states.select(*where, f.col("log_offset").alias("place"), state.alias("state"))
     # each fall asks twice: at the commit before it, and at its own
     fall = f.struct(*(name for name in back.columns if name not in where))
     asks = back.select(

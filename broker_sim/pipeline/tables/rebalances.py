@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["REBALANCES", "TOLD", "rebalances"]
+__all__ = ["REBALANCES", "TOLD", "modern_records", "rebalances"]
 
 _BOTH = "both"
 
@@ -213,7 +213,7 @@ def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: Da
     brokers' ``lines`` (LOG_LINES) add to them."""
     told = _steps(events).unionByName(_closings(events))
     if offset_log is not None:
-        told = told.unionByName(_records(offset_log)).unionByName(_modern(offset_log))
+        told = told.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
     if lines is not None:
         told = told.unionByName(_lines(lines))
     in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "of_log", "journal", "place")
@@ -283,7 +283,7 @@ def _lines(lines: DataFrame) -> DataFrame:
     )
 
 
-def _modern(log: DataFrame) -> DataFrame:
+def modern_records(log: DataFrame) -> DataFrame:
     """Records of KIP-848, share and streams groups that say who is in them and which epoch they have, as `TOLD`."""
     told = OFFSET_LOG.only(
         [

@@ -1,0 +1,76 @@
+"""Who is in a group, from record to record, and in which generation: `group_states`, of groups of every kind.
+
+Rules:
+1. A classic group's record says it. Those of groups whose coordinator assigns name a member each: `modern_groups` reads them, for
+   `rebalances` as well, and says who is in at each epoch, and where a static member's place was taken within one.
+2. A group that goes over from one protocol to the other ends by its records, and nobody leaves it: such a tombstone is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as F
+from broker_sim.pipeline.modern_groups import ModernGroup
+from broker_sim.pipeline.schemas import OFFSET_LOG
+from broker_sim.pipeline.tables.rebalances import modern_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["classic_states", "group_states"]
+
+_STATES = OFFSET_LOG.only(
+    ["run_id", "log_partition", "group", "log_offset", "record_ts_ms", "kind", "generation", "members"]
+)
+_ROWS = 2000
+
+
+@on_its_engine
+def classic_states(log: DataFrame) -> DataFrame:
+    """Run, log partition, group, log offset, record's time, kind (`group`, `group_tombstone`), generation and members of an offset_log,
+    or of a `journal_log`: of classic groups alone."""
+    return _STATES.conform(log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull()))
+
+
+@on_its_engine
+def group_states(log: DataFrame) -> DataFrame:
+    """As `classic_states`, of all groups of an offset_log."""
+    told = modern_records(log).repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
+    modern = told.mapInArrow(_batches, _STATES.schema_for(told))
+    both = classic_states(log).withColumn("modern", F.lit(False))
+    both = both.unionByName(_STATES.conform(modern).withColumn("modern", F.lit(True)))
+    order = Window.partitionBy("run_id", "log_partition", "group").orderBy("log_offset")
+    following, preceding = F.lead(F.struct("kind", "modern")).over(order), F.lag("modern").over(order)
+    both = both.withColumn("following", following).withColumn("preceding", preceding)
+    goes_over = (
+        (F.col("kind") == "group_tombstone")
+        & (F.col("following.kind") == "group")
+        & (F.col("following.modern") != F.col("modern"))
+    )
+    was_classic = F.col("modern") & (F.size("members") == 0) & ~F.col("preceding")  # it did not begin without members
+    return _STATES.conform(both.where(~F.coalesce(goes_over | was_classic, F.lit(False))))
+
+
+def _batches(batches: Iterable[Any]) -> Iterator[Any]:
+    """On the workers: Arrow batches of `rebalances.TOLD`, in order, to those of `_STATES`."""
+    import pyarrow
+
+    schema = _STATES.arrow()
+    rows: list[dict[str, Any]] = []
+    told = (row for batch in batches for row in batch.to_pylist())
+    for _, records in groupby(told, key=lambda row: (row["run_id"], row["group"])):
+        reader = ModernGroup()
+        for record in records:
+            reader.take(record)
+        reader.ended()
+        for at in range(0, len(reader.states), _ROWS):
+            rows += reader.states[at : at + _ROWS]
+            if len(rows) >= _ROWS:
+                yield pyarrow.RecordBatch.from_pylist(rows, schema)
+                rows = []
+    if rows:
+        yield pyarrow.RecordBatch.from_pylist(rows, schema)
