@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 
 from broker_sim.common.slices import Pace, ended
+from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share.describing import share_group
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share_state.commands import Summarize, Summary
@@ -20,6 +21,7 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k90_describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
@@ -74,49 +76,82 @@ def _describe(
         return
     found = share_group(shard, group_id)
     known = found.stored.initialized if isinstance(found, ShareGroup) else {}
-    wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if asked.topics is None:
-        wanted = [(topic.name, topic_id, topic.partitions) for topic_id, topic in known.items()]
+        rows = {topic_id: (topic.name, _rows(topic.partitions)) for topic_id, topic in known.items()}
     else:
-        topics = shard.topics.by_name
-        wanted = (
-            (one.topic_name, topics[one.topic_name].topic_id if one.topic_name in topics else ZERO_UUID, one.partitions)
-            for one in asked.topics
-        )
-    rows: dict[ShareKey, list[Partition]] = {}  # a partition may be asked for twice
-    there: dict[bytes, frozenset[int]] = {}
-    for name, topic_id, numbers in wanted:
+        looked_up = yield from _looked_up(shard, asked.topics, told, pace)
+        if looked_up is None:
+            told.error_code, told.error_message, told.topics = (
+                Err.UNKNOWN_SERVER_ERROR,
+                Err.UNKNOWN_SERVER_ERROR.text,
+                [],
+            )
+            done()
+            return
+        rows = looked_up
+    wanted: dict[ShareKey, Partition] = {}
+    for topic_id, (name, partitions) in rows.items():
+        there = frozenset(known[topic_id].partitions if topic_id in known else ())
         topic = Topic(name, topic_id)
         told.topics.append(topic)
-        if topic_id in known and topic_id not in there:
-            there[topic_id] = frozenset(known[topic_id].partitions)
-        if pace.full():
-            yield
-        for number in numbers:
+        for number in sorted(partitions):
             if pace.full():
                 yield
-            row = Partition(number, NOWHERE)
-            topic.partitions.append(row)
-            if number in there.get(topic_id, ()):
-                rows.setdefault(ShareKey(group_id, topic_id, number), []).append(row)
+            topic.partitions.append(partitions[number])
+            if number in there:
+                wanted[ShareKey(group_id, topic_id, number)] = partitions[number]
 
     def answered(answers: list[Summary]) -> None:
-        job = _filling(ctx, rows, answers, done)
+        job = _filling(ctx, wanted, answers, done)
         if not ended(job):
             ctx.broker.state.slices.add(job, ended)
 
-    ctx.broker.share_states.persister.ask([Summarize(key) for key in rows], answered)
+    ctx.broker.share_states.persister.ask([Summarize(key) for key in wanted], answered)
+
+
+Rows = dict[bytes, tuple[str, dict[int, Partition]]]
+"""By topic id its name, and each partition once."""
+
+
+def _rows(numbers: Iterable[int]) -> dict[int, Partition]:
+    return {number: Partition(number, NOWHERE) for number in numbers}
+
+
+def _looked_up(
+    shard: Shard, topics: list[DescribeShareGroupOffsetsRequestTopic], told: Group, pace: Pace
+) -> Generator[None, None, Rows | None]:
+    """Of topics there are, all rows, each partition once however often it is asked for; those that aren't there are told first, as they
+    are asked for. None where Kafka falls over them: a topic without partitions, or a partition below 0."""
+    found: Rows = {}
+    for one in topics:
+        if pace.full():
+            yield
+        image = shard.topics.by_name.get(one.topic_name)
+        rows: dict[int, Partition] | list[Partition] = (
+            [] if image is None else found.setdefault(image.topic_id, (one.topic_name, {}))[1]
+        )
+        for number in one.partitions:
+            if pace.full():
+                yield
+            if isinstance(rows, dict):
+                rows[number] = Partition(number, NOWHERE)
+            else:
+                rows.append(Partition(number, NOWHERE))
+        if isinstance(rows, list):
+            told.topics.append(Topic(one.topic_name, ZERO_UUID, rows))
+        elif not one.partitions or min(one.partitions) < 0:
+            return None
+    return found
 
 
 def _filling(
-    ctx: RequestContext, rows: Mapping[ShareKey, list[Partition]], answers: list[Summary], done: Callable[[], None]
+    ctx: RequestContext, wanted: Mapping[ShareKey, Partition], answers: list[Summary], done: Callable[[], None]
 ) -> Generator[None, None, None]:
     pace = Pace(_PIECE)
-    for (key, same), summary in zip(rows.items(), answers, strict=True):
-        for row in same:
-            _fill(ctx, row, key, summary)
-            if pace.full():
-                yield
+    for (key, row), summary in zip(wanted.items(), answers, strict=True):
+        _fill(ctx, row, key, summary)
+        if pace.full():
+            yield
     done()
 
 

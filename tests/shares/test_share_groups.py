@@ -425,3 +425,42 @@ async def test_a_lock_s_end_is_told_of_when_time_is_moved() -> None:
         assert found is not None
         assert found[1] == f"lock of group {GROUP} on {TOPIC}-0"
         assert f"lock of group {GROUP} on {TOPIC}-0" in await kafka.time.advance("15s")
+
+
+async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> None:
+    """Measured on 4.4.0 and 4.1.0."""
+    async with cluster() as (kafka, ann):
+        kafka.state.create_topic("t", 2)
+
+        async def alter(*topics: tuple[str, dict[int, int]]) -> list[tuple[str, list[int]]]:
+            rows = [
+                AlterShareGroupOffsetsRequestTopic(
+                    name, [AlterShareGroupOffsetsRequestPartition(*one) for one in partitions.items()]
+                )
+                for name, partitions in topics
+            ]
+            answer = await ann.wire.send(AlterShareGroupOffsetsRequest("odd", rows), 0)
+            return [(one.topic_name, [part.partition_index for part in one.partitions]) for one in answer.responses]
+
+        async def told(*topics: tuple[str, list[int]]) -> Any:
+            asked = [DescribeShareGroupOffsetsRequestTopic(*one) for one in topics]
+            request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("odd", asked)])
+            (group,) = (await ann.wire.send(request, 1)).groups
+            rows = [
+                (one.topic_name, [(part.partition_index, part.start_offset) for part in one.partitions])
+                for one in group.topics
+            ]
+            return rows or Err(group.error_code)
+
+        assert await alter(("t", {0: 3}), ("no", {0: 1}), ("t", {1: 4})) == [("t", [0, 1]), ("no", [0])]
+        assert await told(("t", [1, 0, 1]), ("no", [0, 0]), ("t", [1]), ("no", [2])) == [
+            ("no", [(0, -1), (0, -1)]),
+            ("no", [(2, -1)]),
+            ("t", [(0, 3), (1, 4)]),
+        ]
+        assert await told(("t", [])) is Err.UNKNOWN_SERVER_ERROR
+        assert await told(("t", [0, -1])) is Err.UNKNOWN_SERVER_ERROR
+        assert await told(("no", []), ("t", [7])) == [("no", []), ("t", [(7, -1)])]
+        rows = [DeleteShareGroupOffsetsRequestTopic("t")] * 2
+        deleted = await ann.wire.send(DeleteShareGroupOffsetsRequest("odd", rows), 0)
+        assert [(one.topic_name, one.error_code) for one in deleted.responses] == [("t", 0)]

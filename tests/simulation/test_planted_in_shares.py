@@ -99,7 +99,7 @@ def what_lies_below_the_start_is_refused(patch: pytest.MonkeyPatch) -> None:
     def acknowledge(self: SharePartition, member: str, said: Any, *rest: Any) -> Any:
         if said.last < self.start_offset:
             return Refusal(Err.INVALID_RECORD_STATE, None)
-        return real(self, member, said, *rest)
+        return (yield from real(self, member, said, *rest))
 
     patch.setattr(SharePartition, "_acknowledge", acknowledge)
 

@@ -54,15 +54,17 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
     """Look up what is asked for, in pieces; the group then does the rest in one step."""
     found, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
+    there: dict[str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]] = {}  # one that is named twice has one row
     for topic in request.topics:
         if pace.full():
             yield
         image = topics.by_name.get(topic.topic_name)
-        told = AlterShareGroupOffsetsResponseTopic(topic.topic_name)
-        found.answer.responses.append(told)
+        told, numbers = there.get(topic.topic_name) or (AlterShareGroupOffsetsResponseTopic(topic.topic_name), set())
+        if topic.topic_name not in there:
+            found.answer.responses.append(told)
         if image is not None:
             told.topic_id = image.topic_id
-        numbers: set[int] = set()
+            there[topic.topic_name] = told, numbers
         for one in topic.partitions:
             if pace.full():
                 yield
@@ -74,8 +76,11 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
                 numbers.add(one.partition_index)
                 found.rows[topic.topic_name, one.partition_index] = row
                 found.offsets[image.topic_id, one.partition_index] = one.start_offset
-        if image is not None and numbers:
-            found.wanted[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(numbers)))
+    for name, (told, numbers) in there.items():
+        if pace.full(1 + len(numbers)):
+            yield
+        if numbers:
+            found.wanted[told.topic_id] = TopicState(name, tuple(sorted(numbers)))
     return found
 
 
