@@ -20,6 +20,8 @@ Rules:
    client id, host and partition, their Fetches tell nothing.
 3. `records` counts offsets, not what a compacted or transactional log has in between. A reset of offsets by hand gives windows, too:
    what lies in it was indeed delivered twice.
+4. What an owner reads again in its own tenure, by a seek or a reset after OFFSET_OUT_OF_RANGE, is in no window: no other owner was
+   given it.
 """
 
 from __future__ import annotations
