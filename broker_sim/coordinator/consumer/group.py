@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
-from broker_sim.coordinator.outcome import NOBODY, CommitOffsets, Offset, TimerKey
+from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
 from broker_sim.coordinator.topics import Topics, no_longer_named
@@ -181,21 +182,12 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     def validate_commit(self, request: CommitOffsets) -> Err:
         """An epoch that was is good for the partitions that the member has had since, where that is so at all; of those `late_commits`
         tells which are not."""
-        if request.generation < 0 and not self.latest.members:
-            return Err.NONE
-        in_transaction = request.producer is not NOBODY
-        if in_transaction and not request.names_member:
-            return Err.NONE
-        member = self.latest.members.get(request.member_id)
-        if member is None:
-            return Err.UNKNOWN_MEMBER_ID
-        is_classic = member.classic_member_metadata is not None
-        if not is_classic and not request.epoch_errors and not in_transaction:
-            return Err.UNSUPPORTED_VERSION
-        epoch = self.latest.current(request.member_id).epoch
-        if request.generation == epoch or (self.older_epochs_commit and request.generation < epoch):
-            return Err.NONE
-        return Err.ILLEGAL_GENERATION if is_classic or in_transaction else Err.STALE_MEMBER_EPOCH
+        is_classic = self._is_classic(request.member_id)
+        return commit_error(self.latest, request, older_epochs=self.older_epochs_commit, is_classic=is_classic)
+
+    def _is_classic(self, member_id: str) -> bool:
+        member = self.latest.members.get(member_id)
+        return member is not None and member.classic_member_metadata is not None
 
     def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
         """Which partitions of a commit with an older epoch the member had not got yet at that epoch, or has no more."""
@@ -204,9 +196,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         current = self.latest.current(request.member_id)
         if request.generation >= current.epoch:
             return {}
-        is_classic = self.latest.members[request.member_id].classic_member_metadata is not None
-        in_transaction = request.producer is not NOBODY
-        error = Err.ILLEGAL_GENERATION if is_classic or in_transaction else Err.STALE_MEMBER_EPOCH
+        error = stale_error(request, is_classic=self._is_classic(request.member_id))
         return {
             (topic, partition): error
             for topic, partition, _ in request.offsets

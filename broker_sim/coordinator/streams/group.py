@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
+from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, state_name
 from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
-from broker_sim.coordinator.outcome import NOBODY, CommitOffsets, Offset
+from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
 from broker_sim.coordinator.streams.topology import (
@@ -218,17 +219,7 @@ class StreamsGroup(EpochGroup[StreamsState]):
 
     def validate_commit(self, request: CommitOffsets) -> Err:
         """As a consumer group; for an older epoch `late_commits` returns the partitions that it is refused for."""
-        if request.generation < 0 and not self.latest.members:
-            return Err.NONE
-        in_transaction = request.producer is not NOBODY
-        if in_transaction and not request.names_member:
-            return Err.NONE
-        if request.member_id not in self.latest.members:
-            return Err.UNKNOWN_MEMBER_ID
-        if not request.epoch_errors and not in_transaction:
-            return Err.UNSUPPORTED_VERSION
-        epoch = self.latest.current(request.member_id).epoch
-        return Err.NONE if request.generation <= epoch else _stale(request)
+        return commit_error(self.latest, request, older_epochs=True)
 
     def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
         """Where any partition of a commit with an older epoch belongs to a task that the member had not got yet at that epoch, or has
@@ -249,7 +240,7 @@ class StreamsGroup(EpochGroup[StreamsState]):
 
         if all(request.generation >= since(topic, partition) for topic, partition, _ in request.offsets):
             return {}
-        return {(topic, partition): _stale(request) for topic, partition, _ in request.offsets}
+        return {(topic, partition): stale_error(request) for topic, partition, _ in request.offsets}
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
         if member_id is None or member_id not in self.latest.members:
@@ -279,10 +270,6 @@ class StreamsGroup(EpochGroup[StreamsState]):
         found = configured(topology, topics)
         self._configured = topology, topics.version, found
         return found
-
-
-def _stale(request: CommitOffsets) -> Err:
-    return Err.STALE_MEMBER_EPOCH if request.producer is NOBODY else Err.ILLEGAL_GENERATION
 
 
 # records

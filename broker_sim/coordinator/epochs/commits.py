@@ -1,0 +1,34 @@
+"""Whether a member of a group by epochs may commit. Source: validateOffsetCommit of ConsumerGroup and StreamsGroup (4.x)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_sim.coordinator.epochs.state import EpochState
+from broker_sim.coordinator.outcome import NOBODY, CommitOffsets
+from kafka_wire.errors import Err
+
+
+def commit_error(
+    latest: EpochState[Any, Any], request: CommitOffsets, *, older_epochs: bool, is_classic: bool = False
+) -> Err:
+    """``older_epochs``: an epoch that was is good, for the partitions that `late_commits` leaves; ``is_classic``: the member speaks the
+    classic protocol."""
+    if request.generation < 0 and not latest.members:
+        return Err.NONE
+    in_transaction = request.producer is not NOBODY
+    if in_transaction and not request.names_member:
+        return Err.NONE
+    if request.member_id not in latest.members:
+        return Err.UNKNOWN_MEMBER_ID
+    if not is_classic and not request.epoch_errors and not in_transaction:
+        return Err.UNSUPPORTED_VERSION
+    epoch = latest.current(request.member_id).epoch
+    if request.generation == epoch or (older_epochs and request.generation < epoch):
+        return Err.NONE
+    return stale_error(request, is_classic=is_classic)
+
+
+def stale_error(request: CommitOffsets, *, is_classic: bool = False) -> Err:
+    """What a commit with an epoch that isn't good is answered."""
+    return Err.ILLEGAL_GENERATION if is_classic or request.producer is not NOBODY else Err.STALE_MEMBER_EPOCH
