@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock
-from broker_sim.explain.model import History, Replacement
+from broker_sim.explain.events import Call
+from broker_sim.explain.model import History, Info, Replacement
 from broker_sim.explain.phrases import joined
 
 __all__ = ["TakenOver", "taken_over"]
@@ -62,15 +63,18 @@ class _Clients:
         self.refused: dict[str, str] = {}
         for call in past.calls:
             if call.member:
-                whom = f"{call.client_id or 'a client'} at {call.client_host or '?'}"
-                self._by_member.setdefault(call.member, whom)
+                self._by_member.setdefault(call.member, _client(call))
             if call.member and call.error in _OUT:
                 self.refused.setdefault(call.member, call.error)
         for name, info in past.members.items():
-            self._by_member.setdefault(name, f"{info.client_id or 'a client'} at {info.client_host or '?'}")
+            self._by_member.setdefault(name, _client(info))
 
     def whom(self, member: str) -> str:
         return self._by_member.get(member, "a client")
+
+
+def _client(one: Call | Info) -> str:
+    return f"{one.client_id or 'a client'} at {one.client_host or '?'}"
 
 
 def _told(story: list[Replacement], clients: _Clients) -> Iterator[TakenOver]:

@@ -43,8 +43,6 @@ def lose_tail(state: ClusterState, partition: Partition, offset: int, node_id: i
             f"{partition.name} has the offsets {start} to {end - 1}: {offset} can't be the first that is lost"
         )
     leader = _heir(state, partition, node_id)
-    if leader == partition.leader:
-        state.set_leader(partition, -1, f"broker {leader} is gone")
     kept = _kept(partition, offset)
     partition.log.truncate_to(offset)
     if kept is not None:
@@ -64,8 +62,6 @@ def lose_head(state: ClusterState, partition: Partition, offset: int, node_id: i
     if not start < offset <= end:
         raise UsageError(f"{partition.name} begins at {start} and is committed up to {end}: it can't begin at {offset}")
     leader = _heir(state, partition, node_id)
-    if leader == partition.leader:
-        state.set_leader(partition, -1, f"broker {leader} is gone")
     partition.log.delete_records(offset)
     lost = Lost(HEAD, start, offset - 1)
     _lead(state, partition, leader, lost)
@@ -86,14 +82,18 @@ def _kept(partition: Partition, offset: int) -> tuple[int, bytes] | None:
 
 
 def _heir(state: ClusterState, partition: Partition, node_id: int | None) -> int:
+    """Who leads next; where that is the leader, the partition has none from here on (rule 1)."""
     if node_id is None:
         alive = [node for node in partition.replicas if state.brokers[node].alive]
         if not alive:
             raise UsageError(f"{partition.name}: none of its replicas {partition.replicas} is up")
-        return next((node for node in alive if node != partition.leader), alive[0])
-    check_broker(state, node_id, alive=True)
-    if node_id not in partition.replicas:
-        raise UsageError(f"broker {node_id} has no replica of {partition.name}; {partition.replicas} have one")
+        node_id = next((node for node in alive if node != partition.leader), alive[0])
+    else:
+        check_broker(state, node_id, alive=True)
+        if node_id not in partition.replicas:
+            raise UsageError(f"broker {node_id} has no replica of {partition.name}; {partition.replicas} have one")
+    if node_id == partition.leader:
+        state.set_leader(partition, -1, f"broker {node_id} is gone")
     return node_id
 
 

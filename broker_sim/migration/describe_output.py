@@ -70,6 +70,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 """Kind of table -> the columns that it may have; the one that tells it is in `_TELLING`."""
 
+_NAMES = frozenset(name for columns in COLUMNS.values() for name in columns)
 _TELLING = {"CURRENT-OFFSET": OFFSETS, "#PARTITIONS": MEMBERS, "#MEMBERS": STATE}
 _NAME = re.compile(r"COORDINATOR \(ID\)|\S+")
 _SAYS = re.compile(
@@ -288,9 +289,8 @@ def _whole_header(lines: list[Line], at: int, width: int) -> tuple[str, int, int
             break
         pieces.append(following.text)
     for taken in range(len(pieces), 1, -1):
-        *cut, last = pieces[:taken]
         for wide in (width, width + 1):
-            text = "".join(piece.ljust(wide) for piece in cut) + last
+            text = _refilled(pieces[:taken], wide)
             if _all_named(text):
                 return text, taken, wide
         text = " ".join(piece.strip() for piece in pieces[:taken])  # a chat has squeezed the blanks
@@ -301,8 +301,7 @@ def _whole_header(lines: list[Line], at: int, width: int) -> tuple[str, int, int
 
 def _all_named(header: str) -> bool:
     """Whether every word is a column's name."""
-    known = {name for columns in COLUMNS.values() for name in columns}
-    return all(name in known for name in _NAME.findall(header))
+    return all(name in _NAMES for name in _NAME.findall(header))
 
 
 def _row(table: _Table, lines: list[Line], at: int) -> tuple[Row, int]:
@@ -342,14 +341,13 @@ def _joined(table: _Table, pieces: list[Line]) -> list[str] | None:
     A piece of the next row would stand behind a gap in the last cell. Where the longest line ends with a value, the window may
     have been one wider than it: of both widths the one is right that leaves fewer cells empty.
     """
+    texts = [piece.text for piece in pieces]
     found = []
     for width in () if table.squeezed else (table.width, table.width + 1):
         starts = [start + start // table.width * (width - table.width) for start in table.starts]
-        text = "".join(piece.text.ljust(width) for piece in pieces[:-1]) + pieces[-1].text
-        found.append(_cut(replace(table, starts=starts), text))
-    text = "".join(piece.text.ljust(table.width) for piece in pieces[:-1]) + pieces[-1].text
-    spaced = " ".join(piece.text.strip() for piece in pieces)
-    for ways in (found, [_counted(table, text), _counted(table, spaced)]):
+        found.append(_cut(replace(table, starts=starts), _refilled(texts, width)))
+    spaced = " ".join(text.strip() for text in texts)
+    for ways in (found, [_counted(table, _refilled(texts, table.width)), _counted(table, spaced)]):
         rows: list[list[str]] = [
             cells for cells in ways if table.fits(cells) and not any("  " in cell for cell in cells)
         ]
@@ -357,6 +355,11 @@ def _joined(table: _Table, pieces: list[Line]) -> list[str] | None:
         if rows:
             return max(rows, key=table.filled)
     return None
+
+
+def _refilled(pieces: list[str], width: int) -> str:
+    """The line that a window of that width has cut into these pieces, whose blanks at their ends are gone."""
+    return "".join(piece.ljust(width) for piece in pieces[:-1]) + pieces[-1]
 
 
 def _cut(table: _Table, line: str) -> list[str] | None:
