@@ -1,11 +1,29 @@
-"""Rebuilding a shard from its log: every record in order through ``store.replay``, as the live shard takes them."""
+"""Rebuilding a shard from its log: every record in order through ``store.replay``, as the live shard takes them.
+
+Of the plain commits of a partition that follow each other only the last one is replayed, when something else is read of its group or
+the log ends; ``latest`` has it until then. What else is read of the group is what a commit could be told apart by: its records, its
+transactions, a tombstone. So a shard that skips commits is equal to one that replays them all (tests/coordinator/test_loader.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker_sim.coordinator.policy import Settings
-from broker_sim.coordinator.records import CONSUMER_RECORDS, SHARE_RECORDS, STREAMS_RECORDS, decode
+from broker_sim.coordinator.records import (
+    CONSUMER_RECORDS,
+    SHARE_RECORDS,
+    STREAMS_RECORDS,
+    OffsetRecord,
+    Record,
+    decode,
+)
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.coordinator.store import GroupStore
+from kafka_wire.offsets_log import offset_commit_key
+
+_VALUE_VERSIONS = 5, 4
+"""How many versions of commits there are, and were before KIP-915."""
 
 
 class Loader(ShardLoader):
@@ -23,17 +41,61 @@ class Loader(ShardLoader):
         }
         self._epochs = frozenset[int]().union(*(types for types, are_read in kinds.items() if are_read))
         self.store = GroupStore(settings.policy)
+        self.latest: dict[bytes, bytes | None] = {}
+        self.versions = range(_VALUE_VERSIONS[0] if self._later else _VALUE_VERSIONS[1])
+        self._keys: dict[str, list[bytes]] = {}  # group: its keys in ``latest``
+        self._offset = -1  # of the last record that was read; all that is staged stands at it or before
 
     def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
-        record = decode(key, value, later=self._later, epochs=self._epochs)
+        record = self._decoded(key, value)
+        if key is not None and isinstance(record, OffsetRecord) and record.value is not None and producer_id < 0:
+            self._read_now(key, record)
+        else:
+            self._settle(record.group_id)
         self.store.replay(record, log_offset, producer_id)
+        self._offset = log_offset
+
+    def _read_now(self, key: bytes, commit: OffsetRecord) -> None:
+        """It supersedes what waits under its key. From here on others may supersede it, if theirs is the one key that a commit of that
+        partition has; under the older type 0, or with something behind it, it would be another."""
+        if key in self.latest:
+            self.latest[key] = None
+        elif key == offset_commit_key(commit.group_id, commit.topic, commit.partition):
+            self.latest[key] = None
+            self._keys.setdefault(commit.group_id, []).append(key)
+        else:
+            self._settle(commit.group_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        for group_id in {group_id: None for group_id, _, _ in self.store.transactions.get(producer_id, ())}:
+            self._settle(group_id)
         self.store.end_transaction(producer_id, committed=committed)
 
+    def settling(self) -> Iterator[None]:
+        while self._keys:
+            yield from self._settling(next(iter(self._keys)))
+
     def finish(self) -> GroupStore:
+        for _ in self.settling():
+            pass
         self.store.resume()
         return self.store
 
     def found(self) -> str:
         return f"{len(self.store.groups)} groups"
+
+    def _decoded(self, key: bytes | None, value: bytes | None) -> Record:
+        return decode(key, value, later=self._later, epochs=self._epochs)
+
+    def _settle(self, group_id: str) -> None:
+        for _ in self._settling(group_id):
+            pass
+
+    def _settling(self, group_id: str) -> Iterator[None]:
+        """Replay the last commits of a group; yields after each. They stand behind all that its transactions have staged, or that would
+        have been read after them."""
+        for key in self._keys.pop(group_id, ()):
+            value = self.latest.pop(key)
+            if value is not None:
+                self.store.replay(self._decoded(key, value), self._offset)
+                yield

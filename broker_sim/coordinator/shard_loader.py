@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Container, Iterator
 from typing import Any
 
 
@@ -12,7 +13,14 @@ class OtherRecord(Exception):
 
 class ShardLoader(ABC):
     """Feed it every record of a log in order, then take what ``finish`` returns. ``records`` counts them, ``skipped_kinds`` those of
-    kinds that are passed over."""
+    kinds that are passed over.
+
+    A record whose key is in ``latest`` and whose value begins with one of ``versions`` (int16) need not be added: its value may be put
+    there instead, in the place of the one before. Only plain records may, of no transaction.
+    """
+
+    latest: dict[bytes, bytes | None] | None = None
+    versions: Container[int] = ()
 
     def __init__(self) -> None:
         self.skipped_kinds: dict[str, int] = {}
@@ -33,6 +41,10 @@ class ShardLoader(ABC):
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:  # noqa: B027
         """A control record; nothing to a log that is in no transaction."""
+
+    def settling(self) -> Iterator[None]:
+        """Apply what is left in ``latest``; yields after each. `finish` does it at once."""
+        return iter(())
 
     @abstractmethod
     def finish(self) -> Any:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from broker_sim.common.slices import at_once
 from broker_sim.common.text import UsageError, keys_once, unknown
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import Offset
@@ -38,7 +39,7 @@ from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
 from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
 from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, Row, has_table, read_rows
 from broker_sim.runtime.group_coordinator import GroupCoordinator
-from broker_sim.runtime.log_reading import feed, log_records
+from broker_sim.runtime.log_reading import feeding
 from broker_sim.storage import Origin, StorageError
 from kafka_wire.codec import EncodeError
 from kafka_wire.codec import encode as to_bytes
@@ -504,7 +505,7 @@ def _check_absent(state: ClusterState, runtime: GroupCoordinator, groups: list[I
             wanted.setdefault(partition.index, []).append(group.group_id)
     for index, names in wanted.items():
         loader = Loader(runtime.settings)
-        feed(loader, log_records(state.topics[OFFSETS_TOPIC].partitions[index]))
+        at_once(feeding(loader, state.topics[OFFSETS_TOPIC].partitions[index]))
         there = loader.finish().groups
         for name in names:
             if name in there:

@@ -45,7 +45,7 @@ from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import Topic
 from broker_sim.runtime.appending import BATCH_RECORDS, append_to
 from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardObserver
-from broker_sim.runtime.log_reading import LogRecord, feed, log_records
+from broker_sim.runtime.log_reading import feeding, some
 from broker_sim.runtime.timers import KeyedTimers
 from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch
@@ -555,19 +555,19 @@ class CoordinatorRuntime(Generic[S]):
         slot.loading = True
         if self.watch is not None:
             self.watch.loading(slot.partition.name)
-        loader, records = self.kind.new_loader(), log_records(slot.partition)
-        self._wire.call_at_ms(self._wire.now_ms(), self._load_on, slot, loader, records)
+        loader = self.kind.new_loader()
+        self._wire.call_at_ms(self._wire.now_ms(), self._load_on, slot, loader, feeding(loader, slot.partition))
 
-    def _load_on(self, slot: Slot[S], loader: ShardLoader, records: Iterator[LogRecord]) -> None:
+    def _load_on(self, slot: Slot[S], loader: ShardLoader, work: Iterator[None]) -> None:
         """Read a slice of the log, then let the loop turn; at the end the shard opens."""
         if self._slots.get(slot.partition.index) is not slot:
             return  # it has moved away meanwhile
         failed, buggify = "", self.state.buggify
         slow = buggify is not None and buggify.fires("loads slowly")
         try:
-            if feed(loader, records, 1 if slow else _LOAD_SLICE):
+            if some(work, 1 if slow else _LOAD_SLICE):
                 pause_ms = buggify.number("loads slowly", 20) if slow and buggify is not None else 0
-                self._wire.call_at_ms(self._wire.now_ms() + pause_ms, self._load_on, slot, loader, records)
+                self._wire.call_at_ms(self._wire.now_ms() + pause_ms, self._load_on, slot, loader, work)
                 return
         except (DecodeError, StorageError, record_batch.RecordBatchError) as error:
             log.error("loading %s failed after %d records: %s", slot.partition.name, loader.records, error)

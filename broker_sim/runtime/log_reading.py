@@ -1,37 +1,69 @@
-"""What a coordinator's log holds, record by record, for whoever loads it: a shard of a broker, or an import of groups."""
+"""What a coordinator's log holds, for whoever loads it: a shard of a broker, or an import of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.metadata.topics import Partition
+from broker_sim.storage.results import LogBatch
 from kafka_wire import record_batch
+from kafka_wire.last_values import last_values
+from kafka_wire.record_batch import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT
 
 LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
 """Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""
+_NOT_PLAIN = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT
 
 
-def feed(loader: ShardLoader, records: Iterator[LogRecord], at_most: int | None = None) -> bool:
-    """Give ``loader`` so many of the records, or all; whether there may be more. Raises what reading and `ShardLoader.add` raise."""
-    fed = 0
-    for fed, (offset, key, value, producer_id, marker) in enumerate(islice(records, at_most), 1):  # noqa: B007
-        if marker is not None:
-            loader.end_transaction(producer_id, committed=marker)
-        else:
-            loader.add(offset, key, value, producer_id)
-    return fed == at_most
+def feeding(loader: ShardLoader, partition: Partition) -> Generator[None, None, None]:
+    """Give ``loader`` all records of a partition's log, from its start to its end (beyond the high watermark, as Kafka loads). Yields
+    after each that it reads, and after some of those that others supersede. Raises what reading and `ShardLoader.add` raise."""
+    latest, versions = loader.latest, loader.versions
+    for batch in log_batches(partition):
+        header = batch.header
+        if latest is None or header.attributes & _NOT_PLAIN:
+            for offset, key, value, producer_id, marker in _records(batch):
+                if marker is not None:
+                    loader.end_transaction(producer_id, committed=marker)
+                else:
+                    loader.add(offset, key, value, producer_id)
+                yield
+            continue
+        superseded = header.record_count
+        for record in last_values(batch.data, batch.position, header, latest, versions):
+            if record is not None:
+                loader.add(*record)
+                superseded -= 1
+            yield
+        loader.records += superseded
+        yield
+    yield from loader.settling()
+
+
+def some(work: Iterator[None], at_most: int) -> bool:
+    """Do so much of the work; whether there may be more."""
+    return sum(1 for _ in islice(work, at_most)) == at_most
+
+
+def log_batches(partition: Partition) -> Iterator[LogBatch]:
+    """Every batch of a partition's log."""
+    return partition.log.batches()
 
 
 def log_records(partition: Partition) -> Iterator[LogRecord]:
-    """Every record of a partition's log, from its start to its end (beyond the high watermark, as Kafka loads)."""
-    for batch in partition.log.batches():
-        header = batch.header
-        producer_id = header.producer_id if header.is_transactional else -1
-        for record in batch.records():
-            if header.is_control:
-                kind = record_batch.control_type(record.key)
-                yield record.offset, None, None, header.producer_id, kind == record_batch.ControlType.COMMIT
-            else:
-                yield record.offset, record.key, record.value, producer_id, None
+    """Every record of a partition's log."""
+    for batch in log_batches(partition):
+        yield from _records(batch)
+
+
+def _records(batch: LogBatch) -> Iterator[LogRecord]:
+    header = batch.header
+    producer_id = header.producer_id if header.is_transactional else -1
+    for record in batch.records():
+        if header.is_control:
+            kind = record_batch.control_type(record.key)
+            yield record.offset, None, None, header.producer_id, kind == record_batch.ControlType.COMMIT
+        else:
+            yield record.offset, record.key, record.value, producer_id, None

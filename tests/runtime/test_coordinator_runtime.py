@@ -18,6 +18,7 @@ from broker_sim.coordinator.outcome import (
     TimerFired,
     TopicsChanged,
 )
+from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.runtime.coordinator_kind import CoordinatorKind
 from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
 from kafka_wire.errors import Err
@@ -27,14 +28,14 @@ from tests.support.ctx import FakeContext, Sim
 LEDGER = "__ledger"
 
 
-class Loader:
+class Loader(ShardLoader):
     """Later records win."""
 
     def __init__(self) -> None:
-        self.records, self.skipped_kinds, self.accounts = 0, dict[str, int](), dict[str, str]()
+        super().__init__()
+        self.accounts: dict[str, str] = {}
 
-    def add(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int = -1) -> None:
-        self.records += 1
+    def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         assert key is not None
         assert value is not None
         self.accounts[key.decode()] = value.decode()

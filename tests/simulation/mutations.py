@@ -18,7 +18,7 @@ from broker_sim.coordinator.classic.group import ClassicGroup, State
 from broker_sim.coordinator.outcome import CommitOffsets, CommitsLogged
 from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.state import ShardState
-from broker_sim.runtime import commit_batching, coordinator_runtime, group_coordinator
+from broker_sim.runtime import commit_batching, group_coordinator, log_reading
 from broker_sim.storage.partition_for import java_hash
 from kafka_wire.errors import Err
 
@@ -311,8 +311,8 @@ def two_brokers_own_a_group_after_a_move(p: Patches) -> None:
 
 @mutation(10)
 def a_log_is_replayed_backwards(p: Patches) -> None:
-    real = coordinator_runtime.log_records
-    p.put(coordinator_runtime, "log_records", lambda partition: iter(list(real(partition))[::-1]))
+    real = log_reading.log_batches
+    p.put(log_reading, "log_batches", lambda partition: iter(list(real(partition))[::-1]))
 
 
 @mutation(60)
@@ -328,12 +328,12 @@ def a_tombstone_is_ignored_at_load(p: Patches) -> None:
 
 @mutation(20)
 def the_last_records_of_a_log_are_not_loaded(p: Patches) -> None:
-    real = coordinator_runtime.log_records
+    real = log_reading.log_batches
 
     def short(partition: Any) -> Iterator[Any]:
         return iter(list(real(partition))[:-3])
 
-    p.put(coordinator_runtime, "log_records", short)
+    p.put(log_reading, "log_batches", short)
 
 
 @mutation(40)
