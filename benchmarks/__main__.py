@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.compare import BROKER_CORE, LOAD_CORE, Verdict, measure, verdicts
 from benchmarks.hostile import hostile
+from benchmarks.loading import loading
 from benchmarks.mutants import mutants
 from benchmarks.pipeline import pipeline
 from benchmarks.programs import Unavailable, built
@@ -30,8 +31,8 @@ examples:
   python -m benchmarks --only rebalance --runs 5 --json results.json
 """
 
-_SCALE = ("start", "memory", "flat", "hostile", "seam", "simulation", "pipeline", "mutants")
-_WITHOUT_LOAD = ("simulation", "pipeline", "hostile", "mutants")
+_SCALE = ("start", "memory", "flat", "loading", "hostile", "seam", "simulation", "pipeline", "mutants")
+_WITHOUT_LOAD = ("loading", "simulation", "pipeline", "hostile", "mutants")
 
 
 def main() -> int:
@@ -127,6 +128,8 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
             figures += flatness(system, arguments.seconds, _say)
         if _wanted(arguments, "hostile"):
             figures += hostile(system, _say)
+    if _wanted(arguments, "loading"):
+        figures += loading(_say, kafka=not arguments.no_kafka)
     if _wanted(arguments, "seam"):
         _say("what unused seams cost")
         figures.append(seam())

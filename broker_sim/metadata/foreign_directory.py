@@ -17,11 +17,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_sim.metadata.kraft_metadata import KnownTopic, read_topics, records_of, segments
+from broker_sim.metadata.kraft_metadata import KnownTopic, Row, read_topics, rows_of, segments
 from broker_sim.metadata.meta_files import PARTITION_FILE, PRODUCER_ID_BLOCK, StoreError
 from broker_sim.metadata.topics import (
     METADATA_TOPIC,
@@ -37,9 +37,10 @@ from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch as rb
 from kafka_wire import transaction_log
 from kafka_wire.codec import DecodeError, decode
+from kafka_wire.last_values import KeyValue, last_values
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
-from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name
+from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name, offset_commit_key
 
 USUAL_PARTITIONS = 50
 """offsets.topic.num.partitions where nobody has changed it."""
@@ -57,6 +58,9 @@ LAST_UNSEEN = 9_999
 
 FARTHEST_END = 2**40
 """Commits may hold any number; beyond this none is taken for the end of a log."""
+
+_FIRST_FLEXIBLE = 4
+"""The version of a commit's value from which on a broker before 3.5 can't read it."""
 
 _LEAVING = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(?P<why>delete|future|stray)")
 _WHY = {
@@ -336,11 +340,11 @@ def _check_formats(path: Path) -> None:
             raise StoreError(f"{file} has messages of format {head[16]} (before Kafka 0.11), which nothing here reads")
 
 
-def _records(path: Path) -> Iterator[tuple[rb.BatchHeader, rb.Record]]:
-    """Every record of a log; a segment ends where a batch is damaged or cut: opening the log tells."""
+def _rows(path: Path, read: Callable[[bytes, rb.BatchHeader], Iterable[Row]]) -> Iterator[tuple[rb.BatchHeader, Row]]:
+    """What ``read`` makes of every batch of a log; a segment ends where a batch is damaged or cut: opening the log tells."""
     for file in segments(path):
         try:
-            yield from records_of(file)
+            yield from rows_of(file, read)
         except rb.UnsupportedCompression as error:
             raise StoreError(f"{path.name} can't be read: {error}") from None
         except rb.UnsupportedForMessageFormat as error:
@@ -349,42 +353,73 @@ def _records(path: Path) -> Iterator[tuple[rb.BatchHeader, rb.Record]]:
 
 def read_offsets_log(path: Path, index: int, content: OffsetsContent) -> None:
     """Take the records of an offsets partition in. Raises StoreError for what can't be unpacked, OSError."""
-    for header, record in _records(path):
+    _Reading(index, content).read(path)
+
+
+class _Reading:
+    """An offsets partition on its way into ``content``. Of the commits of a partition the last one is decoded, and the first."""
+
+    def __init__(self, index: int, content: OffsetsContent) -> None:
+        self.index, self.content = index, content
+        self.latest: dict[bytes, bytes | None] = {}  # of a commit's key: the last value, where it is not decoded yet
+        self.versions = set(range(_FIRST_FLEXIBLE + content.needs_later_reader))
+
+    def read(self, path: Path) -> None:
+        content = self.content
+        for header, row in _rows(path, self._records):
+            if row is None:
+                continue
+            if header.is_control:
+                content.open.pop(header.producer_id, None)
+                continue
+            _, key, value = row
+            group = self._take(key, value)
+            if header.is_transactional and group is not None:
+                content.open.setdefault(header.producer_id, {})[group] = None
+        for key, value in self.latest.items():
+            if value is not None:
+                self._take(key, value)
+
+    def _records(self, batch: bytes, header: rb.BatchHeader) -> Iterator[KeyValue | None]:
         if header.is_control:
-            content.open.pop(header.producer_id, None)
-            continue
-        content.records += 1
-        group = _take(content, index, record)
-        if header.is_transactional and group is not None:
-            content.open.setdefault(header.producer_id, {})[group] = None
+            return iter([(header.base_offset, None, None)])
+        self.content.records += header.record_count
+        if header.is_transactional or header.attributes & rb.CODEC_MASK:
+            return ((record.offset, record.key, record.value) for record in rb.records(batch, 0, header))
+        return last_values(batch, 0, header, self.latest, self.versions)
 
-
-def _take(content: OffsetsContent, index: int, record: rb.Record) -> str | None:
-    """Note one record; the group whose offset it commits."""
-    if record.key is None:
-        content.other_kinds["without a key"] += 1
-        return None
-    try:
-        kind, key = decode_key(record.key)
-        group = getattr(key, "group", getattr(key, "group_id", None))
-        if isinstance(group, str):
-            content.places[group, index] = None
-        if not isinstance(key, OffsetCommitKey):
-            if not isinstance(key, GroupMetadataKey):
-                content.other_kinds[kind_name(kind)] += 1
+    def _take(self, encoded: bytes | None, value: bytes | None) -> str | None:
+        """Note one record; the group whose offset it commits."""
+        content = self.content
+        if encoded is None:
+            content.other_kinds["without a key"] += 1
+            return None
+        try:
+            kind, key = decode_key(encoded)
+            group = getattr(key, "group", getattr(key, "group_id", None))
+            if isinstance(group, str):
+                content.places[group, self.index] = None
+            if not isinstance(key, OffsetCommitKey):
+                if not isinstance(key, GroupMetadataKey):
+                    content.other_kinds[kind_name(kind)] += 1
+                    content.needs_later_reader = True
+                else:
+                    content.assigned[key.group] = _assigned(value)
+                return None
+            place = (key.group, key.topic, key.partition)
+            self.latest[offset_commit_key(*place)] = (
+                None  # there are other keys of the same partition: older, or with more behind
+            )
+            if value is None:
+                content.committed.pop(place, None)
+                return None
+            if value[:2] > b"\x00\x03":
                 content.needs_later_reader = True
-            else:
-                content.assigned[key.group] = _assigned(record.value)
-            return None
-        place = (key.group, key.topic, key.partition)
-        if record.value is None:
-            content.committed.pop(place, None)
-            return None
-        content.needs_later_reader = content.needs_later_reader or record.value[:2] > b"\x00\x03"
-        content.committed[place] = decode_value(OFFSET_COMMIT, record.value).offset
-        return key.group
-    except DecodeError:
-        return None  # the load tells
+                self.versions.add(_FIRST_FLEXIBLE)
+            content.committed[place] = decode_value(OFFSET_COMMIT, value).offset
+            return key.group
+        except DecodeError:
+            return None  # the load tells
 
 
 def _assigned(value: bytes | None) -> list[tuple[str, int]]:

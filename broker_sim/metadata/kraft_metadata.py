@@ -11,9 +11,10 @@ Source: metadata/*.json of Kafka (TopicRecord 2, PartitionRecord 3, ConfigRecord
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from broker_sim.metadata.topics import METADATA_TOPIC
 from kafka_wire import record_batch as rb
@@ -21,6 +22,7 @@ from kafka_wire import record_batch as rb
 _TOPIC, _PARTITION, _CONFIG, _REMOVE_TOPIC = 2, 3, 4, 9
 _TOPIC_RESOURCE = 2  # ConfigResource.Type
 _UUID_BYTES = 16
+Row = TypeVar("Row")
 
 
 @dataclass
@@ -60,6 +62,11 @@ def records_of(file: Path) -> Iterator[tuple[rb.BatchHeader, rb.Record]]:
     """Every record of a segment with its batch's header, control records too, up to the first batch that is damaged or cut. Raises
     UnsupportedCompression, UnsupportedForMessageFormat, OSError.
     """
+    return rows_of(file, lambda batch, header: rb.records(batch, 0, header))
+
+
+def rows_of(file: Path, read: Callable[[bytes, rb.BatchHeader], Iterable[Row]]) -> Iterator[tuple[rb.BatchHeader, Row]]:
+    """As `records_of`, with what ``read`` makes of each batch."""
     if file.stat().st_size == 0:
         return
     with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -67,8 +74,8 @@ def records_of(file: Path) -> Iterator[tuple[rb.BatchHeader, rb.Record]]:
             for position, header in rb.batches(data):  # type: ignore[arg-type]
                 batch = data[position : position + header.size]
                 rb.check_crc(batch, 0, header)
-                for record in rb.records(batch, 0, header):
-                    yield header, record
+                for row in read(batch, header):
+                    yield header, row
         except (rb.UnsupportedCompression, rb.UnsupportedForMessageFormat):
             raise
         except rb.RecordBatchError:
