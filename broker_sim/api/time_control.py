@@ -53,6 +53,7 @@ _ROUNDS = 10_000
 _TEXTS = {
     "LogMaintenance._look_at_retention": "log retention",
     "LogMaintenance._look_for_dirt": "log cleaner",
+    "_ProducerLooks.look": "producer id expiry",
     "Outages._balance": "election of preferred leaders",
     "Outages._notice": "session of a broker that is down",
     "_Delayed._timed_out": "timeout of a Produce",
@@ -65,7 +66,7 @@ _TEXTS = {
 _ALARMS = "KeyedTimers._run"
 """What it calls where a group's timers are behind it, which have texts of their own."""
 
-_BACKGROUND = ("log retention", "log cleaner")
+_BACKGROUND = ("log retention", "log cleaner", "producer id expiry")
 _PERIODIC = (*_BACKGROUND, "offset expiry of ", "expiry of transactional ids of ")
 
 
@@ -117,7 +118,7 @@ class TimeControl:
 
     async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
         """Let time pass, a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns what fired, in the order of the first
-        times (``"offset expiry of __consumer_offsets-3 (12 times)"``), but for log retention and the cleaner, which come round anyway.
+        times (``"offset expiry of __consumer_offsets-3 (12 times)"``), but for looks at logs, which come round anyway.
 
         ``expire``: member, client or instance ids of members that are silent all the while. ``wait``: so much real time have the other
         members of a group to rejoin before the step passes its rebalance timeout; 0 throws out whoever holds it up. Who is thrown out

@@ -192,6 +192,7 @@ offsets.topic.replication.factor short 3 >=1
 offsets.topic.segment.bytes int 104857600 >=1
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
 process.roles list - in:broker,controller
+producer.id.expiration.check.interval.ms int 600000 >=1 internal
 producer.id.expiration.ms int 86400000 >=1 dynamic
 producer.purgatory.purge.interval.requests int 1000
 queued.max.request.bytes long -1
@@ -336,6 +337,7 @@ DOCS = {
     "offsets.topic.num.partitions": "Partitions of the log of committed offsets, set when it is created.",
     "offsets.topic.replication.factor": "Replicas of the log of committed offsets, set when it is created.",
     "offsets.topic.segment.bytes": "Segment size of the log of committed offsets.",
+    "producer.id.expiration.check.interval.ms": "Pause between two looks for idle producers, counted from each log's opening.",
     "producer.id.expiration.ms": "How long an idle producer's sequence numbers are remembered.",
     "socket.request.max.bytes": "The largest request that a connection may send.",
     "transaction.max.timeout.ms": "The longest transaction timeout that a producer may ask for.",

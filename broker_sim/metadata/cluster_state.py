@@ -574,10 +574,6 @@ class ClusterState:
 
     # -------------------------------------------------------------------------------------------- maintenance
 
-    def on_sealed(self) -> None:
-        """A compacted log has begun another segment."""
-        self.maintenance.wake_cleaner()
-
     def run_log_maintenance(self, now_ms: int) -> None:
         """Begin to apply retention to every log and to compact what is due (`log_maintenance`), whenever they would be next."""
         self.maintenance.retain(now_ms)

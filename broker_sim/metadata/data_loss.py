@@ -1,7 +1,8 @@
 """Records that were committed and are lost: an unclean leader election, or a disk that has come back as it was earlier.
 
 Rules:
-1. A lost tail is the work of an election: a replica that was out of sync leads, in a new epoch, with what it had. Where there is no
+1. A lost tail is the work of an election: a replica that was out of sync leads, in a new epoch, with what it had, as where
+   unclean.leader.election.enable lets one lead (`leader_election`). Where there is no
    other replica the old leader comes back with less, as from a backup of its disk: for a moment the partition has no leader.
 2. With a tail goes what the log knows of it: producers' state, ended transactions, leader epochs. A batch of a producer with an id is
    lost as a whole, for half of it would be a sequence that its producer never sent; any other is cut at the offset, so that a test
@@ -17,8 +18,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from broker_sim.common.text import UsageError
-from broker_sim.metadata.leader_election import catch_up, check_broker, check_open
-from broker_sim.metadata.topics import Lost
+from broker_sim.metadata.leader_election import catch_up, check_broker, check_open, tell_loss
+from broker_sim.metadata.topics import HEAD, TAIL, Lost
 from broker_sim.storage import Origin
 from kafka_wire.compression import CodecUnavailable
 from kafka_wire.record_batch import NO_PRODUCER_ID, RecordBatchError, encode_batch
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import ClusterState, Partition
 
 __all__ = ["lose_head", "lose_tail"]
-
-TAIL, HEAD = "tail", "head"
 
 
 def lose_tail(state: ClusterState, partition: Partition, offset: int, node_id: int | None = None) -> Lost:
@@ -99,7 +98,5 @@ def _heir(state: ClusterState, partition: Partition, node_id: int | None) -> int
 
 def _lead(state: ClusterState, partition: Partition, leader: int, lost: Lost) -> None:
     partition.isr, partition.eligible = [leader], []
-    for told in state.on_loss:
-        told(partition, lost)
-    state.set_leader(partition, leader, f"unclean election: offsets {lost.first} to {lost.last} are lost")
+    state.set_leader(partition, leader, tell_loss(state, partition, lost))
     catch_up(state, partition)  # the others follow it, and forget what it does not have

@@ -2,11 +2,12 @@
 
 Rules:
 1. A leader is elected among the in-sync replicas that are alive, in the order of the replicas. Where there is none the partition has
-   no leader (-1). unclean.leader.election.enable lets any replica lead.
+   no leader (-1). unclean.leader.election.enable (from 3.9 on) lets any replica lead.
 2. A broker that goes leaves the ISR. Before 4.1 the last one stays in it, and only who is in it can lead. From 4.1 on the ISR may be
    empty: whoever leaves it while it is smaller than min.insync.replicas is an eligible leader still (KIP-966).
-3. All brokers share one log for each partition. A replica that takes over has what its leader had replicated: up to the high
-   watermark, where a state holds that back, else everything.
+3. All brokers share one log for each partition. A replica in sync that takes over has what its leader had replicated: up to the high
+   watermark, where a state holds that back, else everything. One that is elected out of sync has what there was when it went: what was
+   appended since is lost.
 4. A broker that comes up is in sync at once.
 5. A partition can be led by any broker, as after a reassignment: ``move`` puts it in the place of the old leader's replica.
 6. Before 3.6 a smaller ISR is a new leader epoch, too.
@@ -20,6 +21,7 @@ import contextlib
 
 from broker_sim.common.text import UsageError
 from broker_sim.metadata.cluster_state import ClusterState, Partition
+from broker_sim.metadata.topics import TAIL, Lost
 from broker_sim.storage.errors import StorageError
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "reopen",
     "revive",
     "step_down",
+    "tell_loss",
 ]
 
 
@@ -70,6 +73,7 @@ def _leave(state: ClusterState, node_id: int, reason: str) -> None:
             if eligible_last and len(others) < max(1, state.min_isr(partition)):
                 partition.eligible = [*(node for node in partition.eligible if node != node_id), node_id]
             partition.isr = others
+            partition.behind[node_id] = partition.high_watermark
         if partition.leader == node_id:
             _lead(state, partition, _heir(state, partition, node_id), reason)
         elif shrinks and bump:
@@ -96,6 +100,8 @@ def catch_up(state: ClusterState, partition: Partition) -> None:
     late = [node for node in partition.replicas if node not in partition.isr and state.brokers[node].alive]
     if late and partition.leader >= 0 and not partition.isr_too_small:
         partition.isr = [*partition.isr, *late]
+        for node in late:
+            partition.behind.pop(node, None)
         _trim(state, partition)
         state.isr_changed(partition)
 
@@ -201,16 +207,39 @@ def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
         found = next((node for node in alive if node in able), None)
         if found is not None:
             return found
-    unclean = state.config.topic_value("unclean.leader.election.enable", partition.topic.configs)
-    return alive[0] if alive and unclean else -1
+    if state.config.release < (3, 9) or not alive:  # before, KRaft has the setting and does not look at it
+        return -1
+    return alive[0] if state.config.topic_value("unclean.leader.election.enable", partition.topic.configs) else -1
 
 
 def _lead(state: ClusterState, partition: Partition, node_id: int, reason: str) -> None:
     before = partition.leader
     if node_id >= 0 and node_id not in partition.isr:
+        clean = node_id in partition.eligible
         partition.isr = [node_id]
         _trim(state, partition)
+        kept = partition.behind.pop(node_id, partition.log_end_offset)
+        if not clean and kept < partition.log_end_offset:
+            reason = _lose_from(state, partition, max(kept, partition.log_start_offset)) or reason
     if before >= 0 and node_id >= 0 and node_id != before and partition.held:
         with contextlib.suppress(StorageError):  # what the disk keeps, that follower had as well
             partition.log.truncate_to(partition.high_watermark)
     state.set_leader(partition, node_id, reason)
+
+
+def _lose_from(state: ClusterState, partition: Partition, offset: int) -> str:
+    """What is there from an offset on is lost with the replicas that have it; returns why there is another leader."""
+    end = partition.log_end_offset
+    try:
+        partition.log.truncate_to(offset)
+    except StorageError:
+        return ""
+    partition.high_watermark = min(partition.high_watermark, partition.log_end_offset)
+    return tell_loss(state, partition, Lost(TAIL, partition.log_end_offset, end - 1))
+
+
+def tell_loss(state: ClusterState, partition: Partition, lost: Lost) -> str:
+    """Whoever watches for lost records hears of these; returns them as the reason of an election."""
+    for told in state.on_loss:
+        told(partition, lost)
+    return f"unclean election: offsets {lost.first} to {lost.last} are lost"

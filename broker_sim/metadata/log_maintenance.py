@@ -7,7 +7,10 @@ Rules:
 2. A round goes through all logs in pieces, one in a turn of the loop, beside the requests; most have one, which is done at once.
 3. A round that comes due while the one before it is still on is left out.
 4. A log whose disk fails is passed over with a log line; the others are done.
-Source: LogManager.startupWithConfigOverrides and cleanupLogs, LogCleaner.CleanerThread (core, storage).
+5. Idle producers are looked for in each log by itself, every ``producer.id.expiration.check.interval.ms`` from when it was opened.
+   While a log knows no producer its looks are left out. A log that comes back from a disk forgets them at once.
+Source: LogManager.startupWithConfigOverrides and cleanupLogs, LogCleaner.CleanerThread, UnifiedLog.producerExpireCheck,
+ProducerStateManager.loadFromSnapshot (core, storage).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from broker_sim.common.clock import Timer
     from broker_sim.metadata.cluster_state import ClusterState
     from broker_sim.metadata.topics import Partition
+    from broker_sim.storage import PartitionLog
 
 log = logging.getLogger("broker_sim.cluster")
 
@@ -43,6 +47,7 @@ class LogMaintenance:
         self._began_ms: int | None = None  # None: no rounds but those that are asked for
         self._retention_timer: Timer | None = None
         self._cleaner_timer: Timer | None = None
+        self._producer_looks: dict[_ProducerLooks, Timer] = {}  # those that are to come
 
     def start(self) -> None:
         """Rounds begin by themselves, until `stop`."""
@@ -53,6 +58,11 @@ class LogMaintenance:
         self._retention_timer = clock.call_at_ms(self._began_ms + delay_ms, self._look_at_retention)
         if self._has_uncleaned():
             self._look_for_dirt()
+        for partition in self._state.partitions():
+            known = partition.log.producers
+            known.expire(self._began_ms, partition.log.config.producer_id_expiration_ms)
+            if known.entries:
+                known.on_known()
 
     def stop(self) -> None:
         """No more rounds; the one that is on ends where it is."""
@@ -61,8 +71,16 @@ class LogMaintenance:
             if timer is not None:
                 timer.cancel()
         self._retention_timer = self._cleaner_timer = None
+        for timer in self._producer_looks.values():
+            timer.cancel()
+        self._producer_looks.clear()
         self._retaining.clear()
         self._cleaning.clear()
+
+    @property
+    def started(self) -> bool:
+        """Whether rounds begin by themselves."""
+        return self._began_ms is not None
 
     @property
     def busy(self) -> bool:
@@ -96,6 +114,11 @@ class LogMaintenance:
     def _has_uncleaned(self) -> bool:
         return any(has_uncleaned_segments(partition.log) for partition in self._state.partitions())
 
+    def watch(self, log: PartitionLog, opened_ms: int) -> None:
+        """A log is there, new or as it was kept: it tells from here on when there is something to look for in it."""
+        log.on_sealed = self.wake_cleaner
+        log.producers.on_known = _ProducerLooks(log, opened_ms, self._state, self._producer_looks).arm
+
     # --- what
 
     def retain(self, now_ms: int) -> None:
@@ -121,6 +144,29 @@ class LogMaintenance:
                     yield from job
             except StorageError as error:
                 log.error("maintenance of %s failed and is tried again: %s", partition.name, error)
+
+
+class _ProducerLooks:
+    """The looks for idle producers in one log: what it holds is read anew at each, as its settings may change."""
+
+    def __init__(
+        self, log: PartitionLog, opened_ms: int, state: ClusterState, armed: dict[_ProducerLooks, Timer]
+    ) -> None:
+        self._log, self._opened_ms, self._state, self._armed = log, opened_ms, state, armed
+
+    def arm(self) -> None:
+        """The next look is armed, if none is."""
+        if self not in self._armed and self._state.maintenance.started:
+            clock, every_ms = self._state.clock, self._state.config.int("producer.id.expiration.check.interval.ms")
+            looks = (clock.now_ms() - self._opened_ms) // every_ms + 1
+            self._armed[self] = clock.call_at_ms(self._opened_ms + looks * every_ms, self.look)
+
+    def look(self) -> None:
+        """Forget the idle ones."""
+        del self._armed[self]
+        self._log.producers.expire(self._state.clock.now_ms(), self._log.config.producer_id_expiration_ms)
+        if self._log.producers.entries:
+            self.arm()
 
 
 def _retain(partition: Partition, now_ms: int) -> None:

@@ -32,6 +32,7 @@ from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.metadata.kraft_metadata import KnownTopic
+    from broker_sim.metadata.log_maintenance import LogMaintenance
 
 log = logging.getLogger("broker_sim.metadata")
 
@@ -68,6 +69,7 @@ class Saved(Protocol):
     topics_by_id: dict[bytes, Topic]
     entity_configs: dict[Entity, dict[str, dict[str, str]]]
     next_leader: int
+    maintenance: LogMaintenance
 
     def broker_ids(self) -> list[int]: ...
 
@@ -76,8 +78,6 @@ class Saved(Protocol):
     def install(self, topic: Topic) -> None: ...
 
     def changed(self) -> None: ...
-
-    def on_sealed(self) -> None: ...
 
 
 class Persistence:
@@ -114,7 +114,7 @@ class Persistence:
         name = f"{topic.name}-{index}"
         now_ms = self._state.clock.now_ms()
         opened = PartitionLog(path, settings, now_ms=now_ms, sync=self.sync, name=name, files=files)
-        opened.on_sealed = self._state.on_sealed
+        self._state.maintenance.watch(opened, now_ms)
         return opened
 
     def make_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:

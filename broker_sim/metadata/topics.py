@@ -61,8 +61,11 @@ class Gate(Protocol):
         """It is in the log, which ends at ``end`` now."""
 
 
+TAIL, HEAD = "tail", "head"
+
+
 class Lost(NamedTuple):
-    """Committed records that a log has no longer: ``part`` is "tail" or "head", ``first`` and ``last`` are offsets."""
+    """Committed records that a log has no longer: ``part`` is `TAIL` or `HEAD`, ``first`` and ``last`` are offsets."""
 
     part: str
     first: int
@@ -85,6 +88,7 @@ class Partition:
         "_waiters",
         "appended_bytes",
         "barred",
+        "behind",
         "deleted",
         "eligible",
         "events",
@@ -114,6 +118,8 @@ class Partition:
         self.isr = list(replicas)
         self.eligible: list[int] = []
         """Replicas outside the ISR that have all that is committed (KIP-966, from 4.1 on)."""
+        self.behind: dict[int, int] = {}
+        """Replicas that went while they were in the ISR, and are in it no longer -> up to which offset they have the log."""
         self.barred = False
         """While true, nobody is elected its leader."""
         self.leader = leader

@@ -455,12 +455,11 @@ class PartitionLog:
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> int:
-        """Remove old segments by retention.ms, retention.bytes (cleanup.policy with `delete`) and the log's start, and
-        producers by their expiration. The number of segments removed; what is not committed stays.
+        """Remove old segments by retention.ms, retention.bytes (cleanup.policy with `delete`) and the log's start. The number of
+        segments removed; what is not committed stays.
 
         Raises KafkaStorageError.
         """
-        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         committed = self.log_end_offset if high_watermark is None else high_watermark
         before = len(self.segments)
         try:
@@ -524,7 +523,7 @@ class PartitionLog:
             if self.clean_end_offset > self.log_end_offset:
                 self.set_clean_end_offset(self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
-            self.producers = recovery.rebuild_producers(self.directory, self.segments, self.files)
+            self.producers = recovery.rebuild_producers(self.directory, self.segments, self.files, self.producers)
             self.ended.truncate_to(self.log_end_offset, self.segments[-1])
         except FAILURES as error:
             self.log_end_offset = min(self.log_end_offset, self.segments[-1].next_offset)  # as far as it got
@@ -569,6 +568,7 @@ class PartitionLog:
     def delete(self) -> None:
         """Remove the log and its directory for good. Raises KafkaStorageError."""
         self._stop_compaction()
+        self.producers.entries.clear()
         for segment in self.segments:
             segment.close()
             if self.directory is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import google_crc32c
@@ -122,6 +122,8 @@ class ProducerState:
         self.open: dict[int, int] = {}
         """Where each open transaction began, by producer id; the earliest comes first."""
         self.verifying: dict[int, Verification] = {}
+        self.on_known: Callable[[], object] = lambda: None
+        """Called when a log that knew no producer knows one: from then on there is something to expire."""
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
         """The earlier batch that `header` (from a client) repeats, or None for one that may be appended.
@@ -188,6 +190,8 @@ class ProducerState:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
+            if len(self.entries) == 1:
+                self.on_known()
         elif entry.epoch != header.producer_epoch:
             entry.batches.clear()
             entry.epoch = header.producer_epoch

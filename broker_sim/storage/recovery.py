@@ -359,10 +359,15 @@ def _put_right(
         segment.save_aborted(known)
 
 
-def rebuild_producers(directory: Path | None, segments: Sequence[Segment], files: Files) -> ProducerState:
-    """Producers at the end of these segments. Raises OSError, RecordBatchError."""
+def rebuild_producers(
+    directory: Path | None, segments: Sequence[Segment], files: Files, before: ProducerState
+) -> ProducerState:
+    """Producers at the end of these segments, in the place of those ``before``. Raises OSError, RecordBatchError."""
     state, start = _snapshot_before(directory, [segment.base_offset for segment in segments], files)
     for segment in segments:
         if segment.base_offset >= start:
             state.replay(segment.batches())
+    state.on_known = before.on_known
+    if state.entries:
+        state.on_known()
     return state

@@ -1,4 +1,5 @@
-"""Committed records that are lost: what clients are answered then, here and at a real broker whose disk is put back in time."""
+"""Committed records that are lost: what clients are answered then, here and at real brokers: one whose disk is put back in time, and
+three of which one that was out of sync is elected."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from kafka_wire.messages.k08_offset_commit import (
 )
 from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -32,11 +33,12 @@ from kafka_wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafka_wire.record_batch import Record, encode_batch
-from tests.support.real_kafka import RealKafka
+from tests.support.real_kafka import RealKafka, election_frame
 from tests.support.wire import Wire
 
 TOPIC, GROUP = "orders", "billing"
 SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1}
+UNCLEAN: dict[str, object] = {**SETTINGS, "unclean.leader.election.enable": "true"}
 
 
 class Broker(Protocol):
@@ -173,6 +175,77 @@ class Client:
             await asyncio.sleep(0.1)
 
 
+class Three(Protocol):
+    """Four brokers: 1 has the offsets and the controller, 2, 3 and 4 have the topic; its first leader is 2."""
+
+    def address(self, node_id: int) -> str: ...
+
+    async def down(self, node_id: int) -> None: ...
+
+    async def up(self, *node_ids: int) -> None: ...
+
+    async def elect(self) -> None:
+        """An out of sync replica leads where the setting alone does not let one: KRaft looks at it from 3.9 on."""
+
+
+class SimThree:
+    def __init__(self, kafka: Cluster) -> None:
+        self.kafka = kafka
+
+    def address(self, node_id: int) -> str:
+        return self.kafka.bootstrap.split(",")[node_id - 1]
+
+    async def down(self, node_id: int) -> None:
+        await self.kafka.broker_down(node_id)
+
+    async def up(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            await self.kafka.broker_up(node_id)
+
+    async def elect(self) -> None:
+        if self.kafka.state.config.release < (3, 9):
+            self.kafka.log(TOPIC, 0).lose_tail(to=5, leader=3)
+
+
+class RealThree:
+    def __init__(self, kafka: RealKafka) -> None:
+        self.kafka = kafka
+
+    def address(self, node_id: int) -> str:
+        return f"127.0.0.1:{self.kafka.nodes[node_id].port}"
+
+    async def down(self, node_id: int) -> None:
+        await asyncio.to_thread(self.kafka.nodes[node_id].stop if node_id > 2 else self.kafka.nodes[node_id].kill)
+
+    async def up(self, *node_ids: int) -> None:
+        def run() -> None:
+            for node_id in node_ids:
+                self.kafka.nodes[node_id].start()
+            for node_id in node_ids:
+                self.kafka.nodes[node_id].wait_ready(time.monotonic() + 90)
+
+        await asyncio.to_thread(run)
+
+    async def elect(self) -> None:
+        if self.kafka.version < "4":
+            wire = await Wire.connect(self.address(1))
+            wire.write_raw(election_frame(TOPIC, [0], unclean=True))
+            await wire.next_frame()
+            await wire.close()
+
+
+@asynccontextmanager
+async def simulated_three(version: str) -> AsyncIterator[Three]:
+    async with Cluster(brokers=4, as_version=version, config=UNCLEAN) as kafka:
+        yield SimThree(kafka)
+
+
+@asynccontextmanager
+async def real_three(version: str) -> AsyncIterator[Three]:
+    with RealKafka(f"{version}.0", brokers=4, config=UNCLEAN) as kafka:
+        yield RealThree(kafka)
+
+
 @asynccontextmanager
 async def simulated(version: str) -> AsyncIterator[Broker]:
     async with Cluster(as_version=version, config=SETTINGS) as kafka:
@@ -238,6 +311,135 @@ async def test_a_disk_of_yesterday(kind: Any, version: str) -> None:
             "first lost sequence": "NONE 5",
             "latest then": "NONE 10",
         }
+
+
+class Reader(Client):
+    """A client that tells all that it is answered by the partition's leader."""
+
+    async def partition(self, known: Any) -> Any:
+        """The partition as metadata has it, once that is as ``known`` wants it."""
+        deadline = time.monotonic() + 300
+        while True:
+            answer = await self.send(MetadataRequest([MetadataRequestTopic(name=TOPIC)]), 12)
+            for partition in answer.topics[0].partitions:
+                if known(partition):
+                    return partition
+            assert time.monotonic() < deadline, f"waited 300 s; metadata has {answer.topics[0].partitions}"
+            await asyncio.sleep(0.1)
+
+    async def fetch_after(self, offset: int, current: int, last: int) -> str:
+        """A Fetch that names the epoch of the last record that was fetched: (epoch, end offset) where the logs part."""
+        row = FetchPartition(0, current, offset, last_fetched_epoch=last, partition_max_bytes=1 << 20)
+        answer = await self.send(
+            FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[FetchTopic(TOPIC, partitions=[row])]),
+            12,
+        )
+        [partition] = answer.responses[0].partitions
+        parts = partition.diverging_epoch
+        where = f" parts {parts.epoch} {parts.end_offset}" if parts.end_offset >= 0 else ""
+        return f"{Err(partition.error_code).name}{where} {'records' if partition.records else 'nothing'}"
+
+    async def all_of(self, first: int, before: int, now: int) -> dict[str, list[str]]:
+        fetches = [(5, -1), (5, now), (7, -1), (9, now), (7, before), (3, before), (3, now), (3, now + 1)]
+        after = [(5, before), (7, before), (3, before), (5, first), (7, first), (5, now), (5, now + 1), (3, -1)]
+        return {
+            "fetch": [await self.fetch(offset, epoch) for offset, epoch in fetches],
+            "fetch after": [await self.fetch_after(offset, now, last) for offset, last in after],
+            "latest": [await self.latest(epoch) for epoch in (-1, before, now)],
+            "end of epoch": [await self.end_of(epoch) for epoch in range(now + 2)],
+            "end with an epoch": [await self.end_of(before, before), await self.end_of(before, now)],
+        }
+
+
+def answers(version: str, end: int) -> dict[str, list[str]]:
+    """What real brokers answer where the logs part at 5 and the new leader's ends at ``end``. Before 3.6 a smaller ISR is an epoch,
+    so that the lost records have one of their own, of which the new leader knows nothing."""
+    old = version == "3.4"
+    now = 4 if old else 2
+    fetched = f"NONE hw {end} start 0"
+    beyond = fetched if end > 5 else "OFFSET_OUT_OF_RANGE hw -1 start -1"
+    part, more = "NONE parts 0 5 nothing", "NONE records" if end > 5 else "NONE nothing"
+    return {
+        "fetch": [
+            *(fetched, fetched, beyond, beyond),
+            *["FENCED_LEADER_EPOCH hw -1 start -1"] * 2,
+            fetched,
+            "UNKNOWN_LEADER_EPOCH hw -1 start -1",
+        ],
+        "fetch after": [
+            part if old else more,
+            part,
+            part if old else "NONE records",
+            more,
+            *(part, more, "OFFSET_OUT_OF_RANGE nothing", "NONE records"),
+        ],
+        "latest": [f"NONE {end}", "FENCED_LEADER_EPOCH -1", f"NONE {end}"],
+        "end of epoch": [*["NONE 5"] * now, f"NONE {end}", "NONE -1"],
+        "end with an epoch": ["FENCED_LEADER_EPOCH -1", "NONE 5"],
+    }
+
+
+@pytest.mark.parametrize("version", ["3.4", "4.1"])
+@pytest.mark.parametrize("kind", [simulated_three, pytest.param(real_three, marks=pytest.mark.real_kafka)])
+async def test_a_replica_that_was_out_of_sync_is_elected(kind: Any, version: str) -> None:
+    async with kind(version) as brokers:
+        one, two, three = (Reader(brokers.address(node)) for node in (1, 2, 3))
+        for topic, nodes in (("__consumer_offsets", [1]), (TOPIC, [2, 3, 4])):
+            assigned = CreatableTopic(topic, -1, -1, [CreatableReplicaAssignment(0, nodes)])
+            created = await one.send(CreateTopicsRequest([assigned], 20_000), 5)
+            assert created.topics[0].error_code == 0
+        whole = await one.partition(lambda known: known.leader_id == 2 and len(known.isr_nodes) == 3)
+        two.producer = three.producer = await one.producer_id()
+        assert await two.produce(0, 5) == "NONE 0"  # acks=all: all three have it
+        for node in (3, 4):
+            await brokers.down(node)
+        before = (await one.partition(lambda known: known.isr_nodes == [2])).leader_epoch
+        assert [await two.produce(5, 5), await one.commit(9), await two.latest(before)] == ["NONE 5", "NONE", "NONE 10"]
+        await brokers.down(2)
+        await one.partition(lambda known: known.leader_id == -1)
+        await brokers.up(3)
+        await brokers.elect()
+        now = (await one.partition(lambda known: known.leader_id == 3)).leader_epoch
+
+        assert await three.all_of(whole.leader_epoch, before, now) == answers(version, 5)
+        assert [await one.committed(), await one.commit(10), await one.committed()] == [9, "NONE", 10]
+        assert await three.produce(10) == "OUT_OF_ORDER_SEQUENCE_NUMBER -1"
+        assert await three.produce(5, 5) == "NONE 5"
+        assert await three.all_of(whole.leader_epoch, before, now) == answers(version, 10)
+        await brokers.up(2, 4)  # they follow, and forget what the leader does not have
+        back = await one.partition(lambda known: len(known.isr_nodes) == 3)
+        assert (back.leader_id, back.leader_epoch) == (3, now)
+        assert await three.all_of(whole.leader_epoch, before, now) == answers(version, 10)
+        assert await three.produce(10) == "NONE 10"
+
+
+async def test_before_3_9_no_setting_lets_a_replica_lead_that_is_out_of_sync() -> None:
+    async with Cluster(brokers=2, as_version="3.8", config={"unclean.leader.election.enable": "true"}) as kafka:
+        kafka.create_topic("bills", 1, replication_factor=2)
+        log = kafka.log("bills", 0)
+        first, second = log.partition.replicas
+        await kafka.broker_down(second)
+        await kafka.broker_down(first)
+        await kafka.broker_up(second)
+        assert log.leader == -1
+
+
+async def test_an_unclean_election_loses_what_came_after_the_replica_had_gone(kafka: Cluster) -> None:
+    kafka.create_topic("bills", 1, replication_factor=2, configs={"unclean.leader.election.enable": "true"})
+    log = kafka.topic("bills").fill(10).log(0)
+    kafka.observe()
+    first, second = log.partition.replicas
+    await kafka.broker_down(second)
+    log.fill(7)
+    await kafka.broker_down(first)
+    await kafka.broker_up(second)
+    assert (log.leader, log.end_offset, log.high_watermark) == (second, 10, 10)
+    [lost] = [event for event in kafka.journal.events if event["event"] == "lost"]
+    assert (lost["log"], lost["part"], lost["first"], lost["last"]) == ("bills-0", "tail", 10, 16)
+    await kafka.broker_up(first)
+    await kafka.broker_down(second)  # whoever came back is in sync
+    assert (log.leader, log.end_offset) == (first, 10)
+    assert len([event for event in kafka.journal.events if event["event"] == "lost"]) == 1
 
 
 # --- the handle

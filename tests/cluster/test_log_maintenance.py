@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker_sim import Cluster
 from broker_sim.common.clock import ManualClock
 from broker_sim.metadata.topics import Partition
-from kafka_wire.record_batch import build_batch
+from kafka_wire.record_batch import Record, build_batch, encode_batch
 
 CLEANED = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
 
@@ -124,3 +126,91 @@ async def test_the_backoff_is_a_setting(backoff_ms: int) -> None:
         looks.append(partition, 4)
         looks.clock.advance(max(backoff_ms, 1))
         assert looks.offsets(partition) == [2, 3]
+
+
+# --- idle producers
+
+DAY_MS = 86_400_000
+
+
+def produce(looks: Looks, partition: Partition, producer_id: int) -> None:
+    now_ms = looks.clock.now_ms()
+    rows = [Record(0, now_ms, b"k", b"v")]
+    batch = encode_batch(rows, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    partition.append(batch, now_ms=now_ms)
+
+
+async def test_idle_producers_are_looked_for_every_10_minutes_from_when_their_log_was_opened() -> None:
+    async with Looks() as looks:
+        looks.clock.advance(7_000)
+        partition = looks.topic()
+        looks.clock.advance(120_000)
+        produce(looks, partition, 1)
+        looks.clock.advance(DAY_MS + 600_000 - 120_001)  # it has been idle for a day at 120 s: the next look finds that
+        assert list(partition.log.producers.entries) == [1]
+        looks.clock.advance(1)
+        assert not partition.log.producers.entries
+
+
+async def test_retention_forgets_no_producers() -> None:
+    async with Looks({"producer.id.expiration.ms": 1000, "log.retention.check.interval.ms": 1000}) as looks:
+        partition = looks.topic()
+        produce(looks, partition, 1)
+        looks.kafka.state.run_log_maintenance(looks.clock.now_ms() + 2000)
+        looks.clock.advance(599_999)
+        assert list(partition.log.producers.entries) == [1]
+        looks.clock.advance(1)
+        assert not partition.log.producers.entries
+
+
+async def test_how_often_idle_producers_are_looked_for_is_a_setting() -> None:
+    config: dict[str, object] = {"producer.id.expiration.ms": 1, "producer.id.expiration.check.interval.ms": 5000}
+    async with Looks(config) as looks:
+        partition = looks.topic()
+        for producer_id in (1, 2):  # a look that found all idle is followed by others once there is a producer again
+            produce(looks, partition, producer_id)
+            looks.clock.advance(4_999)
+            assert list(partition.log.producers.entries) == [producer_id]
+            looks.clock.advance(1)
+            assert not partition.log.producers.entries
+
+
+async def test_a_log_that_lost_its_tail_looks_for_those_that_it_knows_again() -> None:
+    async with Looks({"producer.id.expiration.ms": 1000}) as looks:
+        partition = looks.topic()
+        produce(looks, partition, 1)
+        produce(looks, partition, 2)
+        looks.clock.advance(600_000)
+        assert not partition.log.producers.entries
+        partition.log.truncate_to(1)
+        assert list(partition.log.producers.entries) == [1]
+        looks.clock.advance(600_000)
+        assert not partition.log.producers.entries
+
+
+async def test_no_looks_without_producers_nor_in_a_topic_that_is_deleted() -> None:
+    config = {"log.retention.check.interval.ms": 9 * DAY_MS, "producer.id.expiration.check.interval.ms": 40_000}
+    async with Looks(config) as looks:
+        partition = looks.topic(**{"cleanup.policy": "delete"})
+        looks.append(partition, 1)
+        looks.clock.advance(35_000)
+        assert looks.clock.next_deadline_ms() == looks.began_ms + 30_000 + 9 * DAY_MS
+        produce(looks, partition, 1)
+        assert looks.clock.next_deadline_ms() == looks.began_ms + 40_000
+        looks.kafka.state.delete_topic("t")
+        looks.clock.advance(5_000)
+        assert looks.clock.next_deadline_ms() == looks.began_ms + 30_000 + 9 * DAY_MS
+
+
+async def test_a_log_from_a_disk_forgets_at_once_who_is_idle(tmp_path: Path) -> None:
+    config: dict[str, object] = {"producer.id.expiration.ms": 10_000}
+    known = []
+    for clock_ms in (0, 9_999, 10_000):
+        async with Cluster(clock=ManualClock(1_700_000_000_000 + clock_ms), config=config, data_dir=tmp_path) as kafka:
+            if not clock_ms:
+                partition = kafka.state.create_topic("t", 1).partitions[0]
+                rows = [Record(0, 1_700_000_000_000, b"k", b"v")]
+                batch = encode_batch(rows, producer_id=1, producer_epoch=0, base_sequence=0)
+                partition.append(batch, now_ms=1_700_000_000_000)
+            known.append(list(kafka.state.topic("t").partitions[0].log.producers.entries))
+    assert known == [[1], [1], []]

@@ -57,12 +57,12 @@ def test_an_unknown_producer_may_begin_anywhere(make_log: MakeLog) -> None:
 
 
 def test_an_expired_producer_is_unknown(make_log: MakeLog) -> None:
-    log = make_log(producer_id_expiration_ms=1000)
+    log = make_log()
     add(log, idempotent(0))
-    log.apply_retention(NOW_MS + 999)
+    log.producers.expire(NOW_MS + 999, 1000)
     with pytest.raises(OutOfOrderSequence):
         add(log, idempotent(7))
-    log.apply_retention(NOW_MS + 1000)
+    log.producers.expire(NOW_MS + 1000, 1000)
     assert add(log, idempotent(7)).base_offset == 1
 
 
