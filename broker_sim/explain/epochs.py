@@ -22,6 +22,7 @@ _WORTH_TELLING_MS = 100
 
 _REFUSALS = "StreamsGroupHeartbeat"
 _ACTIVE = "active"
+_DEAD = "Dead"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,11 +94,19 @@ class _Reader:
         self.known = found if whole else {**self.known, **found}
         self.state, self.log = text(event, "state") or "", text(event, "log") or self.log
         epoch = number(event, "group_epoch")
-        if epoch is not None and epoch != self.epoch and (self.epoch is not None or epoch > 0):
+        if self.state == _DEAD:
+            self._end(event, ts_ms)
+        elif epoch is not None and epoch != self.epoch and (before or self.known):
             self.epoch = epoch
             self.out.append(Told(ts_ms, f"epoch {epoch}: {self._why(event, before)}"))
         self._look_at_topology(event, ts_ms)
         self._look_for_waits(ts_ms)
+
+    def _end(self, event: Event, ts_ms: int) -> None:
+        if text(table(event, "cause"), "api") == "DeleteGroups":
+            self.out.append(Told(ts_ms, "the group was deleted"))
+        self.epoch, self.topology = None, (None, "")
+        self.stale.clear()
 
     def _members(self, event: Event) -> Iterable[tuple[str, _Member]]:
         rows = [row for row in items(event, "members") if isinstance(row, dict)]

@@ -249,7 +249,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "says": "`started`, `exited`, or what its program told: `assigned`, `revoked`, `lost`, `read`, `committed`, `commit_failed`, "
         "`error`, `left`; in transactions `begun`, `aborted`, `fenced`",
         "text": "the error in its words, else empty",
-        "details": "what else it told: `partitions`, `log` and `offset`, `offsets`, `code`",
+        "details": "what else it told: `partitions`, `tasks`, `log` and `offset`, `offsets`, `code`",
     },
     "mark": {"text": "a note of the user, or a step of a scenario"},
 }

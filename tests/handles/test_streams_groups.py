@@ -10,6 +10,7 @@ from broker_sim.control.operations import perform
 from broker_sim.explain import explain, recent
 from broker_sim.journal.vocabulary import problems
 from kafka_wire.errors import Err
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.k88_streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -153,3 +154,21 @@ async def test_the_group_command_shows_tasks() -> None:
         assert sum(shown["lag"].values()) == 20
         assert "app-1" in explain(kafka.journal.events, "g")
         await close(a)
+
+
+async def test_the_deletion_of_a_group_is_told_and_its_epochs_begin_anew() -> None:
+    async with cluster() as kafka:
+        group = kafka.group("g")
+        a = await App.joined(kafka, "app-1", PLAIN)
+        a.epoch = -1
+        await a.beat()
+        assert (await a.wire.send(DeleteGroupsRequest(["g"]), 2)).results[0].error_code == 0
+        b = await App.joined(kafka, "app-2", COUNTS, epoch=1)
+        told = group.explain().splitlines()[1:]
+        assert [line.split("  ", 1)[1] for line in told[:4]] == [
+            "epoch 2: app-1 joined",
+            "epoch 3: app-1 left",
+            "the group was deleted",
+            "epoch 2: app-2 joined",
+        ]
+        await close(a, b)
