@@ -431,9 +431,9 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   do (client metrics of 3.7 to 3.9 as 3.9.1). Those of consumer, share and streams groups act, dead letters (4.4) as well; what the
   others steer (telemetry) is not here. Nor does a topic's `max.decompressed.message.bytes` (4.4) bound anything. Patterns of clients
   are read as Python's regular expressions, not Java's.
-* **Streams groups** (KIP-1071, from 4.2 on) have the assignor `sticky` alone. Descriptions of topologies (KIP-1331, 4.4), which a
-  broker keeps by a plugin, are never asked for; StreamsGroupTopologyDescriptionUpdate is not served. Warm-up tasks are never assigned,
-  as in 4.4.
+* **Streams groups** (KIP-1071, from 4.2 on) have the assignor `sticky` alone. Descriptions of topologies (KIP-1331, 4.4) are kept by a
+  plugin of the broker: as by one without it none is asked for, and StreamsGroupTopologyDescriptionUpdate is refused. Warm-up tasks are
+  never assigned, as in 4.4.
 * **Produce v0 to v2 and Fetch v0 to v3** of 3.x are not served, and ApiVersions says so: they carry the message formats before 0.11, to
   and from which a broker converts every batch. Logs here keep record batches alone, as those of 4.x do.
 * **Requests that Kafka never answers** are refused: Produce with null records (4.x) with INVALID_RECORD, an AlterConfigs that

@@ -144,10 +144,10 @@ def _group(one: Mapping[str, Any]) -> str:
 
 
 def _assignment(member: Mapping[str, Any]) -> str:
-    """A consumer's partitions, by topic; of a worker of Connect its connectors and tasks."""
+    """A consumer's partitions, by topic; of a worker of Connect its connectors and tasks; of a member of a streams group its tasks."""
     worker = member.get("worker") or {}
     connectors: dict[str, Any] = dict.fromkeys(worker.get("connectors", ()), ())
-    given = connectors | worker.get("tasks", {}) or member["assignment"] or {}
+    given = connectors | worker.get("tasks", {}) or member.get("tasks") or member["assignment"] or {}
     return " ".join(f"{name}:{','.join(map(str, parts))}".rstrip(":") for name, parts in given.items()) or "-"
 
 

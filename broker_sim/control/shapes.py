@@ -86,6 +86,7 @@ MEMBER = Shape(
         "topics": "array?",
         "assignment": "object?",
         "worker": "object?",
+        "tasks": "object?",
     },
 )
 GROUP = Shape(

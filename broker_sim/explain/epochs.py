@@ -1,7 +1,9 @@
-"""What happened to a consumer group of KIP-848, in words: who moved its epoch, and who waited for whose partitions, and for how long.
+"""What happened to a group by epochs, in words: who moved its epoch, and who waited for whose partitions or tasks, and for how long.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
-has been told to give it up and hasn't said so, is the one that it waits for.
+has been told to give it up and hasn't said so, is the one that it waits for. Of a streams group (KIP-1071) these are tasks: an active
+one waits for the member that has it as active, and any for another member of the same process that has it in any role. What its
+topology lacks, and which heartbeats are refused for it, is told besides.
 """
 
 from __future__ import annotations
@@ -11,14 +13,25 @@ from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import count, joined
+from broker_sim.explain.phrases import count, joined, times
 
 __all__ = ["Told", "told"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
 
-_Unit = tuple[str, int]
+_REFUSALS = "StreamsGroupHeartbeat"
+_ACTIVE = "active"
+_DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Unit:
+    """A partition; or, where it has a ``role``, a task."""
+
+    name: str
+    number: int = 0
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,8 @@ class Told:
 @dataclass(frozen=True, slots=True)
 class _Member:
     name: str
+    process: str | None
+    topology_epoch: int | None
     has: frozenset[_Unit]
     gives_up: frozenset[_Unit]
     lacks: frozenset[_Unit]
@@ -44,9 +59,25 @@ class _Wait:
     owner: str
 
 
+@dataclass(slots=True)
+class _Refusal:
+    """Heartbeats of a client that were refused with the same words, one after the other."""
+
+    since_ms: int
+    client: str
+    error: str
+    words: str
+    times: int = 1
+
+
 class _Reader:
     def __init__(self, group: str) -> None:
         self.group = group
+        self.kind = "Consumer"
+        self.topology: tuple[int | None, str] = (None, "")
+        self.stale: set[str] = set()
+        self.asked: dict[int, str] = {}
+        self.refusals: dict[str, _Refusal] = {}
         self.known: dict[str, _Member] = {}
         self.epoch: int | None = None
         self.state = ""
@@ -63,10 +94,19 @@ class _Reader:
         self.known = found if whole else {**self.known, **found}
         self.state, self.log = text(event, "state") or "", text(event, "log") or self.log
         epoch = number(event, "group_epoch")
-        if epoch is not None and epoch != self.epoch and (self.epoch is not None or epoch > 0):
+        if self.state == _DEAD:
+            self._end(event, ts_ms)
+        elif epoch is not None and epoch != self.epoch and (before or self.known):
             self.epoch = epoch
             self.out.append(Told(ts_ms, f"epoch {epoch}: {self._why(event, before)}"))
+        self._look_at_topology(event, ts_ms)
         self._look_for_waits(ts_ms)
+
+    def _end(self, event: Event, ts_ms: int) -> None:
+        if text(table(event, "cause"), "api") == "DeleteGroups":
+            self.out.append(Told(ts_ms, "the group was deleted"))
+        self.epoch, self.topology = None, (None, "")
+        self.stale.clear()
 
     def _members(self, event: Event) -> Iterable[tuple[str, _Member]]:
         rows = [row for row in items(event, "members") if isinstance(row, dict)]
@@ -78,7 +118,10 @@ class _Reader:
             yield (
                 member_id,
                 _Member(
-                    self.names[member_id], _units(row, "assignment"), _units(row, "gives_up"), _units(row, "lacks")
+                    self.names[member_id],
+                    text(row, "process"),
+                    number(row, "topology_epoch"),
+                    *(_tasks(row, key) if "tasks" in row else _units(row, other) for key, other in _HELD),
                 ),
             )
 
@@ -97,17 +140,89 @@ class _Reader:
             )
         elif gone:
             said.append(f"{joined(gone)} left")
+        if self.kind == "Streams":
+            return "; ".join(said) or "its topics or the settings of its assignment have changed"
         return "; ".join(said) or "what its members read has changed"
 
-    def _look_for_waits(self, ts_ms: int) -> None:
-        owners: dict[_Unit, str] = {}
+    def _look_at_topology(self, event: Event, ts_ms: int) -> None:
+        """Whether the tasks of a streams group can be assigned, and which members have an older topology."""
+        if "topology" not in event:
+            return
+        self.kind = "Streams"
+        topology = table(event, "topology")
+        problem = table(topology, "problem")
+        now = number(topology, "epoch"), text(problem, "status") or ""
+        if now != self.topology:
+            detail = (text(problem, "detail") or "").rstrip(".")
+            if now[1]:
+                self.out.append(Told(ts_ms, f"no task is assigned: {now[1]}, {_lower(detail)}"))
+            elif self.topology[1]:
+                self.out.append(Told(ts_ms, "the topology has all its topics: its tasks are assigned"))
+            self.topology = now
         for member_id, member in self.known.items():
-            owners.update(dict.fromkeys([*member.has, *member.gives_up], member_id))
+            behind = None not in (now[0], member.topology_epoch) and (member.topology_epoch or 0) < (now[0] or 0)
+            if behind and member_id not in self.stale:
+                self.stale.add(member_id)
+                words = f"{member.name} has the topology of epoch {member.topology_epoch}, the group has {now[0]}: STALE_TOPOLOGY"
+                self.out.append(Told(ts_ms, words))
+
+    # --- heartbeats of a streams group that were refused
+
+    def asks(self, event: Event) -> None:
+        """A heartbeat of a streams group."""
+        self.asked[number(event, "request") or 0] = text(event, "client_id") or text(event, "member") or "?"
+
+    def answered(self, event: Event) -> None:
+        """It has its answer."""
+        client, error = self.asked.pop(number(event, "request") or 0, None), text(event, "error")
+        if client is None:
+            return
+        known, words = self.refusals.get(client), text(table(event, "body"), "error_message") or ""
+        if known is not None and (known.error, known.words) == (error, words):
+            known.times += 1
+            return
+        if known is not None:
+            self._tell_refusal(self.refusals.pop(client))
+        if error is not None and words:
+            self.refusals[client] = _Refusal(number(event, "ts_ms") or 0, client, error, words)
+
+    def _tell_refusal(self, one: _Refusal) -> None:
+        often = "" if one.times == 1 else f" {times(one.times)}"
+        words = f"{one.client}'s heartbeat was refused{often}: {one.error}, {_lower(one.words.rstrip('.'))}"
+        self.out.append(Told(one.since_ms, words))
+
+    def _owners(self) -> dict[_Unit, list[str]]:
+        found: dict[_Unit, list[str]] = {}
+        for member_id, member in self.known.items():
+            for unit in sorted(member.has | member.gives_up):
+                found.setdefault(unit, []).append(member_id)
+        return found
+
+    def _owner(self, member_id: str, unit: _Unit, owners: dict[_Unit, list[str]]) -> str | None:
+        """The other member that a member waits for."""
+        if unit.role in ("", _ACTIVE):
+            first = next((one for one in owners.get(unit, ()) if one != member_id), None)
+            if first is not None or not unit.role:
+                return first
+        process = self.known[member_id].process
+        same = [one for one in self.known if one != member_id and self.known[one].process == process]
+        return next(
+            (
+                one
+                for role in _ROLES
+                for one in owners.get(_Unit(unit.name, unit.number, role), ())
+                if one in same and process
+            ),
+            None,
+        )
+
+    def _look_for_waits(self, ts_ms: int) -> None:
+        owners = self._owners()
         lacking = {
-            (member_id, unit): owners[unit]
+            (member_id, unit): owner
             for member_id, member in self.known.items()
             for unit in sorted(member.lacks)
-            if unit in owners and owners[unit] != member_id
+            if (owner := self._owner(member_id, unit, owners)) is not None
         }
         over: dict[tuple[str, str, int], list[_Unit]] = {}
         for key, wait in list(self.waits.items()):
@@ -122,7 +237,7 @@ class _Reader:
     def _tell(self, ts_ms: int, member: str, owner: str, since_ms: int, units: list[_Unit], *, over: bool) -> None:
         if ts_ms - since_ms < _WORTH_TELLING_MS:
             return
-        what = joined([f"{topic}-{partition}" for topic, partition in units])
+        what = _words(units)
         who, whom = self.names.get(member, member), self.names.get(owner, owner)
         time = duration_text(ts_ms - since_ms)
         words = f"{who} waited {time} for {what}, which {whom} had not given up"
@@ -137,30 +252,71 @@ class _Reader:
             still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)
         for (member, owner, since_ms), units in still.items():
             self._tell(last_ms, member, owner, since_ms, units, over=False)
-        return self.out
+        for refusal in self.refusals.values():
+            self._tell_refusal(refusal)
+        return sorted(self.out, key=lambda one: one.ts_ms)
+
+
+_ROLES = (_ACTIVE, "standby", "warm-up")
+_HELD = (("tasks", "assignment"), ("tasks_given_up", "gives_up"), ("tasks_lacking", "lacks"))
+"""Where a member's event has what it has, is to give up and lacks: as tasks, else as partitions."""
 
 
 def _units(row: Event, key: str) -> frozenset[_Unit]:
     return frozenset(
-        (str(topic), one) for topic, numbers in table(row, key).items() if isinstance(numbers, list) for one in numbers
+        _Unit(str(topic), one)
+        for topic, numbers in table(row, key).items()
+        if isinstance(numbers, list)
+        for one in numbers
+        if isinstance(one, int)
     )
 
 
+def _tasks(row: Event, key: str) -> frozenset[_Unit]:
+    """``0_3`` is task 3 of subtopology 0."""
+    found = []
+    for role, ids in table(row, key).items():
+        for one in ids if isinstance(ids, list) else ():
+            name, _, index = str(one).rpartition("_")
+            if index.isdecimal():
+                found.append(_Unit(name, int(index), str(role)))
+    return frozenset(found)
+
+
+def _words(units: list[_Unit]) -> str:
+    """``orders-2 and orders-3``; ``tasks 0_1 and 0_2``; ``standby task 0_3``."""
+    said = [joined([f"{unit.name}-{unit.number}" for unit in units if not unit.role])] if not units[0].role else []
+    for role in _ROLES:
+        ids = [f"{unit.name}_{unit.number}" for unit in units if unit.role == role]
+        if ids:
+            said.append(f"{'' if role == _ACTIVE else role + ' '}{'task' if len(ids) == 1 else 'tasks'} {joined(ids)}")
+    return joined(said)
+
+
+def _lower(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
 def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
-    """How the group stands, and what happened to it; None for one that has been no consumer group."""
+    """How the group stands, and what happened to it; None for one that has been none by epochs."""
     reader, last_ms, met = _Reader(group), 0, False
     for event in events:
         if isinstance(event, dict):
             last_ms = max(last_ms, number(event, "ts_ms") or 0)
-            if event.get("event") == "epochs" and event.get("group") == group:
+            kind, mine = event.get("event"), event.get("group") == group
+            if kind == "epochs" and mine:
                 met = True
                 reader.take(event)
+            elif kind == "request" and mine and event.get("api") == _REFUSALS:
+                reader.asks(event)
+            elif kind == "response" and event.get("api") == _REFUSALS:
+                reader.answered(event)
     if not met:
         return None
     things = reader.end(last_ms)
     where = f" on {reader.log}" if reader.log else ""
     standing = f"{reader.state}, epoch {reader.epoch or 0}, {count(len(reader.known), 'member')}"
-    return f"Consumer group {group}{where}: {standing}.", things
+    return f"{reader.kind} group {group}{where}: {standing}.", things
 
 
 def lines(things: Iterable[Told]) -> list[str]:

@@ -78,6 +78,8 @@ EVENTS: dict[str, dict[str, str]] = {
         "assignor": "which one made that, null before, and after a load",
         "size": "how many members it has",
         "members": "see *holder*, in the order in which they came; of more than 64 only those that the step changed",
+        "topology?": "of a streams group (KIP-1071) `epoch`, and `problem`: `status` and `detail` where no task can be assigned, "
+        "null where they can; null before a member has brought it",
     },
     "timer": {
         "log": _LOG,
@@ -247,7 +249,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "says": "`started`, `exited`, or what its program told: `assigned`, `revoked`, `lost`, `read`, `committed`, `commit_failed`, "
         "`error`, `left`; in transactions `begun`, `aborted`, `fenced`",
         "text": "the error in its words, else empty",
-        "details": "what else it told: `partitions`, `log` and `offset`, `offsets`, `code`",
+        "details": "what else it told: `partitions`, `tasks`, `log` and `offset`, `offsets`, `code`",
     },
     "mark": {"text": "a note of the user, or a step of a scenario"},
 }
@@ -261,7 +263,7 @@ STORIES = {
     "fault": "A rule hit.",
     "fault_removed": "A rule is gone.",
     "group": "A step of the coordinator changed a classic group.",
-    "epochs": "A step of the coordinator changed a group by epochs (KIP-848, KIP-932), as far as the log has it.",
+    "epochs": "A step of the coordinator changed a group by epochs (KIP-848, KIP-932, KIP-1071), as far as the log has it.",
     "timer": "One of the coordinator's timers fired.",
     "append": "A coordinator appended records to its log: `__consumer_offsets`, `__transaction_state`.",
     "committed": "The high watermark moved after the append: what waited for it goes on.",
@@ -315,7 +317,7 @@ PARTS: dict[str, dict[str, str]] = {
         "client_id": "as the client sent it",
         "client_host": "as Kafka shows it",
         "instance": "group.instance.id, null for a dynamic member",
-        "protocol": "`consumer` or `classic`: which one it speaks",
+        "protocol": "`consumer`, `classic`, `share` or `streams`: which one it speaks",
         "epoch": "its member epoch; -2 for a static member that has left for now",
         "session_timeout_ms": "how long it may be silent",
         "rebalance_timeout_ms": "how long it may take to give something up",
@@ -323,6 +325,11 @@ PARTS: dict[str, dict[str, str]] = {
         "assignment": "topic -> partitions that it has",
         "gives_up": "topic -> partitions that it was told to give up, and has not said that it has",
         "lacks": "topic -> partitions that it should have and has not",
+        "process?": "of a member of a streams group the process id",
+        "topology_epoch?": "of a member of a streams group the epoch of the topology that it has",
+        "tasks?": "of a member of a streams group `active`, `standby`, `warm-up` -> ids of the tasks that it has: `0_3`",
+        "tasks_given_up?": "the same of the tasks that it was told to give up, and has not said that it has",
+        "tasks_lacking?": "the same of the tasks that it should have and has not",
     },
     "cause": {
         "kind": "`request`, `timer`, `append` (the log refused a write), `committed`, `topics` (some were deleted), `marker` (one "

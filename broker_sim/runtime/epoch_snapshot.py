@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.streams.group import ACTIVE, StreamsGroup, TaskKey
+from broker_sim.coordinator.streams.group import ACTIVE, ROLES, StreamsGroup, TaskKey
 from broker_sim.coordinator.streams.topology import Topology
 from broker_sim.coordinator.topics import Topics, in_order
 from kafka_wire.messages.offsets_log import Subtopology
@@ -39,6 +40,7 @@ def epochs(group: Shown, topics: Topics) -> dict[str, Any]:
         "assignor": group.assignor if isinstance(group, ConsumerGroup) else _ASSIGNORS[group.kind],
         "size": len(stored.members),
         "members": [_shown(group, member_id, topics) for member_id in stored.members],
+        **(_topology(group, topics) if isinstance(group, StreamsGroup) else {}),
     }
 
 
@@ -96,8 +98,21 @@ def _sharer(group: ShareGroup, member_id: str, topics: Topics) -> dict[str, Any]
     }
 
 
+def _topology(group: StreamsGroup, topics: Topics) -> dict[str, Any]:
+    """The topology on the topics as they are: its epoch, and the status that keeps its tasks from being assigned."""
+    topology = group.stored.topology
+    if topology is None:
+        return {"topology": None}
+    try:
+        problem = group.configured(topology, topics).problem
+    except Refused:
+        problem = None  # no topics would make it work: its heartbeats are refused, and say so
+    status = None if problem is None else {"status": problem[0].name, "detail": problem[1]}
+    return {"topology": {"epoch": topology.epoch, "problem": status}}
+
+
 def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict[str, Any]:
-    """A member of a streams group: of its tasks the active ones, as the partitions that they read."""
+    """A member of a streams group: its tasks, and of the active ones the partitions that they read."""
     stored, topology = group.stored, group.stored.topology
     member, current = stored.members[member_id], stored.current(member_id)
     lacks = {
@@ -119,7 +134,23 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
         "assignment": _partitions(current.assigned, topology, topics),
         "gives_up": _partitions(current.revoking, topology, topics),
         "lacks": _partitions(lacks, topology, topics),
+        "process": member.process_id,
+        "topology_epoch": member.topology_epoch,
+        "tasks": _tasks(current.assigned),
+        "tasks_given_up": _tasks(current.revoking),
+        "tasks_lacking": _tasks(lacks),
     }
+
+
+def _tasks(held: Mapping[TaskKey, Iterable[int]]) -> dict[str, list[str]]:
+    """Role -> task ids as Kafka Streams writes them, of the roles in which there are any."""
+    found = {
+        role: [
+            f"{key.subtopology}_{number}" for key in sorted(held) if key.role == role for number in sorted(held[key])
+        ]
+        for role in ROLES
+    }
+    return {role: tasks for role, tasks in found.items() if tasks}
 
 
 def _read(one: Subtopology) -> list[str]:

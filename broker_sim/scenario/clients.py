@@ -49,14 +49,16 @@ APPS = {
     "crowd": "crowd",
     "epochs": "epochs_app",
     "share": "share_app",
+    "streams": "streams_app",
     "transactional": "transactional_app",
 }
-OWN = ("crowd", "epochs", "share", "transactional")
+OWN = ("crowd", "epochs", "share", "streams", "transactional")
 """Kinds that are no library's: what takes the place of all clients does not take theirs."""
 _NEEDS = {
     "crowd": "kafka_wire",
     "epochs": "kafka_wire",
     "share": "kafka_wire",
+    "streams": "kafka_wire",
     "transactional": "kafka_wire",
     "aiokafka": "aiokafka",
     "confluent": "confluent_kafka",

@@ -57,7 +57,7 @@ T = TypeVar("T")
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
 
 SETTINGS_OF = MapOf(Setting())
-KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "transactional", "outside")
+KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "streams", "transactional", "outside")
 SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "epochs", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")

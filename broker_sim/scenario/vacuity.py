@@ -147,7 +147,7 @@ class _Seen:
             if event["event"] == "request":
                 client_id, api = event["client_id"], event["api"]
                 self._asked.add((client_id, api))
-                if api in ("JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"):
+                if api in ("JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"):
                     self._joined.add((client_id, event.get("group") or ""))
                 if client_id not in own:
                     self.foreign.add(client_id)

@@ -53,6 +53,7 @@ APPS = {
     "crowd": "crowd",
     "epochs": "epochs_app",
     "share": "share_app",
+    "streams": "streams_app",
     "transactional": "transactional_app",
 }
 """Kind -> the module of ``apps`` with its ``live(settings, line)``."""

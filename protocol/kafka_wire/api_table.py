@@ -72,6 +72,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
 
 
 APIS = (
@@ -139,5 +140,6 @@ APIS = (
     Api(90, "0-1", flexible="0+", advertised={"4.1": "0", "4.2": "0-1"}),
     Api(91, "0", flexible="0+", advertised={"4.1": "0"}),
     Api(92, "0", flexible="0+", advertised={"4.1": "0"}),
+    Api(93, "0", flexible="0+", advertised={"4.4": "0"}),
 )
 """``API`` of every message module, in the order of the keys."""

@@ -30,6 +30,12 @@ from kafka_wire.messages.k88_streams_group_heartbeat import (
     Topology,
 )
 from kafka_wire.messages.k89_streams_group_describe import StreamsGroupDescribeRequest
+from kafka_wire.messages.k93_streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from tests.conformance.consumers import JOIN
 from tests.conformance.driver import SHORT_MS, Kafka, listed
 from tests.conformance.streams import Threads, counting, plain, until
@@ -341,3 +347,38 @@ async def test_k16_an_empty_group_becomes_a_classic_one_and_back(kafka: Kafka) -
     await member.leave()
     assert (await threads.join("A", plain("t0"))).member_epoch == 2
     await threads.log()
+
+
+async def test_k17_a_broker_without_the_plugin_refuses_descriptions_of_topologies(kafka: Kafka) -> None:
+    threads = await Threads(kafka).at_once()
+    await threads.join("A", plain("t0"))
+    node = TopologyDescriptionNode("source", 1, ["t0"])
+    described = TopologyDescription([TopologyDescriptionSubtopology("0", [node])])
+    for member, epoch in (("A", 0), ("B", 0), ("", 0), ("A", 7)):
+        request = StreamsGroupTopologyDescriptionUpdateRequest(kafka.group, member, epoch, described)
+        answer = await kafka.ask(request, 0)
+        assert answer.error_code == Err.UNSUPPORTED_VERSION
+
+
+async def test_k18_an_empty_group_keeps_its_topology(kafka: Kafka) -> None:
+    threads = await Threads(kafka).at_once()
+    await threads.join("A", plain("t0"))
+    await threads.beat("A", -1)
+    assert (await threads.join("B", plain("t0", "t1", epoch=1))).error_code == Err.INVALID_REQUEST
+    assert (await kafka.ask(DeleteGroupsRequest([kafka.group]), 2)).results[0].error_code == Err.NONE
+    assert (await threads.join("C", plain("t0", "t1", epoch=1))).error_code == Err.NONE
+    await threads.log()
+
+
+async def test_k19_an_answer_that_assigns_tasks_is_not_repeated(kafka: Kafka) -> None:
+    threads = await Threads(kafka).at_once()
+    await threads.join("A", plain("t0"))
+    before = (await threads.join("B", plain("t0"))).member_epoch
+    await threads.beat("A")
+    await threads.acknowledge("A")
+    given = await threads.beat("B")
+    assert given.active_tasks
+    none: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    for epoch in (before, given.member_epoch):
+        assert (await threads.beat("B", epoch, **none)).active_tasks is None
+    assert (await threads.join("B", plain("t0"))).active_tasks == given.active_tasks

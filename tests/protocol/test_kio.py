@@ -32,8 +32,12 @@ KNOWN_TO_KIO = [
 ]
 
 
+LATER = {f"StreamsGroupTopologyDescriptionUpdate{what}" for what in ("Request", "Response")}
+"""What came with Kafka 4.4, after kio's schemas."""
+
+
 def test_kio_knows_nearly_all_of_our_versions() -> None:
-    unknown = {cls.__name__ for cls, _ in EVERY} - {cls.__name__ for cls, _ in KNOWN_TO_KIO}
+    unknown = {cls.__name__ for cls, _ in EVERY} - {cls.__name__ for cls, _ in KNOWN_TO_KIO} - LATER
     assert all(name.endswith(("Key", "Value")) for name in unknown), unknown
     assert len(KNOWN_TO_KIO) >= 250
 

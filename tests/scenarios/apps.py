@@ -32,6 +32,7 @@ APPS: dict[str, Callable[[], str]] = {
     "crowd": lambda: "crowd",
     "epochs": lambda: "epochs",
     "share": lambda: "share",
+    "streams": lambda: "streams",
     "aiokafka": lambda: "aiokafka",
     "confluent": lambda: "confluent",
     "java-4.1": lambda: java("4.1.0"),

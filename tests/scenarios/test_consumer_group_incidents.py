@@ -1,5 +1,5 @@
-"""Incidents of consumer groups (KIP-848): the verdict of each file holds in virtual time, and is broken where the member that it is
-about behaves otherwise."""
+"""Incidents of consumer groups (KIP-848) and streams groups (KIP-1071): the verdict of each file holds in virtual time, and is broken
+where the member that it is about behaves otherwise."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ OTHERWISE = {
         "topics: [orders, bills], assignor: uniform",
         "topics: [orders, bills], assignor: range",
     ),
+    "streams-application-with-a-changed-topology": (
+        "config: {topology_epoch: 1, changelog: counts-store-changelog}",
+        "config: {topology_epoch: 0}",
+    ),
+    "streams-member-never-revokes-its-task": ("config: {revokes: false}", "config: {revokes: true}"),
 }
 """File -> what is changed of it, so that its story comes out otherwise."""
 

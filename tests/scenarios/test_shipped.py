@@ -25,6 +25,7 @@ WITHOUT_CLIENTS = {
     **{name: "aiokafka" for name in NAMES if name.startswith("transaction-")},
     **{name: "epochs" for name in NAMES if name.startswith("consumer-group-")},
     **{name: "share" for name in NAMES if name.startswith("share-group-")},
+    **{name: "streams" for name in NAMES if name.startswith("streams-")},
 }
 """Scenarios whose clients are no client library's, or work in transactions, and with whom they are played."""
 

@@ -46,7 +46,8 @@ __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
 class MemberView:
     """A member as it is now. ``waits``: "JoinGroup" or "SyncGroup" where that request of it is parked. ``topics``: its subscription;
     ``assignment``: topic -> partitions; None where they can't be read, and of members that are no consumers. ``worker``: of a worker of
-    Connect its url, config_offset, connectors and tasks."""
+    Connect its url, config_offset, connectors and tasks. ``tasks``: of a member of a streams group `active`, `standby`, `warm-up` ->
+    ids of the tasks that it has: ``0_3``."""
 
     member_id: str
     client_id: str
@@ -59,6 +60,7 @@ class MemberView:
     topics: list[str] | None
     assignment: dict[str, list[int]] | None
     worker: dict[str, Any] | None = None
+    tasks: dict[str, list[str]] | None = None
 
 
 _IN_EPOCHS = {
@@ -126,6 +128,7 @@ class GroupHandle:
                     **{view: m[key] for view, key in _IN_EPOCHS.items()},
                     waits=None,
                     leader=False,
+                    tasks=m.get("tasks"),
                 )
                 for m in epochs(consumer, shard.topics)["members"]
             ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
-from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.epochs.group import EpochGroup, session_key
 from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
@@ -135,6 +135,8 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     """One consumer group."""
 
     kind: ClassVar[str] = "consumer"
+    states = ConsumerState
+    layout = LAYOUT
 
     older_epochs_commit: bool = False
     assignor: str | None = None  # which one made the target
@@ -143,10 +145,10 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     matching: Matching | None = None  # that is on
 
     @classmethod
-    def made(cls, group_id: str, policy: Policy) -> ConsumerGroup:
-        """One that nothing is known of."""
-        states = [ConsumerState(LAYOUT, policy.first_epoch) for _ in range(2)]
-        return cls(group_id, stored=states[0], latest=states[1], older_epochs_commit=policy.kept_partitions_commit_late)
+    def made(cls, group_id: str, policy: Policy) -> Self:
+        made = super(ConsumerGroup, cls).made(group_id, policy)
+        made.older_epochs_commit = policy.kept_partitions_commit_late
+        return made
 
     # what every kind of group answers (`Group`)
 
@@ -170,7 +172,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
             return None
         classic = member.classic_member_metadata
         timeout_ms = self.session_timeout_ms if classic is None else classic.session_timeout_ms
-        return ("session", self.group_id, member_id), timeout_ms
+        return session_key(self.group_id, member_id), timeout_ms
 
     def subscribed(self, topic: str) -> bool:
         return topic in self.latest.named or any(

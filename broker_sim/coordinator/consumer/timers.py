@@ -7,10 +7,10 @@ from typing import Any
 
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.epochs.group import EpochGroup
-from broker_sim.coordinator.epochs.sessions import forget_revocation, revocation_key, watch_revocation
+from broker_sim.coordinator.epochs.sessions import forget_revocation, watch_revocation
 from broker_sim.coordinator.state import ShardState
 
-__all__ = ["expect_join", "forget_join", "forget_revocation", "revocation_key", "watch_revocation"]
+__all__ = ["expect_join", "forget_join", "forget_revocation", "watch_revocation"]
 
 
 def expect_join(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from broker_sim.coordinator.epochs.metadata_hash import metadata_hash
 from broker_sim.coordinator.epochs.reconcile import MemberState
-from broker_sim.coordinator.epochs.state import EpochState
+from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.policy import Policy
@@ -23,13 +23,22 @@ S = TypeVar("S", bound=EpochState[Any, Any])
 @dataclass(slots=True, eq=False)
 class EpochGroup(Group, Generic[S]):
     """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as it was when the
-    last of them was heard of."""
+    last of them was heard of. Each kind names the class of its ``states`` and the ``layout`` of its records."""
+
+    states: ClassVar[type[Any]]
+    layout: ClassVar[Layout[Any]]
 
     stored: S = field(kw_only=True)
     latest: S = field(kw_only=True)
     session_timeout_ms: int = 45_000
     ended: bool = False
     _hashed: tuple[S, int, int, int] | None = None  # of which subscriptions and topics the hash is, and it
+
+    @classmethod
+    def made(cls, group_id: str, policy: Policy) -> Self:
+        """One that nothing is known of."""
+        stored, latest = (cls.states(cls.layout, policy.first_epoch) for _ in range(2))
+        return cls(group_id, stored=stored, latest=latest)
 
     @property
     def is_dead(self) -> bool:
@@ -50,7 +59,7 @@ class EpochGroup(Group, Generic[S]):
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
         if member_id not in self.latest.members:
             return None
-        return ("session", self.group_id, member_id), self.session_timeout_ms
+        return session_key(self.group_id, member_id), self.session_timeout_ms
 
     def timers_of(self, member_id: str) -> list[tuple[TimerKey, int]]:
         """The timers that run for a member, with their times in ms."""
@@ -58,7 +67,7 @@ class EpochGroup(Group, Generic[S]):
         found = [] if session is None else [session]
         if self.latest.current(member_id).state is MemberState.UNREVOKED:
             timeout_ms: int = self.latest.members[member_id].rebalance_timeout_ms
-            found.append((("revocation", self.group_id, member_id), timeout_ms))
+            found.append((revocation_key(self.group_id, member_id), timeout_ms))
         return found
 
     def resume(self) -> bool:
@@ -92,6 +101,16 @@ class EpochGroup(Group, Generic[S]):
     @abstractmethod
     def is_settled(self) -> bool:
         """Whether a heartbeat that says nothing new would change nothing, however much time passes."""
+
+
+def session_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer of a member's session."""
+    return ("session", group_id, member_id)
+
+
+def revocation_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer of a member that has been asked to revoke something."""
+    return ("revocation", group_id, member_id)
 
 
 def state_name(state: EpochState[Any, Any]) -> str:

@@ -5,37 +5,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.epochs.group import EpochGroup, revocation_key, session_key
 from broker_sim.coordinator.epochs.holdings import K
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
-from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.state import ShardState
 
 
 def restart_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
     """The member was heard of."""
-    shard.arm(("session", group.group_id, member_id), group.session_timeout_ms)
+    shard.arm(session_key(group.group_id, member_id), group.session_timeout_ms)
 
 
 def forget_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
     """It is gone."""
-    shard.cancel(("session", group.group_id, member_id))
-
-
-def revocation_key(group: EpochGroup[Any], member_id: str) -> TimerKey:
-    return ("revocation", group.group_id, member_id)
+    shard.cancel(session_key(group.group_id, member_id))
 
 
 def watch_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
     """The member has been asked to revoke something, or no longer has to."""
     if current.state is MemberState.UNREVOKED:
-        shard.arm(revocation_key(group, member_id), group.latest.members[member_id].rebalance_timeout_ms)
+        shard.arm(revocation_key(group.group_id, member_id), group.latest.members[member_id].rebalance_timeout_ms)
     else:
         forget_revocation(shard, group, member_id)
 
 
 def forget_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
-    shard.cancel(revocation_key(group, member_id))
+    shard.cancel(revocation_key(group.group_id, member_id))
 
 
 def begin_sessions(shard: ShardState, group: EpochGroup[Any], session_timeout_ms: int) -> None:

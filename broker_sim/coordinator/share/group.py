@@ -109,12 +109,8 @@ class ShareGroup(EpochGroup[ShareGroupState]):
     """One share group."""
 
     kind: ClassVar[str] = "share"
-
-    @classmethod
-    def made(cls, group_id: str, policy: Policy) -> ShareGroup:
-        """One that nothing is known of."""
-        states = [ShareGroupState(LAYOUT, policy.first_epoch) for _ in range(2)]
-        return cls(group_id, stored=states[0], latest=states[1])
+    states = ShareGroupState
+    layout = LAYOUT
 
     # what every kind of group answers (`Group`)
 

@@ -175,6 +175,8 @@ class StreamsGroup(EpochGroup[StreamsState]):
     offsets by member; ``shown``: the topology as the last heartbeat found it."""
 
     kind: ClassVar[str] = "streams"
+    states = StreamsState
+    layout = LAYOUT
 
     delayed: bool = False
     shutdown_by: str | None = None
@@ -182,12 +184,6 @@ class StreamsGroup(EpochGroup[StreamsState]):
     reported: dict[str, ReportedOffsets] = field(default_factory=dict)
     shown: Configured | None = None
     _configured: tuple[Topology, int, Configured] | None = None
-
-    @classmethod
-    def made(cls, group_id: str, policy: Policy) -> StreamsGroup:
-        """One that nothing is known of."""
-        states = [StreamsState(LAYOUT, policy.first_epoch) for _ in range(2)]
-        return cls(group_id, stored=states[0], latest=states[1])
 
     # what every kind of group answers (`Group`)
 

@@ -12,87 +12,32 @@ Told: ``assigned`` with all that it has, ``revoked``, ``lost`` when it is fenced
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from typing import TypeVar
-
 from broker_sim.scenario.apps.common import Line, Settings, program, until_told_to_leave
-from broker_sim.scenario.wire import Wire
+from broker_sim.scenario.apps.heartbeating import ELSEWHERE, FENCED, HeartbeatingMember
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
 from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataResponse
-from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 
-_METADATA, _FIND, _HEARTBEAT = 12, 1, 1
-_RETRY_S = 0.05
-_PATIENCE_S = 2.0
-"""Longer than any answer takes that comes."""
-_ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.COORDINATOR_LOAD_IN_PROGRESS)
-_FENCED = (Err.UNKNOWN_MEMBER_ID, Err.FENCED_MEMBER_EPOCH, Err.GROUP_ID_NOT_FOUND)
+_METADATA, _HEARTBEAT = 12, 1
 
 Unit = tuple[bytes, int]
-T = TypeVar("T")
 
 
-class Member:
+class Member(HeartbeatingMember):
     """One process: a member id of its own."""
 
     def __init__(self, settings: Settings, line: Line) -> None:
-        self.settings, self.tell = settings, line.tell
-        assert settings.group is not None
-        self.group = settings.group
-        self.member_id = f"{settings.client_id}-member"
+        super().__init__(settings, line)
         self.revokes = settings.config.get("revokes", True)
         self.repeats = settings.config.get("repeats", True)
-        self.wire = Wire(settings.client_id)
         self.names: dict[bytes, str] = {}
-        self.epoch = 0
         self.has: set[Unit] = set()
         self.is_to_have: set[Unit] = set()
-        self.in_doubt = False
-        """Whether the answer to its last heartbeat is lost."""
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            try:
-                await self._find()
-                await self._live_on()
-            except (OSError, EOFError, asyncio.IncompleteReadError):
-                self.in_doubt = True
-                await asyncio.sleep(_RETRY_S)
-
-    async def _live_on(self) -> None:
-        """Heartbeats, until the coordinator is elsewhere."""
-        pause_s = (self.settings.ms("heartbeat_interval") or 5000) / 1000
-        here = await self._beat()
-        while here:
-            await asyncio.sleep(pause_s)
-            here = await self._beat()
-
-    async def _find(self) -> None:
-        """Connect to the coordinator."""
-        hosts = itertools.cycle(self.settings.bootstrap.split(","))
-        while True:
-            host, _, port = next(hosts).rpartition(":")
-            await self.wire.connect(host, int(port))
-            found: FindCoordinatorResponse = await self._ask(
-                ApiKey.FIND_COORDINATOR, _FIND, FindCoordinatorRequest(self.group), FindCoordinatorResponse
-            )
-            if found.error_code == Err.NONE:
-                await self.wire.connect(found.host, found.port)
-                return
-            await asyncio.sleep(_RETRY_S)
-
-    async def _ask(self, api: int, version: int, request: object, answer: type[T]) -> T:
-        """Raises OSError where no answer comes."""
-        told: T = await asyncio.wait_for(self.wire.ask(api, version, request, answer), _PATIENCE_S)
-        return told
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         settings, joins = self.settings, self.epoch == 0
@@ -130,10 +75,10 @@ class Member:
     def _logs(self, units: set[Unit]) -> list[str]:
         return sorted(f"{self.names.get(topic_id, topic_id.hex())}-{index}" for topic_id, index in units)
 
-    async def _beat(self) -> bool:
+    async def beat(self) -> bool:
         """False where the coordinator is elsewhere."""
         request, self.in_doubt = self._request(), True
-        answer: ConsumerGroupHeartbeatResponse = await self._ask(
+        answer: ConsumerGroupHeartbeatResponse = await self.ask(
             ApiKey.CONSUMER_GROUP_HEARTBEAT, _HEARTBEAT, request, ConsumerGroupHeartbeatResponse
         )
         self.in_doubt = False
@@ -145,35 +90,24 @@ class Member:
                 await self._take({(one.topic_id, index) for one in told for index in one.partitions})
             return True
         self.tell("error", text=f"ConsumerGroupHeartbeat: {error.name}")
-        if error in _FENCED:
+        if error in FENCED:
             self.tell("lost", partitions=self._logs(self.has))
             self.epoch, self.has, self.is_to_have = 0, set(), set()
-        return error not in _ELSEWHERE
+        return error not in ELSEWHERE
 
     async def _take(self, units: set[Unit]) -> None:
         """What it is to have is told: what is new of it is its own."""
         if any(topic_id not in self.names for topic_id, _ in units):
-            told: MetadataResponse = await self._ask(
-                ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse
-            )
+            told: MetadataResponse = await self.ask(ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse)
             self.names |= {topic.topic_id: topic.name or "" for topic in told.topics}
         self.is_to_have = units
         if units - self.has:
             self.has |= units
             self.tell("assigned", partitions=self._logs(self.has))
 
-    async def leave(self) -> None:
-        """Say goodbye."""
-        if self.epoch > 0:
-            try:
-                await self._find()
-                request = ConsumerGroupHeartbeatRequest(
-                    self.group, self.member_id, -1, instance_id=self.settings.instance_id
-                )
-                await self._ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
-            except (OSError, EOFError):
-                return
-        self.wire.close()
+    async def say_goodbye(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(self.group, self.member_id, -1, instance_id=self.settings.instance_id)
+        await self.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
 
 
 async def live(settings: Settings, line: Line) -> int:

@@ -1,0 +1,95 @@
+"""What members of groups by epochs that speak the protocol themselves have in common: FindCoordinator, heartbeats, and the leave."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from abc import ABC, abstractmethod
+from typing import TypeVar
+
+from broker_sim.scenario.apps.common import Line, Settings
+from broker_sim.scenario.wire import Wire
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.COORDINATOR_LOAD_IN_PROGRESS)
+FENCED = (Err.UNKNOWN_MEMBER_ID, Err.FENCED_MEMBER_EPOCH, Err.GROUP_ID_NOT_FOUND)
+
+_FIND = 1
+_RETRY_S = 0.05
+_PATIENCE_S = 2.0
+"""Longer than any answer takes that comes."""
+
+T = TypeVar("T")
+
+
+class HeartbeatingMember(ABC):
+    """One process: a member id of its own."""
+
+    def __init__(self, settings: Settings, line: Line) -> None:
+        self.settings, self.tell = settings, line.tell
+        assert settings.group is not None
+        self.group = settings.group
+        self.member_id = f"{settings.client_id}-member"
+        self.wire = Wire(settings.client_id)
+        self.epoch = 0
+        self.in_doubt = False
+        """Whether the answer to its last heartbeat is lost."""
+        self.has_failed = False
+        """Whether it was refused for good: it heartbeats no more."""
+
+    @abstractmethod
+    async def beat(self) -> bool:
+        """One heartbeat; False where the coordinator is elsewhere. Raises OSError or EOFError where no answer comes."""
+
+    @abstractmethod
+    async def say_goodbye(self) -> None:
+        """The heartbeat with which it leaves. Raises as `beat`."""
+
+    async def run(self) -> None:
+        """Until cancelled, or refused for good."""
+        while not self.has_failed:
+            try:
+                await self._find()
+                await self._live_on()
+            except (OSError, EOFError, asyncio.IncompleteReadError):
+                self.in_doubt = True
+                await asyncio.sleep(_RETRY_S)
+
+    async def leave(self) -> None:
+        """Say goodbye."""
+        if self.epoch > 0:
+            try:
+                await self._find()
+                await self.say_goodbye()
+            except (OSError, EOFError):
+                return
+        self.wire.close()
+
+    async def ask(self, api: int, version: int, request: object, answer: type[T]) -> T:
+        """Raises OSError where no answer comes."""
+        told: T = await asyncio.wait_for(self.wire.ask(api, version, request, answer), _PATIENCE_S)
+        return told
+
+    async def _live_on(self) -> None:
+        """Heartbeats, until the coordinator is elsewhere."""
+        pause_s = (self.settings.ms("heartbeat_interval") or 5000) / 1000
+        here = await self.beat()
+        while here and not self.has_failed:
+            await asyncio.sleep(pause_s)
+            here = await self.beat()
+
+    async def _find(self) -> None:
+        """Connect to the coordinator."""
+        hosts = itertools.cycle(self.settings.bootstrap.split(","))
+        while True:
+            host, _, port = next(hosts).rpartition(":")
+            await self.wire.connect(host, int(port))
+            found: FindCoordinatorResponse = await self.ask(
+                ApiKey.FIND_COORDINATOR, _FIND, FindCoordinatorRequest(self.group), FindCoordinatorResponse
+            )
+            if found.error_code == Err.NONE:
+                await self.wire.connect(found.host, found.port)
+                return
+            await asyncio.sleep(_RETRY_S)

@@ -1,0 +1,174 @@
+"""Streams groups (KIP-1071) in Python: waits, views, and what is explained in tasks' words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_sim.api.cluster import Cluster
+from broker_sim.control import render
+from broker_sim.control.operations import perform
+from broker_sim.explain import explain, recent
+from broker_sim.journal.vocabulary import problems
+from kafka_wire.errors import Err
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.k88_streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from tests.support.wire import Wire
+
+PLAIN = [Subtopology("0", ["orders"])]
+COUNTS = [Subtopology("0", ["orders"], state_changelog_topics=[TopicInfo("counts-changelog")])]
+AT_ONCE = {"group.streams.initial.rebalance.delay.ms": 0, "group.streams.assignment.interval.ms": 0}
+
+
+def cluster(**config: Any) -> Cluster:
+    return Cluster(topics={"orders": 4}, as_version="4.4", clock="manual", config={**AT_ONCE, **config})
+
+
+class App:
+    """A member on a connection of its own."""
+
+    def __init__(self, wire: Wire, name: str, topology: Topology, process: str) -> None:
+        self.wire, self.name, self.topology, self.process = wire, name, topology, process
+        self.epoch = 0
+        self.tasks: dict[str, list[TaskIds]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+
+    @classmethod
+    async def joined(
+        cls, kafka: Cluster, name: str, subtopologies: list[Subtopology], epoch: int = 0, process: str | None = None
+    ) -> App:
+        kafka.state.ensure_offsets_topic()
+        wire = await Wire.connect(kafka.bootstrap, client_id=name)
+        app = cls(wire, name, Topology(epoch, subtopologies), process or name)
+        await app.beat()
+        return app
+
+    async def beat(self, *, revokes: bool = True) -> StreamsGroupHeartbeatResponse:
+        request = StreamsGroupHeartbeatRequest("g", self.name, self.epoch)
+        if self.epoch == 0:
+            request.topology, request.process_id, request.rebalance_timeout_ms = self.topology, self.process, 60_000
+        if self.epoch == 0 or revokes:
+            request.active_tasks, request.standby_tasks, request.warmup_tasks = self.tasks.values()
+        answer = await self.wire.send(request, 1)
+        assert isinstance(answer, StreamsGroupHeartbeatResponse)
+        if answer.error_code == 0:
+            self.epoch = answer.member_epoch
+            given = {role: getattr(answer, role) for role in self.tasks}
+            self.tasks |= {role: tasks for role, tasks in given.items() if tasks is not None}
+        return answer
+
+
+async def close(*apps: App) -> None:
+    for app in apps:
+        await app.wire.close()
+
+
+def unwrapped(words: str) -> str:
+    return " ".join(words.split())
+
+
+async def test_who_waited_for_whose_task_is_told_in_words() -> None:
+    async with cluster() as kafka:
+        group = kafka.group("g")
+        a = await App.joined(kafka, "app-1", PLAIN)
+        b = await App.joined(kafka, "app-2", PLAIN)
+        await a.beat(revokes=False)
+        await kafka.time.advance("12s")
+        await b.beat()
+        assert "app-2 has waited 12 s for tasks 0_2 and 0_3, which app-1 has not given up" in unwrapped(group.explain())
+        await a.beat()
+        await b.beat()
+        told = unwrapped(group.explain())
+        assert told.startswith("Streams group g on __consumer_offsets-")
+        assert "Stable, epoch 3, 2 members." in told
+        assert "epoch 3: app-2 joined" in told
+        assert "app-2 waited 12 s for tasks 0_2 and 0_3, which app-1 had not given up" in told
+        assert "app-2 waited 12 s" in recent(kafka.journal.events, "g")
+        assert "Stable in epoch 3" in group.timeline()
+        assert [problem for event in kafka.journal.events for problem in problems(event)] == []
+        await close(a, b)
+
+
+async def test_a_standby_task_waits_for_the_member_of_its_process_that_has_the_active_one() -> None:
+    async with cluster(**{"group.streams.num.standby.replicas": 1}) as kafka:
+        a = await App.joined(kafka, "app-1", COUNTS)
+        for _ in range(2):
+            await a.beat()
+        b = await App.joined(kafka, "app-2", COUNTS)
+        for _ in range(3):
+            await b.beat()
+            await a.beat()
+        assert [(m.client_id, m.tasks) for m in kafka.group("g").members] == [
+            ("app-1", {"active": ["0_0", "0_1"], "standby": ["0_2", "0_3"]}),
+            ("app-2", {"active": ["0_2", "0_3"], "standby": ["0_0", "0_1"]}),
+        ]
+        await close(a, b)
+
+
+async def test_topics_that_a_topology_lacks_are_told() -> None:
+    async with Cluster(topics={"other": 1}, as_version="4.4", clock="manual", config=AT_ONCE) as kafka:
+        group = kafka.group("g")
+        a = await App.joined(kafka, "app-1", COUNTS)
+        assert group.state == "NotReady"
+        told = unwrapped(group.explain())
+        assert "no task is assigned: MISSING_SOURCE_TOPICS, source topics orders are missing" in told
+        assert "NotReady, epoch 2, 1 member." in told
+        kafka.create_topic("orders", 2)
+        await a.beat()
+        assert (
+            "no task is assigned: MISSING_INTERNAL_TOPICS, internal topics are missing: counts-changelog"
+            in unwrapped(group.explain())
+        )
+        await a.beat()
+        assert "the topology has all its topics: its tasks are assigned" in unwrapped(group.explain())
+        assert group.state == "Stable"
+        await close(a)
+
+
+async def test_a_changed_topology_is_told_of_the_member_that_brings_it_and_of_the_one_that_is_behind() -> None:
+    async with cluster() as kafka:
+        group = kafka.group("g")
+        a = await App.joined(kafka, "app-1", PLAIN, epoch=1)
+        b = await App.joined(kafka, "app-2", COUNTS, epoch=2)
+        assert (await b.beat()).error_code == Err.INVALID_REQUEST
+        c = await App.joined(kafka, "app-3", PLAIN, epoch=0)
+        told = unwrapped(group.explain())
+        assert "app-2's heartbeat was refused twice: INVALID_REQUEST, topology updates are not supported yet" in told, (
+            told
+        )
+        assert "app-3 has the topology of epoch 0, the group has 1: STALE_TOPOLOGY" in told
+        await close(a, b, c)
+
+
+async def test_the_group_command_shows_tasks() -> None:
+    async with cluster() as kafka:
+        a = await App.joined(kafka, "app-1", PLAIN)
+        kafka.topic("orders").fill(20)
+        shown = await perform(kafka, "group.get", {"group": "g"})
+        assert "active:0_0,0_1,0_2,0_3" in render.text("group.get", shown)
+        assert sum(shown["lag"].values()) == 20
+        assert "app-1" in explain(kafka.journal.events, "g")
+        await close(a)
+
+
+async def test_the_deletion_of_a_group_is_told_and_its_epochs_begin_anew() -> None:
+    async with cluster() as kafka:
+        group = kafka.group("g")
+        a = await App.joined(kafka, "app-1", PLAIN)
+        a.epoch = -1
+        await a.beat()
+        assert (await a.wire.send(DeleteGroupsRequest(["g"]), 2)).results[0].error_code == 0
+        b = await App.joined(kafka, "app-2", COUNTS, epoch=1)
+        told = group.explain().splitlines()[1:]
+        assert [line.split("  ", 1)[1] for line in told[:4]] == [
+            "epoch 2: app-1 joined",
+            "epoch 3: app-1 left",
+            "the group was deleted",
+            "epoch 2: app-2 joined",
+        ]
+        await close(a, b)
