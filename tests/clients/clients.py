@@ -143,7 +143,8 @@ CLIENTS = [
         closed_log=r"CorrelationIdError|Connection .*closed|Unable to request|Closed by",
         cannot={
             "cooperative-sticky": "aiokafka has eager assignors only",
-            "fencing": "aiokafka takes a fenced heartbeat for a lost member: two with one instance id oust each other",
+            "fencing": "aiokafka treats FENCED_INSTANCE_ID as UNKNOWN_MEMBER_ID: two members with one group.instance.id keep"
+            " evicting each other",
             "delete-group": "aiokafka's admin client has no DeleteGroups",
         },
     ),
@@ -172,7 +173,7 @@ CLIENTS = [
         fenced_error="FENCED_INSTANCE_ID",
         foreign=True,
         cannot={
-            "position": "franz-go tells no position",
+            "position": "franz-go has no call for the position",
             "max-poll-interval": "franz-go heartbeats however long the application takes",
             "transactional-offsets": "franz-go commits offsets in a transaction through its GroupTransactSession alone",
         },
@@ -189,7 +190,7 @@ CLIENTS = [
             "cooperative-sticky": "kafkajs rebalances eagerly only",
             "static": "kafkajs has no group.instance.id",
             "fencing": "kafkajs has no group.instance.id",
-            "position": "kafkajs tells no position",
+            "position": "kafkajs has no call for the position",
             "max-poll-interval": "kafkajs heartbeats between records, so a long pause is a lost session",
             "later-topic": "kafkajs wants a topic to exist when it subscribes",
             "reset-none": "kafkajs has fromBeginning true or false, nothing else",
