@@ -242,19 +242,20 @@ _USUAL = {
 class Options(TypedDict, total=False):
     """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
 
-    as_version: Annotated[str, about(Release(), "the Kafka to behave as", default=DEFAULT_VERSION)]
+    as_version: Annotated[str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)]
     config: Annotated[Mapping[str, object] | None, about(MapOf(Setting()), "settings by Kafka's names")]
-    data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "where logs are kept")]
-    sync: Annotated[bool, about(Flag(), "whether data is forced to the disk before it is acknowledged", default=False)]
-    host: Annotated[str, about(_Address(), "the address to listen on", default="127.0.0.1")]
-    port: Annotated[int, about(Count(0, 65535), "of the first broker; 0: free ones", default=0)]
-    advertised_host: Annotated[str | None, about(_Address(), "what clients are told to connect to")]
-    clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or one of your own")]
-    seed: Annotated[int | None, about(NameOrNumber(), "for what is left to chance")]
+    data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "data directory")]
+    sync: Annotated[bool, about(Flag(), "call fsync before an append is acknowledged", default=False)]
+    host: Annotated[str, about(_Address(), "address to listen on", default="127.0.0.1")]
+    port: Annotated[int, about(Count(0, 65535), "port of the first broker; 0: free ports", default=0)]
+    advertised_host: Annotated[str | None, about(_Address(), "host in the advertised listeners")]
+    clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
+    seed: Annotated[int | None, about(NameOrNumber(), "seed of the random numbers")]
     journal: Annotated[
-        bool | str | os.PathLike[str], about(_FlagOrDirectory(), "whether there is one, or where", default=False)
+        bool | str | os.PathLike[str],
+        about(_FlagOrDirectory(), "record a journal; a path: into this directory", default=False),
     ]
-    rng: Annotated[random.Random | None, about(_Generator(), "in place of a seed")]
+    rng: Annotated[random.Random | None, about(_Generator(), "instead of a seed")]
 
 
 _FIELDS = {

@@ -33,29 +33,29 @@ CONTROL = "broker-sim control: "
 
 _CONTROL, _SCENARIO = "broker_sim.control.commands", "broker_sim.scenario.commands"
 ELSEWHERE: dict[str, tuple[str, str]] = {
-    "state": (_CONTROL, "break a log partition, and heal it"),
-    "fault": (_CONTROL, "rules that break requests"),
-    "clock": (_CONTROL, "look at the time, and move it"),
-    "group": (_CONTROL, "look at groups, and wait for them"),
-    "share": (_CONTROL, "look at share groups, their records in flight, end locks"),
-    "transaction": (_CONTROL, "look at transactional ids, wait for them, abort them"),
-    "explain": (_CONTROL, "tell why a group rebalanced, who held it up, how it ended"),
-    "timeline": (_CONTROL, "draw a group's history"),
-    "journal": (_CONTROL, "read and follow what happens"),
-    "broker": (_CONTROL, "take brokers down and up"),
-    "leader": (_CONTROL, "move leaders, and with them coordinators"),
-    "log": (_CONTROL, "look at a log partition, and at who waits for it"),
+    "state": (_CONTROL, "set and clear a fault of a log partition"),
+    "fault": (_CONTROL, "rules that make requests fail"),
+    "clock": (_CONTROL, "show and advance the clock"),
+    "group": (_CONTROL, "show groups, and wait for them"),
+    "share": (_CONTROL, "show share groups and acquired records, release locks"),
+    "transaction": (_CONTROL, "show transactional ids, wait for them, abort them"),
+    "explain": (_CONTROL, "explain why a group rebalanced, who delayed it, how it ended"),
+    "timeline": (_CONTROL, "draw the history of a group"),
+    "journal": (_CONTROL, "read and follow recorded events"),
+    "broker": (_CONTROL, "stop and start brokers"),
+    "leader": (_CONTROL, "move partition leaders, and so coordinators"),
+    "log": (_CONTROL, "show a log partition and the requests that wait for it"),
     "topic": (_CONTROL, "create, fill, grow and delete topics"),
-    "order": (_CONTROL, "hold requests back and let them go"),
+    "order": (_CONTROL, "hold requests back and release them"),
     "cluster": (_CONTROL, "virtual clusters of a running process"),
     "run": (_SCENARIO, "run a scenario file"),
     "scenario": (_SCENARIO, "list and check scenario files"),
-    "simulate": ("broker_sim.simulation.commands", "many seeds of a group's life in virtual time"),
+    "simulate": ("broker_sim.simulation.commands", "run workloads in virtual time, for many seeds"),
     "explore": (
         "broker_sim.simulation.exhaustive.commands",
-        "everything that may happen in a small world, in every order",
+        "model-check the coordinator: all orders of events, to a depth",
     ),
-    "pipeline": ("broker_sim.pipeline.commands", "what happened to the groups, from logs and a journal"),
+    "pipeline": ("broker_sim.pipeline.commands", "tables and findings from offsets logs and a journal"),
     "reproduce": (
         "broker_sim.reproduce.commands",
         "a scenario and a test from an incident in a broker's log directory",
@@ -69,19 +69,19 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
 _SERVE_EXAMPLES = """\
 examples:
   broker-sim serve
-      one broker on a free port, everything in memory, topics created as they are asked for
+      one broker on a free port, in memory, with auto-created topics
   broker-sim serve --port 9092 --topic orders:6 --topic audit
       on port 9092, with the topic orders of 6 partitions and audit of num.partitions
   broker-sim serve --brokers 3 --port 9092 --data ./kafka-data
       brokers on 9092, 9093 and 9094; logs and groups are kept in ./kafka-data
   broker-sim serve --as-version 3.9 --config group.initial.rebalance.delay.ms=0
-      behave as Kafka 3.9 (the older group coordinator); groups form without the usual 3 s
+      behave as Kafka 3.9 (the Scala group coordinator), without the initial rebalance delay of 3 s
   broker-sim serve --data ./copy-of-a-kafka-log-dir
       the topics, groups and offsets of a real Kafka, from its logs or from its __consumer_offsets-* directories alone
   broker-sim serve --import-describe ticket.txt
       the groups of an incident, from the output of kafka-consumer-groups --describe
   broker-sim serve --control 9099 --topic orders:6
-      broken and looked at from outside: broker-sim state 'offsets(billing)' stuck --for 40s
+      controlled from another terminal: broker-sim state 'offsets(billing)' stuck --for 40s
   broker-sim serve > ready & until grep -q ready: ready; do sleep 0.1; done; BOOTSTRAP=$(sed s/.*=// ready)
       wait for the broker in a script
 """
@@ -89,9 +89,9 @@ examples:
 _WHERE_EXAMPLES = """\
 examples:
   broker-sim where billing
-      the partition of __consumer_offsets that the group billing lives in, of the usual 50
+      the partition of the group billing, of the default 50
   broker-sim where billing audit shop --partitions 12
-      several groups; those with the same partition share its coordinator, and its troubles
+      several groups; groups with the same partition share a coordinator
   broker-sim where billing --json
       {"group": "billing", "partitions": 50, "partition": 7}, one line for each group
 """
@@ -186,9 +186,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 _GROUPS = {
-    "to run brokers": ("serve", "demo"),
-    "to break them, while they run with --control": ("state", "fault", "order", "broker", "leader", "clock"),
-    "to look at them, likewise": (
+    "brokers": ("serve", "demo"),
+    "faults in running brokers (serve --control)": ("state", "fault", "order", "broker", "leader", "clock"),
+    "state of running brokers (serve --control)": (
         "group",
         "share",
         "transaction",
@@ -199,8 +199,8 @@ _GROUPS = {
         "log",
         "cluster",
     ),
-    "incidents as files": ("run", "scenario", "simulate", "explore", "reproduce"),
-    "afterwards, and beside": ("pipeline", "where", "completion"),
+    "scenarios and simulation": ("run", "scenario", "simulate", "explore", "reproduce"),
+    "analysis and tools": ("pipeline", "where", "completion"),
 }
 """How the commands stand in the help."""
 
@@ -226,11 +226,11 @@ def _add_serve(commands: Commands) -> None:
     )
     add = serve.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--advertised-host", metavar="HOST", help="what clients are told to connect to (default: --host)")
+    add("--advertised-host", metavar="HOST", help="host in the advertised listeners (default: --host)")
     add(
         "--port",
         default=0,
-        help="port of the first broker, the others take the next ones (default: free ones)",
+        help="port of the first broker; the others use the following ports (default: free ports)",
     )
     add("--brokers", default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
     add(
@@ -241,16 +241,21 @@ def _add_serve(commands: Commands) -> None:
         metavar="NAME[:PARTITIONS]",
         help="create a topic; repeatable",
     )
-    add("--data", metavar="DIR", help="keep logs in this directory and go on where they end (default: in memory)")
+    add("--data", metavar="DIR", help="keep logs in this directory; an existing one is loaded (default: in memory)")
     add(
         "--import-describe",
         metavar="FILE",
         action="append",
         default=[],
-        help="begin with the groups of a file: what kafka-consumer-groups --describe printed, or JSON; repeatable",
+        help="load groups from a file: output of kafka-consumer-groups --describe, or JSON; repeatable",
     )
-    add("--sync", action="store_true", help="force data to the disk before it is acknowledged")
-    add("--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as, 3.4 and up (default: %(default)s)")
+    add("--sync", action="store_true", help="call fsync before an append is acknowledged")
+    add(
+        "--as-version",
+        default="4.1",
+        metavar="X.Y",
+        help="the Kafka release to behave as, 3.4 and up (default: %(default)s)",
+    )
     add(
         "--config",
         type=setting("num.partitions=3"),
@@ -260,18 +265,22 @@ def _add_serve(commands: Commands) -> None:
         help="a broker setting; repeatable",
     )
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="(default: %(default)s)")
-    add("--until-eof", action="store_true", help="end with standard input, too: with the program that started this one")
-    add("--no-uvloop", action="store_true", help="use asyncio's own event loop even where uvloop is installed")
+    add(
+        "--until-eof",
+        action="store_true",
+        help="also stop at the end of standard input, so with the program that started this one",
+    )
+    add("--no-uvloop", action="store_true", help="use asyncio's event loop even if uvloop is installed")
     add(
         "--control",
         type=_address,
         metavar="[HOST:]PORT",
         help="serve HTTP/JSON for the commands fault, state, group, ... and for tests in any language (0: a free port)",
     )
-    add("--control-token-file", metavar="FILE", help="who controls has to send what stands in this file")
-    add("--journal", metavar="DIR", help="write what happens into files in this directory, one JSON object a line")
+    add("--control-token-file", metavar="FILE", help="file with the bearer token that control requests must send")
+    add("--journal", metavar="DIR", help="record events in files of this directory, one JSON object per line")
     add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
-    add("--seed", type=int, metavar="N", help="of what is left to chance (default: another one each time)")
+    add("--seed", type=int, metavar="N", help="seed of the random numbers (default: a different one each time)")
 
 
 def _add_where(commands: Commands) -> None:
@@ -279,7 +288,7 @@ def _add_where(commands: Commands) -> None:
         commands,
         "where",
         _where,
-        description="Tell in which partition of __consumer_offsets a group lives; its leader is the group's coordinator.",
+        description="Print the partition of __consumer_offsets that stores a group; its leader is the group's coordinator.",
         epilog=_WHERE_EXAMPLES,
     )
     where.add_argument("group", nargs="+", metavar="GROUP", help="a group id")
@@ -299,7 +308,7 @@ def _add_demo(commands: Commands) -> None:
     )
     demo.add_argument("--data", metavar="DIR", help="keep logs and data in this directory (default: a temporary one)")
     demo.add_argument(
-        "--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as (default: %(default)s)"
+        "--as-version", default="4.1", metavar="X.Y", help="the Kafka release to behave as (default: %(default)s)"
     )
 
 
@@ -318,9 +327,9 @@ def _add_completion(commands: Commands) -> None:
 
 _HERE: dict[str, tuple[Callable[[Any], None], str]] = {
     "serve": (_add_serve, "run brokers until interrupted"),
-    "where": (_add_where, "tell the offsets partition of a group"),
+    "where": (_add_where, "print the offsets partition of a group"),
     "demo": (_add_demo, "show a group of real consumers through a crash and a kill of the broker"),
-    "completion": (_add_completion, "let a shell complete commands and options"),
+    "completion": (_add_completion, "print a completion script for a shell"),
 }
 
 

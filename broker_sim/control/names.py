@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
-AHEAD = Field("ahead", Flag(), "the group, or the transactional id, need not be there yet: it comes later")
+AHEAD = Field("ahead", Flag(), "allow a group or transactional id that does not exist yet")
 """Of every operation that does something where a group, or a transactional id, lives. Any text has its partition, so a wrong name
 would break another one."""
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 LONGEST_STEP_S = 3653 * 86400.0
 NODE = Field("broker", Count(0), "the broker's node id", required=True, example=1)
-GRACEFUL = Field(
-    "graceful", Flag(), "as at an orderly shutdown: leaders move away first (default: for a restart alone)"
-)
+GRACEFUL = Field("graceful", Flag(), "controlled shutdown: leaders move away first (default: only for a restart)")
 
 
 def shown(cluster: Cluster, node_id: int) -> dict[str, Any]:
@@ -39,13 +37,13 @@ def shown(cluster: Cluster, node_id: int) -> dict[str, Any]:
 
 @operation("broker.list", "GET /brokers", answer={"brokers": [BROKER]})
 async def list_brokers(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Every broker."""
+    """List all brokers."""
     return {"brokers": [shown(cluster, node_id) for node_id in cluster.state.brokers]}
 
 
 @operation("broker.get", "GET /brokers/{broker}", NODE, answer=BROKER)
 async def get_broker(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """One broker."""
+    """Show a broker."""
     check_broker(cluster, given["broker"])
     return shown(cluster, given["broker"])
 
@@ -55,13 +53,11 @@ async def get_broker(cluster: Cluster, given: dict[str, Any]) -> Any:
     "POST /brokers/{broker}/down",
     NODE,
     GRACEFUL,
-    Field(
-        "noticed_after", Duration(), "so long metadata names it still, as Kafka's does for some 9 s (default: at once)"
-    ),
+    Field("noticed_after", Duration(), "how long Metadata still lists the broker; Kafka: about 9 s (default: 0)"),
     answer=BROKER,
 )
 async def take_down(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Take a broker down: its connections are reset, other replicas lead what it led; it keeps its port."""
+    """Stop a broker: connections are reset, other replicas become leaders; it keeps its port."""
     check_broker(cluster, given["broker"])
     unnoticed = given.get("noticed_after", 0)
     await cluster.broker_down(given["broker"], graceful=given.get("graceful", False), noticed_after=unnoticed)
@@ -72,11 +68,11 @@ async def take_down(cluster: Cluster, given: dict[str, Any]) -> Any:
     "broker.up",
     "POST /brokers/{broker}/up",
     NODE,
-    Field("elect", Choice(("preferred",)), "preferred: every partition is led by its first replica again"),
+    Field("elect", Choice(("preferred",)), "preferred: elect the first replica of every partition afterwards"),
     answer=BROKER,
 )
 async def bring_up(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Bring a broker up again, on the port it had."""
+    """Start a stopped broker on the same port."""
     check_broker(cluster, given["broker"])
     try:
         await cluster.broker_up(given["broker"], elect=given.get("elect"))
@@ -87,7 +83,7 @@ async def bring_up(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("broker.restart", "POST /brokers/{broker}/restart", NODE, GRACEFUL, answer=BROKER)
 async def restart(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Take a broker down and up; its coordinators start again from their logs."""
+    """Restart a broker; its coordinators load from their logs."""
     check_broker(cluster, given["broker"])
     await cluster.broker(given["broker"]).restart(graceful=given.get("graceful", True))
     return shown(cluster, given["broker"])
@@ -96,11 +92,11 @@ async def restart(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation(
     "broker.restart_all",
     "POST /brokers/restart",
-    Field("graceful", Flag(), "what is answered is written before the connections end"),
+    Field("graceful", Flag(), "send pending responses before the connections are closed"),
     answer={"brokers": [BROKER]},
 )
 async def restart_all(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Take all brokers down at once and up again; every coordinator starts from its log."""
+    """Restart all brokers at the same time; every coordinator loads from its log."""
     await cluster.restart_all(graceful=given.get("graceful", False))
     return {"brokers": [shown(cluster, node_id) for node_id in cluster.state.brokers]}
 
@@ -116,18 +112,18 @@ def _clock(cluster: Cluster) -> dict[str, Any]:
 
 @operation("clock.get", "GET /clock", answer=CLOCK)
 async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What time it is for the brokers."""
+    """Show the brokers' time."""
     return _clock(cluster)
 
 
 @operation(
     "clock.advance",
     "POST /clock/advance",
-    Field("by", Duration(most=LONGEST_STEP_S), "how far", required=True, example="45s"),
+    Field("by", Duration(most=LONGEST_STEP_S), "duration", required=True, example="45s"),
     Field(
         "expire",
         ListOf(Text()),
-        "members that send no heartbeat meanwhile, by member or client id",
+        "members that send no heartbeats meanwhile, by member id, instance id or client id",
         example=["consumer-2"],
     ),
     Field(
@@ -137,7 +133,7 @@ async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
     waits=True,
 )
 async def advance(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let time pass on a manual clock: each timer fires at its own instant; members not named in expire stay alive."""
+    """Advance a manual clock: each timer fires at its deadline; connected members not named in expire stay alive."""
     fired = await cluster.time.advance(given["by"], expire=given.get("expire", []), wait=given.get("wait", WAIT))
     return {"now_ms": cluster.time.now_ms(), "fired": fired}
 
@@ -163,37 +159,37 @@ CLUSTER_ID = Field("cluster", Text(), "the cluster's id", required=True, example
 
 @operation("cluster.list", "GET /clusters", answer={"clusters": [CLUSTER]}, on="clusters")
 async def list_clusters(clusters: Clusters, given: dict[str, Any]) -> Any:
-    """Every virtual cluster of the process."""
+    """List the virtual clusters of the process."""
     return {"clusters": [overview(clusters, name) for name, _ in clusters.items()]}
 
 
 @operation("cluster.get", "GET /clusters/{cluster}", CLUSTER_ID, answer=CLUSTER, on="clusters")
 async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
-    """One virtual cluster."""
+    """Show a virtual cluster."""
     return overview(clusters, given["cluster"])
 
 
 @operation(
     "cluster.create",
     "POST /clusters",
-    Field("id", Text(), "its id (default: a new one); letters, digits, dots, dashes", example="test-1"),
+    Field("id", Text(), "id of the cluster (default: generated); letters, digits, dots, dashes", example="test-1"),
     Field("brokers", Count(1, 100), "number of brokers", default=1, example=3),
     Field(
         "topics",
         TopicsKind(),
-        "topics: partitions (-1: num.partitions), or a map of them and of settings",
+        "topic name: partitions (-1: num.partitions), or a map with partitions and settings",
         example={"orders": 6},
     ),
-    Field("as_version", Release(), "the Kafka to behave as", default="4.1", example="4.1"),
+    Field("as_version", Release(), "the Kafka release to behave as", default="4.1", example="4.1"),
     Field("config", MapOf(Setting()), "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}),
     Field("clock", ClockName(), "real, scaled:N or manual", default="real", example="manual"),
-    Field("seed", NameOrNumber(), "for what is left to chance"),
-    Field("data", Text(), "keep its logs under this name in the data directory (default: in memory)"),
+    Field("seed", NameOrNumber(), "seed of the random numbers"),
+    Field("data", Text(), "name of its directory within the data directory (default: in memory)"),
     answer=CLUSTER,
     on="clusters",
 )
 async def create_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
-    """Start a virtual cluster on ports of its own."""
+    """Start a virtual cluster on its own ports."""
     from broker_sim.api.cluster import ClusterError
 
     options = dict(given)
@@ -206,6 +202,6 @@ async def create_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
 
 @operation("cluster.delete", "DELETE /clusters/{cluster}", CLUSTER_ID, answer={"deleted": "string"}, on="clusters")
 async def delete_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
-    """Stop a virtual cluster; the one that the process was started for stays."""
+    """Stop a virtual cluster; the cluster that the process was started for can't be stopped."""
     await clusters.delete(given["cluster"])
     return {"deleted": given["cluster"]}

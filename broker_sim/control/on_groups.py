@@ -26,15 +26,19 @@ GENERATION = Field("generation", Count(0), "only this generation", example=7)
 STATE = Field("state", GROUP_STATE, "the group's state", example="Stable")
 MEMBER_GONE = Field("member_gone", Text(), "no member has that member id, instance id or client id")
 CONDITIONS = (
-    Field("members", Count(0), "how many members", example=3),
+    Field("members", Count(0), "number of members", example=3),
     Field("generation", Count(0), "this generation or a later one"),
-    Field("committed", MapOf(Count()), "committed offsets, these or later ones: {orders-0: 5}"),
+    Field("committed", MapOf(Count()), "committed offsets, at least: {orders-0: 5}"),
     Field(
         "lag_below",
         Count(1),
-        "something was written to its partitions, less than that is left, all are assigned and no lag is negative",
+        "upper bound of the total lag (exclusive); also requires records, an owner for every partition, no negative lag",
     ),
-    Field("reading", Flag(), "every assigned partition was fetched by its owner: what is sent now is delivered"),
+    Field(
+        "reading",
+        Flag(),
+        "every assigned partition was fetched by its owner, so that records produced now are delivered",
+    ),
 )
 
 
@@ -95,7 +99,7 @@ def need_told(events: Iterable[dict[str, Any]], group: str) -> None:
 
 @operation("group.list", "GET /groups", answer={"groups": [GROUP]})
 async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Every group that a coordinator knows."""
+    """List all groups."""
     return {"groups": [shown(cluster.group(name)) for name in cluster.groups()]}
 
 
@@ -111,7 +115,7 @@ async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
     examine=_examine_get,
 )
 async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """A group: state, generation, members with their assignments, offsets, lag; with a condition once that holds."""
+    """Show a group: state, generation, members with assignments, offsets, lag; with a condition, once it holds."""
     group = cluster.group(given["group"])
     conditions = [STATE.name, "wait", *(one.name for one in CONDITIONS)]
     if any(name in given for name in conditions):
@@ -134,7 +138,7 @@ async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     examine=_examine_wait,
 )
 async def wait_group(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until all that is named holds for a group at once; it need not be there yet."""
+    """Wait until all conditions hold for a group at the same time; the group may not exist yet."""
     group = cluster.group(given["group"])
     if MEMBER_GONE.name in given:
         await group.member_gone(given[MEMBER_GONE.name], timeout=given["timeout"])
@@ -163,7 +167,7 @@ async def _waited(group: GroupHandle, given: dict[str, Any]) -> dict[str, Any]:
     answer={"group": "string", "text": "string"},
 )
 async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Tell in words why a group rebalanced, who held it up, for how long, and how it ended."""
+    """Explain in words why a group rebalanced, who delayed it, for how long, and how it ended."""
     need_told(cluster.observe().events, given["group"])
     return {"group": given["group"], "text": cluster.group(given["group"]).explain(given.get("generation"))}
 
@@ -173,7 +177,7 @@ async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     "GET /groups/{group}/timeline",
     GROUP_ID,
     Field("form", Choice(("text", "svg", "html")), "text, or a picture", default="text"),
-    Field("width", Count(40, 400), "of the text, in characters", default=100),
+    Field("width", Count(40, 400), "width of the text, in characters", default=100),
     answer={"group": "string", "text?": "string", "svg?": "string", "html?": "string"},
 )
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
@@ -200,13 +204,13 @@ def drawn(events: Iterable[dict[str, Any]], group: str, form: str, width: int) -
     "group.commit",
     "GET /groups/{group}/commit",
     GROUP_ID,
-    Field("since", Count(0), "a commit behind that seq of the journal will do (default: the next one)"),
+    Field("since", Count(0), "accept a commit after this journal sequence number (default: the next commit)"),
     TIMEOUT,
     answer={"group": "string", "seq": "integer", "offsets": Map("integer?")},
     waits=True,
 )
 async def wait_commit(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait for a commit of a group that is published; the answer has its offsets."""
+    """Wait for the next successful commit of a group; returns its offsets."""
     journal = cluster.observe()
     group, since = given["group"], given.get("since")
     seen = await journal.next(event="offsets", group=group, since=since, timeout=given["timeout"])
@@ -223,7 +227,7 @@ async def wait_commit(cluster: Cluster, given: dict[str, Any]) -> Any:
     waits=True,
 )
 async def probe(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Find out whether the group's coordinator takes commits now; the group itself is not disturbed."""
+    """Check whether the group's coordinator accepts commits now, without affecting the group."""
     group = group_of(cluster, given["group"], ahead=given.get("ahead", False))
     found = await group.commit_probe(timeout=given["timeout"])
     return {"ok": found.ok, "error": found.error.name, "log": found.log}
@@ -238,7 +242,7 @@ async def probe(cluster: Cluster, given: dict[str, Any]) -> Any:
     answer=GROUP,
 )
 async def remove_member(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Remove a member from its group with a LeaveGroup, as an operator does."""
+    """Remove a member from its group with LeaveGroup, as an admin client does."""
     group = cluster.group(given["group"])
     named = {name for one in group.members for name in (one.member_id, one.instance_id, one.client_id) if name}
     if given["member"] not in named:

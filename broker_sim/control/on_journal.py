@@ -35,22 +35,22 @@ def _event_names() -> Iterable[str]:
 @operation(
     "journal.read",
     "GET /journal",
-    Field("since", Count(0), "only events with a later seq", default=0),
-    Field("limit", Count(1, 1_000_000), "at most that many, the latest ones"),
+    Field("since", Count(0), "only events after this sequence number", default=0),
+    Field("limit", Count(1, 1_000_000), "maximum number of events; the latest are returned"),
     Field("event", Choice(_event_names), "only this kind of event", example="request"),
     Field(
         "api",
         ApiName(),
-        "only requests of this API and what became of them; * stands for anything",
+        "only events of requests of this API; * matches anything",
         example="OffsetCommit",
     ),
-    Field("group", Text(), "only what concerns this group; * stands for anything", example="billing"),
-    Field("request", Count(1), "only what belongs to this request"),
-    Field("follow", Flag(), "go on with what happens from now on, until the client leaves"),
+    Field("group", Text(), "only events of this group; * matches anything", example="billing"),
+    Field("request", Count(1), "only events of this request"),
+    Field("follow", Flag(), "continue with new events until the client disconnects"),
     answer={"events": [EVENT]},
 )
 async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What has happened, the oldest first. Over HTTP the answer is one JSON object a line."""
+    """List events, oldest first; over HTTP one JSON object per line."""
     if given.get("follow"):
         raise UsageError("follow: only a stream can be followed")
     wanted = Wanted(given)
@@ -74,15 +74,15 @@ def _examine_next(given: dict[str, Any]) -> None:
     Field("event", Choice(_event_names), "this kind of event (default: response)", example="response"),
     Field("api", ApiName(pattern=False), "a request of this API, or its response", example="OffsetCommit"),
     Field("group", Text(), "it is about this group", example="billing"),
-    Field("error", ErrorCode(none=True), "it tells this error; NONE: all went well", example="NOT_COORDINATOR"),
-    Field("since", Count(0), "only events with a later seq (default: from the beginning)", default=0),
+    Field("error", ErrorCode(none=True), "the response has this error; NONE: success", example="NOT_COORDINATOR"),
+    Field("since", Count(0), "only events after this sequence number (default: all)", default=0),
     TIMEOUT,
     answer=EVENT,
     waits=True,
     examine=_examine_next,
 )
 async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait for the first event that fits, and tell it; that of an answered request has its answer."""
+    """Wait for the first matching event and return it; the event of an answered request contains the response."""
     told: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
     if told == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
         told = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
@@ -113,7 +113,7 @@ def story(journal: Journal) -> str:
 
 @operation("journal.story", "GET /journal/story", answer={"text": "string"})
 async def tell_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Tell what happened to every group lately, and what is unanswered: for the report of a test that failed."""
+    """Describe the recent history of every group and the unanswered requests: for the report of a failed test."""
     return {"text": story(cluster.observe())}
 
 

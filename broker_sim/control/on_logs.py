@@ -83,19 +83,19 @@ def shown(log: LogHandle) -> dict[str, Any]:
     "state.set",
     "PUT /logs/{log}/state",
     LOG_NAME,
-    Field("state", Choice(_kinds), "the kind of state; online heals all of them", example="stuck", required=True),
-    Field("for", Duration(), "heal by itself after that time on the broker's clock", example="40s"),
-    Field("latency", Duration(), "slow: how late each append is committed"),
-    Field("jitter", Duration(), "slow: up to that much more, by chance"),
-    Field("isr_shrinks_after", Duration(), "stuck: when the followers that don't fetch leave the ISR"),
-    Field("free_bytes", Count(0), "full: how much room is left"),
-    Field("replace", Flag(), "heal the state that excludes this one, if there is one"),
+    Field("state", Choice(_kinds), "the fault state; online clears all", example="stuck", required=True),
+    Field("for", Duration(), "clear the state after this time on the broker's clock", example="40s"),
+    Field("latency", Duration(), "slow: delay of each append until it is committed"),
+    Field("jitter", Duration(), "slow: maximum random additional delay"),
+    Field("isr_shrinks_after", Duration(), "stuck: when the non-fetching followers leave the ISR"),
+    Field("free_bytes", Count(0), "full: remaining space in bytes"),
+    Field("replace", Flag(), "clear a state that excludes this one"),
     AHEAD,
     answer=LOG,
     examine=_examine_state,
 )
 async def set_state(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Put a log partition into a lasting state; whoever uses it, its leader and its group coordinator behave accordingly."""
+    """Set a fault state of a log partition; its leader and its group coordinator behave accordingly until it is cleared."""
     log = _log(cluster, given)
     if given["state"] == ONLINE:
         log.heal()
@@ -109,13 +109,13 @@ async def set_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     "state.heal",
     "DELETE /logs/{log}/state",
     LOG_NAME,
-    Field("state", Choice(_kinds), "only this kind of state (default: every state of the log)"),
-    Field("id", Count(1), "only the state with this id; no error where it has ended by itself"),
+    Field("state", Choice(_kinds), "only this state (default: all states of the log)"),
+    Field("id", Count(1), "only the state with this id; no error if it has already ended"),
     AHEAD,
     answer=LOG,
 )
 async def heal_state(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """End the states of a log partition; what waited for it goes on."""
+    """Clear the fault states of a log partition; pending requests continue."""
     log = _broken_log(cluster, given)
     kind = given.get("state", ONLINE)
     if "id" in given:
@@ -145,13 +145,13 @@ def _heal_one(log: LogHandle, number: int) -> None:
 
 @operation("state.list", "GET /states", answer={"states": [STATE]})
 async def list_states(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Every state that lasts, of all logs."""
+    """List the active fault states of all log partitions."""
     return {"states": [one.to_dict() for one in cluster.conditions.of()]}
 
 
 @operation("log.get", "GET /logs/{log}", LOG_NAME, AHEAD, answer=LOG)
 async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """A log partition: leader, replicas, offsets, states."""
+    """Show a log partition: leader, replicas, offsets, fault states."""
     return shown(_broken_log(cluster, given))
 
 
@@ -165,7 +165,7 @@ async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     examine=examine_fill,
 )
 async def fill_log(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Append records to one partition, as a producer would."""
+    """Append records to a partition, as a producer does."""
     log = _log(cluster, given)
     return shown(log.fill(given["records"], value_bytes=given.get("value_bytes")))
 
@@ -174,14 +174,14 @@ async def fill_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     "log.wait",
     "GET /logs/{log}/pending",
     LOG_NAME,
-    Field("pending", Count(1), "how many requests shall wait for it", default=1),
+    Field("pending", Count(1), "number of pending requests", default=1),
     AHEAD,
     TIMEOUT,
     answer={"log": "string", "pending": [EVENT]},
     waits=True,
 )
 async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until so many requests wait for what they appended to a log to be committed."""
+    """Wait until this many requests have an append in a log that is not committed yet."""
     log = _broken_log(cluster, given)
     waiting = await log.pending(given["pending"], timeout=given["timeout"])
     return {"log": log.name, "pending": [one.request for one in waiting]}
@@ -190,8 +190,8 @@ async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
 _LOSS = (
     LOG_NAME,
     Field("records", Count(1), "how many records", example=50),
-    Field("to", Count(0), "in place of records: the offset at which the log then ends, or begins", example=100),
-    Field("leader", Count(0), "the node id of the broker that leads then (default: another replica that is up)"),
+    Field("to", Count(0), "instead of records: the new end or start offset of the log", example=100),
+    Field("leader", Count(0), "node id of the new leader (default: another replica that is up)"),
     AHEAD,
 )
 
@@ -203,14 +203,14 @@ def _examine_loss(given: dict[str, Any]) -> None:
 
 @operation("log.lose_tail", "POST /logs/{log}/tail/loss", *_LOSS, answer=LOG, examine=_examine_loss)
 async def lose_tail(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Lose the last records of a log, though they were committed: an unclean election, or a disk as it was earlier."""
+    """Delete committed records at the end of a log, as an unclean leader election or a restored disk does."""
     log = _log(cluster, given)
     return shown(log.lose_tail(given.get("records"), to=given.get("to"), leader=given.get("leader")))
 
 
 @operation("log.lose_head", "POST /logs/{log}/head/loss", *_LOSS, answer=LOG, examine=_examine_loss)
 async def lose_head(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Lose the first records of a log: another replica leads that begins later."""
+    """Delete the first records of a log, as a leader whose log starts later does."""
     log = _log(cluster, given)
     return shown(log.lose_head(given.get("records"), to=given.get("to"), leader=given.get("leader")))
 
@@ -219,12 +219,12 @@ async def lose_head(cluster: Cluster, given: dict[str, Any]) -> Any:
     "leader.move",
     "POST /logs/{log}/leader",
     LOG_NAME,
-    Field("broker", Count(0), "the node id of the new leader (default: the next one that is up)", example=2),
+    Field("broker", Count(0), "node id of the new leader (default: the next broker that is up)", example=2),
     AHEAD,
     answer=LOG,
 )
 async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let another broker lead a log partition; for an offsets partition that moves the coordinator of its groups."""
+    """Move the leader of a log partition; for an offsets partition this moves the coordinator of its groups."""
     log = _log(cluster, given)
     if "broker" in given:
         check_broker(cluster, given["broker"])
@@ -236,12 +236,12 @@ async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     "leader.elect",
     "POST /logs/{log}/elect",
     LOG_NAME,
-    Field("broker", Count(0), "an in-sync replica (default: who leads already)"),
+    Field("broker", Count(0), "an in-sync replica (default: the current leader)"),
     AHEAD,
     answer=LOG,
 )
 async def elect_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Begin a new leader epoch; who names the old one hears FENCED_LEADER_EPOCH."""
+    """Increment the leader epoch; requests with the old one get FENCED_LEADER_EPOCH."""
     log = _log(cluster, given)
     if "broker" in given:
         check_broker(cluster, given["broker"])
@@ -251,5 +251,5 @@ async def elect_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("leader.prefer", "POST /leaders/preferred", answer={"changed": "integer"})
 async def elect_preferred(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let every partition be led by its first replica, where that is alive and in sync."""
+    """Elect the preferred leader of every partition whose first replica is alive and in sync."""
     return {"changed": cluster.elect_preferred()}

@@ -49,21 +49,21 @@ def _hold(cluster: Cluster, given: dict[str, Any]) -> Hold:
     return found
 
 
-HOLD_ID = Field("hold", Count(1), "the hold's id, as it was told when it was made", required=True, example=1)
+HOLD_ID = Field("hold", Count(1), "id of the hold, from the response of order.hold", required=True, example=1)
 
 
 @operation(
     "order.hold", "POST /order", *SELECTOR.values(), answer={**HOLD.fields, "note?": "string"}, examine=_examine_hold
 )
 async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Hold back every request that matches, in the order in which they come, until it is released."""
+    """Hold matching requests, in arrival order, until they are released."""
     note = strangers(cluster, given)
     return {**_shown(cluster.order.hold(**given)), **({"note": note} if note else {})}
 
 
 @operation("order.list", "GET /order", answer={"holds": [HOLD]})
 async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What is held back."""
+    """List the holds."""
     return {"holds": [_shown(one) for one in cluster.order.holds]}
 
 
@@ -71,13 +71,13 @@ async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
     "order.wait",
     "GET /order/{hold}",
     HOLD_ID,
-    Field("waiting", Count(0), "wait until so many requests are held (0: don't wait)", default=0),
+    Field("waiting", Count(0), "wait until this many requests are held (0: don't wait)", default=0),
     TIMEOUT,
     answer=HOLD,
     waits=True,
 )
 async def wait_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What a hold holds; with waiting once it holds that many."""
+    """Show the held requests of a hold; with waiting, once it holds that many."""
     found = _hold(cluster, given)
     if given["waiting"]:
         await found.arrived(given["waiting"], timeout=given["timeout"])
@@ -88,11 +88,11 @@ async def wait_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
     "order.release",
     "POST /order/{hold}/release",
     HOLD_ID,
-    Field("count", Count(1), "how many of the requests, oldest first (default: all)"),
+    Field("count", Count(1), "number of requests, oldest first (default: all)"),
     answer=HOLD,
 )
 async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let requests that are held go on, oldest first; the hold goes on for later ones."""
+    """Release held requests, oldest first; the hold stays active."""
     found = _hold(cluster, given)
     found.release(given.get("count", "all"))
     return _shown(found)
@@ -107,7 +107,7 @@ async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
     waits=True,
 )
 async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let the oldest request that is held go to its handler, waiting for one if need be, and tell which it was."""
+    """Release the oldest held request, waiting for one if there is none, and return it."""
     found = _hold(cluster, given)
     stepped = await found.step(timeout=given["timeout"])
     return {**_shown(found), "stepped": stepped}
@@ -115,7 +115,7 @@ async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("order.remove", "DELETE /order/{hold}", HOLD_ID, answer=HOLD)
 async def remove_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """End a hold; what it holds goes on, oldest first."""
+    """Remove a hold and release its requests, oldest first."""
     found = _hold(cluster, given)
     found.end()
     return _shown(found)
@@ -136,7 +136,7 @@ def _recording(cluster: Cluster) -> Recording:
 
 @operation("order.record", "POST /order/recording", answer={"entries": [ENTRY]})
 async def record(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Write down the order of all requests from now on."""
+    """Record the order of all requests from now on."""
     if cluster.order.recordings:
         raise UsageError("an order is being recorded already; end that first with order.stop")
     return _recorded(cluster.order.record())
@@ -144,13 +144,13 @@ async def record(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("order.recorded", "GET /order/recording", answer={"entries": [ENTRY]})
 async def show_recording(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What has been recorded up to now."""
+    """Show the recorded order."""
     return _recorded(_recording(cluster))
 
 
 @operation("order.stop", "DELETE /order/recording", answer={"entries": [ENTRY]})
 async def stop_recording(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """End the recording; the answer is all of it."""
+    """Stop the recording and return it."""
     recording = _recording(cluster)
     recording.end()
     return _recorded(recording)
@@ -176,17 +176,19 @@ def _replay(cluster: Cluster) -> Replay:
 @operation(
     "order.replay",
     "POST /order/replay",
-    Field("entries", Objects(), "the recorded order: what order.stop answered", required=True),
+    Field("entries", Objects(), "the recorded order: the response of order.stop", required=True),
     Field(
         "free",
         ListOf(ApiName(pattern=False)),
-        "APIs that may pass at any time (default: ApiVersions, Fetch, Heartbeat, Metadata)",
+        "APIs that are not held back (default: ApiVersions, Fetch, Heartbeat, Metadata)",
     ),
-    Field("deadline", Duration(), "how long the next one may be missing while others wait, in real time", default=5.0),
+    Field(
+        "deadline", Duration(), "how long to wait for the next request while others are held, in real time", default=5.0
+    ),
     answer=REPLAY,
 )
 async def replay(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let requests pass in a recorded order alone. What comes early waits for its turn; what never comes ends it as diverged."""
+    """Release requests in a recorded order; early ones wait. If an expected request never arrives, the replay has diverged."""
     options = {name: given[name] for name in ("free", "deadline") if name in given}
     return _replayed(cluster.order.replay(given["entries"], **options))
 
@@ -194,13 +196,13 @@ async def replay(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation(
     "order.replayed",
     "GET /order/replay",
-    Field("done", Flag(), "wait until the whole record has passed"),
+    Field("done", Flag(), "wait until the whole recording was replayed"),
     TIMEOUT,
     answer=REPLAY,
     waits=True,
 )
 async def show_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """How far the replay has come; with done once it is through. One that has diverged is an error then."""
+    """Show the progress of the replay; with done, once it is complete. A diverged replay is an error then."""
     found = _replay(cluster)
     if given.get("done"):
         await found.done(timeout=given["timeout"])
@@ -209,7 +211,7 @@ async def show_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("order.unreplay", "DELETE /order/replay", answer=REPLAY)
 async def end_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """End the replay; what waits goes on."""
+    """Stop the replay and release the waiting requests."""
     found = _replay(cluster)
     found.end()
     return _replayed(found)

@@ -28,7 +28,7 @@ def _fault(cluster: Cluster, given: dict[str, Any]) -> Fault:
     return found
 
 
-RULE_ID = Field("fault", Count(1), "the fault's id, as it was told when it was added", required=True, example=1)
+RULE_ID = Field("fault", Count(1), "id of the rule, from the response of fault.add", required=True, example=1)
 
 
 @operation(
@@ -39,14 +39,14 @@ RULE_ID = Field("fault", Count(1), "the fault's id, as it was told when it was a
     examine=_examine_rule,
 )
 async def add_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Add a rule that breaks requests: which ones (all selectors must match), how often, and one verdict."""
+    """Add a request rule: selectors (all must match), how often it applies, and one action."""
     note = strangers(cluster, given)
     return {**cluster.fault(**given).to_dict(), **({"note": note} if note else {})}
 
 
 @operation("fault.list", "GET /faults", answer={"faults": [FAULT]})
 async def list_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Every rule that is installed, in the order they were added."""
+    """List the request rules, oldest first."""
     return {"faults": [fault.to_dict() for fault in cluster.faults.list()]}
 
 
@@ -54,13 +54,13 @@ async def list_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
     "fault.get",
     "GET /faults/{fault}",
     RULE_ID,
-    Field("wait_hits", Count(1), "wait until it has hit that often"),
+    Field("wait_hits", Count(1), "wait until it has matched this often"),
     TIMEOUT,
     answer=FAULT,
     waits=True,
 )
 async def get_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """A rule and its hits; with wait_hits once it has hit that often."""
+    """Show a rule and how often it matched; with wait_hits, once it has matched that often."""
     fault = _fault(cluster, given)
     if "wait_hits" in given:
         await fault.wait(given["wait_hits"], timeout=given["timeout"])
@@ -77,7 +77,7 @@ async def get_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     waits=True,
 )
 async def wait_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until a rule has hit that often."""
+    """Wait until a rule has matched that often."""
     fault = _fault(cluster, given)
     await fault.wait(given["hits"], timeout=given["timeout"])
     return fault.to_dict()
@@ -85,7 +85,7 @@ async def wait_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("fault.release", "POST /faults/{fault}/release", RULE_ID, answer=FAULT)
 async def release_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let the requests that a rule hangs or delays go on at once; the rule stays."""
+    """Release the requests that a rule delays or leaves unanswered; the rule stays."""
     fault = _fault(cluster, given)
     fault.release()
     return fault.to_dict()
@@ -95,11 +95,11 @@ async def release_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     "fault.remove",
     "DELETE /faults/{fault}",
     RULE_ID,
-    Field("must_hit", Flag(), "false: it is no error that it never hit (default: as it was added)"),
+    Field("must_hit", Flag(), "false: no error if it never matched (default: as added)"),
     answer=FAULT,
 )
 async def remove_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Remove a rule. One that had to hit and never did is removed, and that is an error."""
+    """Remove a rule. If it was required to match and never did, it is removed and an error is returned."""
     fault = _fault(cluster, given)
     fault.remove()
     if given.get("must_hit", True):
@@ -109,7 +109,7 @@ async def remove_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("fault.clear", "DELETE /faults", answer={"removed": [FAULT]})
 async def clear_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Remove every rule, whether it has hit or not."""
+    """Remove all rules, matched or not."""
     faults = cluster.faults.list()
     cluster.faults.clear()
     return {"removed": [fault.to_dict() for fault in faults]}

@@ -56,7 +56,7 @@ def _examine_expire(given: dict[str, Any]) -> None:
 
 @operation("share.get", "GET /share-groups/{group}", GROUP_ID, answer=SHARE)
 async def get_share(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """A share group: where it is in each partition, what is left to do, and which records are in whose hands."""
+    """Show a share group: position in each partition, records left, and acquired records with their members."""
     return _shown(_group(cluster, given))
 
 
@@ -71,7 +71,7 @@ async def get_share(cluster: Cluster, given: dict[str, Any]) -> Any:
     examine=_examine_expire,
 )
 async def expire_locks(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """End locks of a share group now, as if their time were over: all of them, those of a topic or partition, of a member."""
+    """Expire acquisition locks of a share group now: all, or those of a topic, a partition or a member."""
     group = _group(cluster, given)
     ended = await group.expire_locks(given.get("topic"), given.get("partition"), given.get("member"))
     return {"group": group.group_id, "ended": [_lock(one) for one in ended]}
@@ -88,7 +88,7 @@ async def expire_locks(cluster: Cluster, given: dict[str, Any]) -> Any:
     waits=True,
 )
 async def wait_locked(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until a member of a share group has a record; the group need not be there yet."""
+    """Wait until a member of a share group has acquired a record; the group may not exist yet."""
     group = cluster.share_group(given["group"])
     await group.locked(
         given["topic"], given["partition"], given["offset"], given.get("member"), timeout=given["timeout"]
@@ -98,7 +98,7 @@ async def wait_locked(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("share.wait_unlocked", "GET /share-groups/{group}/unlocked", GROUP_ID, TIMEOUT, answer=SHARE, waits=True)
 async def wait_unlocked(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until no member of a share group has a record."""
+    """Wait until no member of a share group has an acquired record."""
     return _shown(await _group(cluster, given).no_locks(timeout=given["timeout"]))
 
 
@@ -107,13 +107,13 @@ async def wait_unlocked(cluster: Cluster, given: dict[str, Any]) -> Any:
     "GET /share-groups/{group}/delivered",
     GROUP_ID,
     *_OF,
-    Field("times", Count(1), "how often", default=1, example=2),
+    Field("times", Count(1), "number of times", default=1, example=2),
     TIMEOUT,
     answer=SHARE,
     waits=True,
 )
 async def wait_delivered(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until a record was delivered so often to members of a share group; the group need not be there yet."""
+    """Wait until a record was delivered this often to a share group; the group may not exist yet."""
     group = cluster.share_group(given["group"])
     where = (given["topic"], given["partition"], given["offset"])
     return _shown(await group.delivered(*where, given["times"], timeout=given["timeout"]))
@@ -127,7 +127,7 @@ async def wait_delivered(cluster: Cluster, given: dict[str, Any]) -> Any:
     answer={"group": "string", "log": "string", "offset": "integer", "deliveries": [DELIVERY]},
 )
 async def tell_deliveries(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Every delivery of a record that the journal knows: to whom, and what ended it."""
+    """List the recorded deliveries of a record: to which member, and how each ended."""
     group = _group(cluster, given)
     log, offset = f"{given['topic']}-{given['partition']}", given["offset"]
     found = group.deliveries(given["topic"], given["partition"])

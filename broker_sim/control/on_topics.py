@@ -36,13 +36,13 @@ def shown(topic: Topic) -> dict[str, Any]:
 
 @operation("topic.list", "GET /topics", answer={"topics": [TOPIC]})
 async def list_topics(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Every topic."""
+    """List all topics."""
     return {"topics": [shown(topic) for topic in cluster.state.topics.values()]}
 
 
 @operation("topic.get", "GET /topics/{topic}", TOPIC_NAME, answer=TOPIC)
 async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """One topic."""
+    """Show a topic."""
     return shown(topic_of(cluster, given["topic"]))
 
 
@@ -50,8 +50,8 @@ async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     "topic.create",
     "POST /topics",
     TOPIC_NAME,
-    Field("partitions", Count(1, MAX_PARTITIONS), "how many (default: num.partitions)", example=6),
-    Field("replication_factor", Count(1, 1000), "on how many brokers (default: default.replication.factor)"),
+    Field("partitions", Count(1, MAX_PARTITIONS), "number of partitions (default: num.partitions)", example=6),
+    Field("replication_factor", Count(1, 1000), "number of replicas (default: default.replication.factor)"),
     Field("configs", MapOf(Setting()), "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
     answer=TOPIC,
 )
@@ -67,9 +67,9 @@ async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 RECORDS = Field(
-    "records", Count(1, MAX_FILL), "how many, spread over the partitions in turn", example=600, required=True
+    "records", Count(1, MAX_FILL), "number of records, round robin over the partitions", example=600, required=True
 )
-VALUE_BYTES = Field("value_bytes", Count(0, 1 << 20), "size of a record's value (default: a short text)")
+VALUE_BYTES = Field("value_bytes", Count(0, 1 << 20), "size of each value in bytes (default: a short text)")
 
 
 def examine_fill(given: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def examine_fill(given: dict[str, Any]) -> None:
     examine=examine_fill,
 )
 async def fill_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Append records to a topic, as a producer would."""
+    """Append records to a topic, as a producer does."""
     topic = topic_of(cluster, given["topic"])
     cluster.topic(topic.name).fill(given["records"], value_bytes=given.get("value_bytes"))
     return shown(topic)
@@ -101,7 +101,7 @@ async def fill_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     answer=TOPIC,
 )
 async def grow_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let a topic grow to more partitions; clients see it when they refresh their metadata."""
+    """Add partitions to a topic; clients see them when they refresh their metadata."""
     topic = topic_of(cluster, given["topic"])
     cluster.topic(topic.name).grow_to(given["partitions"])
     return shown(topic)

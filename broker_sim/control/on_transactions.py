@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ID = Field("transactional_id", Text(), "the transactional id", required=True, example="orders-app")
 STATE = Field("state", TRANSACTION_STATE, "its state", example="Ongoing")
-EPOCH = Field("epoch", Count(0), "this epoch of its producer or a later one")
+EPOCH = Field("epoch", Count(0), "this producer epoch or a later one")
 
 
 def _examine_wait(given: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def shown(one: TransactionHandle) -> dict[str, Any]:
 
 @operation("transaction.list", "GET /transactions", answer={"transactions": [TRANSACTION]})
 async def list_transactions(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Every transactional id that a coordinator knows."""
+    """List all transactional ids."""
     from broker_sim.api.handles.transactions import ids_of
 
     return {"transactions": [shown(cluster.transaction(name)) for name in ids_of(cluster)]}
@@ -54,7 +54,7 @@ async def list_transactions(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("transaction.get", "GET /transactions/{transactional_id}", ID, answer=TRANSACTION)
 async def get_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """A transactional id: state, producer, epoch, and the partitions of its transaction that have no marker yet."""
+    """Show a transactional id: state, producer id, epoch, and the partitions that have no marker yet."""
     from broker_sim.api.handles.transactions import GONE, ids_of
 
     one = cluster.transaction(given["transactional_id"])
@@ -75,7 +75,7 @@ async def get_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     examine=_examine_wait,
 )
 async def wait_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until all that is named holds for a transactional id at once; it need not be there yet."""
+    """Wait until all conditions hold for a transactional id at the same time; it may not exist yet."""
     one = cluster.transaction(given["transactional_id"])
     await one.wait(state=given.get("state"), epoch=given.get("epoch"), timeout=given["timeout"])
     return shown(one)
@@ -88,7 +88,7 @@ async def wait_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     answer={"transactional_id": "string", "text": "string"},
 )
 async def explain_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Tell in words how the transactions of an id ended, by whom, how long each took, and what it held up."""
+    """Explain in words how the transactions of an id ended, by whom, how long each took, and what it delayed."""
     events = cluster.observe().events
     need_told(events, given["transactional_id"])
     return {"transactional_id": given["transactional_id"], "text": explained(events, given["transactional_id"])}
@@ -118,7 +118,7 @@ async def abort_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("transaction.hanging", "GET /hanging-transactions", answer={"hanging": [HANGING]})
 async def find_hanging(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Transactions that are open in a partition and that no coordinator knows: nobody will end them."""
+    """List hanging transactions of a partition: open, and unknown to the transaction coordinator."""
     logs = (cluster.log(one.topic.name, one.index) for one in cluster.state.partitions() if not one.topic.internal)
     return {"hanging": [_hanging(log, one) for log in logs for one in log.open_transactions if one.hangs]}
 
@@ -139,12 +139,12 @@ def _hanging(log: LogHandle, one: Any) -> dict[str, Any]:
     "transaction.abort_hanging",
     "POST /logs/{log}/transactions/{producer_id}/abort",
     LOG_NAME,
-    Field("producer_id", Count(0), "whose transaction", required=True, example=1000),
+    Field("producer_id", Count(0), "producer id of the transaction", required=True, example=1000),
     TIMEOUT,
     answer={"log": "string", "last_stable_offset": "integer", "high_watermark": "integer"},
 )
 async def abort_hanging(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Write an abort marker for what a producer has open in a partition, as kafka-transactions abort does."""
+    """Write an abort marker for a producer's open transaction in a partition, as kafka-transactions abort does."""
     log = log_of(cluster, given["log"])
     await log.abort_transaction(given["producer_id"], timeout=given["timeout"])
     return {"log": log.name, "last_stable_offset": log.last_stable_offset, "high_watermark": log.high_watermark}

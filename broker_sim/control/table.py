@@ -62,7 +62,7 @@ class Operation:
         return result
 
 
-TIMEOUT = Field("timeout", Duration(most=LONGEST_WAIT_S), "how long to wait, in real time", default=10.0, example="10s")
+TIMEOUT = Field("timeout", Duration(most=LONGEST_WAIT_S), "timeout, in real time", default=10.0, example="10s")
 """Of every operation that waits."""
 
 OPERATIONS: dict[str, Operation] = {}

@@ -86,38 +86,38 @@ VERDICTS = tuple(kind.value for kind in Kind)
 class RuleKeys(SelectorKeys, total=False):
     """Every key of a rule but ``api``: which requests, how often, what happens; see the module's text. What is None is not given."""
 
-    nth: Annotated[int | None, about(Count(1, LARGEST), "only the n-th match, counted from 1")]
-    times: Annotated[int | None, about(Count(1, LARGEST), "at most that often (default: always)", example=3)]
-    probability: Annotated[float | None, about(Number(0, 1), "hit by chance, drawn from the cluster's seed")]
-    after: Annotated[float | str | None, about(Duration(), "begin that long after it was added")]
-    during: Annotated[float | str | None, about(Duration(), "for that long")]
+    nth: Annotated[int | None, about(Count(1, LARGEST), "only the n-th match, from 1")]
+    times: Annotated[int | None, about(Count(1, LARGEST), "maximum number of matches (default: unlimited)", example=3)]
+    probability: Annotated[float | None, about(Number(0, 1), "probability of a match, from the cluster's seed")]
+    after: Annotated[float | str | None, about(Duration(), "start this long after the rule was added")]
+    during: Annotated[float | str | None, about(Duration(), "duration")]
     error: Annotated[
         str | int | Err | None,
-        about(ErrorCode(), "answer with this error; the request is not applied", example="NOT_COORDINATOR"),
+        about(ErrorCode(), "respond with this error; the request is not applied", example="NOT_COORDINATOR"),
     ]
     error_after: Annotated[
         str | int | Err | None,
-        about(ErrorCode(), "apply the request, then answer with this error", example="REQUEST_TIMED_OUT"),
+        about(ErrorCode(), "apply the request, then respond with this error", example="REQUEST_TIMED_OUT"),
     ]
-    delay: Annotated[float | str | None, about(Duration(), "handle the request that much later", example="2s")]
-    reply_delay: Annotated[float | str | None, about(Duration(), "handle the request, answer that much later")]
-    hang: Annotated[bool | None, about(Flag(), "neither handle nor answer the request")]
+    delay: Annotated[float | str | None, about(Duration(), "handle the request after this delay", example="2s")]
+    reply_delay: Annotated[float | str | None, about(Duration(), "handle the request, respond after this delay")]
+    hang: Annotated[bool | None, about(Flag(), "never handle or answer the request")]
     drop: Annotated[bool | None, about(Flag(), "reset the connection; the request is not applied")]
     drop_after: Annotated[bool | None, about(Flag(), "apply the request, then reset the connection")]
     truncate: Annotated[
-        int | None, about(Count(0, LARGEST), "send that many bytes of the response, then close the connection")
+        int | None, about(Count(0, LARGEST), "send this many bytes of the response, then close the connection")
     ]
     split: Annotated[
-        int | None, about(Count(1, LARGEST), "send the response in two parts, the first of that many bytes")
+        int | None, about(Count(1, LARGEST), "send the response in two parts, the first with this many bytes")
     ]
     throttle_ms: Annotated[
         int | None,
-        about(Count(1, LARGEST), "throttle_time_ms in the response; the connection is muted for so long"),
+        about(Count(1, LARGEST), "throttle_time_ms of the response; the connection is muted for that time"),
     ]
-    gap: Annotated[float | str | None, about(Duration(), "split: the time between the two parts")]
+    gap: Annotated[float | str | None, about(Duration(), "split: delay between the two parts")]
     must_hit: Annotated[
         bool | None,
-        about(Flag(), "removing the rule without a hit is an error (default: true, but for a rule of chance)"),
+        about(Flag(), "removing the rule before it matched is an error (default: true, except with a probability)"),
     ]
 
 

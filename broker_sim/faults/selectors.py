@@ -40,13 +40,11 @@ class SelectorKeys(TypedDict, total=False):
     """Which requests: those that fit all that is given; what is None is not given."""
 
     version: Annotated[int | str | None, about(Versions(), "API versions: 8 or 2-4")]
-    client_id: Annotated[str | None, about(Text(0), "the client's id; * stands for anything")]
-    group: Annotated[
-        str | None, about(Text(0), "the group id in the request; * stands for anything", example="billing")
-    ]
-    member: Annotated[str | None, about(Text(), "the member id or instance id in the request; * stands for anything")]
-    transactional_id: Annotated[str | None, about(Text(), "a transactional id in the request; * stands for anything")]
-    topic: Annotated[str | None, about(Text(), "a topic in the request; * stands for anything")]
+    client_id: Annotated[str | None, about(Text(0), "client id; * matches anything")]
+    group: Annotated[str | None, about(Text(0), "group id in the request; * matches anything", example="billing")]
+    member: Annotated[str | None, about(Text(), "member id or instance id in the request; * matches anything")]
+    transactional_id: Annotated[str | None, about(Text(), "transactional id in the request; * matches anything")]
+    topic: Annotated[str | None, about(Text(), "topic in the request; * matches anything")]
     partition: Annotated[int | str | None, about(Count(0, 2**31 - 1), "a partition of that topic")]
     broker: Annotated[int | str | None, about(Count(0, 2**31 - 1), "only at the broker with this node id")]
 
@@ -58,7 +56,7 @@ class _ApiKey(TypedDict, total=False):
         ApiName | None,
         about(
             ApiNames(),
-            "the API's name, as in OffsetCommit, or several; * stands for anything (default: all)",
+            "API name, for example OffsetCommit, or a list; * matches anything (default: all)",
             example="OffsetCommit",
         ),
     ]

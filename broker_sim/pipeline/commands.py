@@ -41,9 +41,9 @@ examples:
   broker-sim pipeline run --input ./kafka-data --out ./report
       the logs of a simulator's run (serve --data ./kafka-data --journal ./kafka-data/journal), with its journal
   broker-sim pipeline watch --input ./kafka-data
-      the same while it happens
+      the same, continuously
   broker-sim pipeline package pipelines.zip
-      an archive for spark-submit
+      write an archive for spark-submit
 """
 
 _RUN_EXAMPLES = """\
@@ -79,8 +79,8 @@ def register(commands: Any, name: str) -> None:
         commands,
         name,
         _help,
-        description="What happened to the consumer groups, from the logs of a simulated or a real cluster and from the journal: Parquet"
-        " tables, a report with pictures, and findings in words. Needs pip install 'broker-sim[spark]' and Java 17.",
+        description="Analyse the offsets logs of a simulated or a real cluster, and the journal: Parquet tables, a report with charts,"
+        " and findings. Needs pip install 'broker-sim[spark]' and Java 17.",
         epilog=_EXAMPLES,
     )
     add_verbs(parser)
@@ -108,8 +108,8 @@ def _add_run(verbs: Any) -> None:
         verbs,
         "run",
         run,
-        help="tables, report and findings of a data directory and its journal",
-        description="Read __consumer_offsets and the journal, write the tables and a report, tell what was found.",
+        help="write tables, report and findings of a data directory and its journal",
+        description="Read __consumer_offsets and the journal, write tables and a report, print the findings.",
         epilog=_RUN_EXAMPLES,
     )
     add = verb.add_argument
@@ -121,9 +121,9 @@ def _add_run(verbs: Any) -> None:
         "--since",
         type=moment,
         metavar="TIME",
-        help="tell nothing that was over before then, UTC: 2026-11-24T09:20:36, or ms since 1970",
+        help="ignore what ended before this time, UTC: 2026-11-24T09:20:36, or ms since 1970",
     )
-    add("--until", type=moment, metavar="TIME", help="read the log as it was then; nothing later has a say")
+    add("--until", type=moment, metavar="TIME", help="ignore all later records")
     add("--group", metavar="GROUP", action="append", default=[], help="these groups alone; repeatable, with * and ?")
     add("--out", metavar="DIR", required=True, help="where tables and report go; made if need be")
     add("--overwrite", action="store_true", help="replace what an earlier run made in --out")
@@ -167,7 +167,7 @@ def add_log_options(add: Callable[..., object]) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="a broker's or controller's log, or a folder of them; repeatable",
+        help="log file of a broker or controller, or a directory of them; repeatable",
     )
     add(
         "--client-log",

@@ -39,8 +39,8 @@ def register(verbs: Any, name: str) -> None:
         verbs,
         name,
         watch,
-        help="the same as a stream, while it happens",
-        description="Follow a journal and __consumer_offsets: append to the tables, tell what is found when it is found.",
+        help="the same continuously, while the cluster runs",
+        description="Follow a journal and __consumer_offsets: append to the tables and print each finding as it appears.",
         epilog=_EXAMPLES,
     )
     add = verb.add_argument
@@ -74,7 +74,7 @@ def register(verbs: Any, name: str) -> None:
         "--metrics",
         type=_address,
         metavar="[HOST:]PORT",
-        help="serve metrics for Prometheus there (on the loopback address unless told)",
+        help="serve Prometheus metrics on this address (default host: loopback)",
     )
     add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
     add("--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)")

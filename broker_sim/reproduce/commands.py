@@ -21,18 +21,18 @@ __all__ = ["register", "run"]
 _EXAMPLES = """\
 examples:
   broker-sim reproduce --input ./copied-from-broker-3 --out incident/
-      the weightiest finding of a copy of a broker's log directory that can be played
+      the most severe reproducible finding of a copy of a broker's log directory
   broker-sim reproduce --input ./copied-from-broker-3 --group billing --at 2026-11-24T09:20:36 --out incident/
-      what happened to that group, nearest to that moment (UTC)
+      what happened to that group, nearest to that time (UTC)
   broker-sim reproduce --input ./copied-from-broker-3 --broker-log ./logs/brokers --client-log ./logs/clients --out incident/
-      the same, with what brokers and clients logged: a stuck offsets partition is told by them alone
+      the same with broker and client logs; only they show a stuck offsets partition
   broker-sim reproduce --input ./copied-from-broker-3 --until 2026-11-24T09:00:00 --out incident/
-      of the log as it was then
+      without later records
 
 OUT gets incident.yaml (broker-sim run incident/incident.yaml --virtual), before.json (the offsets it begins with), test_incident.py
 (put your own consumer into it), verdict.txt, page.html (real and simulated, side by side) and data (the simulated logs).
 
-exit codes: 0 the finding happens again, 1 it does not or can't be played, 2 a wrong argument or nothing to read
+exit codes: 0 the finding occurs again, 1 it does not or can't be reproduced, 2 invalid argument or no input
 """
 
 
@@ -42,8 +42,8 @@ def register(commands: Any, name: str) -> None:
         commands,
         name,
         run,
-        description="Make a scenario and a test of an incident in a copy of a broker's log directory, play it in virtual time, and"
-        " say how alike the two are. Needs pip install 'broker-sim[pipeline,demo]'.",
+        description="Write a scenario and a test from an incident in a copy of a broker's log directory, run it in virtual time, and"
+        " compare both histories. Needs pip install 'broker-sim[pipeline,demo]'.",
         epilog=_EXAMPLES,
     )
     add = verb.add_argument
@@ -57,23 +57,23 @@ def register(commands: Any, name: str) -> None:
         "--out",
         metavar="DIR",
         required=True,
-        help="where the files go; made if need be, what an earlier reproduction made is replaced",
+        help="output directory; created if missing; the output of an earlier reproduction is replaced",
     )
     add_log_options(add)
-    add("--group", metavar="GROUP", help="the group (default: that of the weightiest finding)")
+    add("--group", metavar="GROUP", help="the group (default: that of the most severe finding)")
     add(
         "--at",
         type=moment,
         metavar="TIME",
-        help="the finding nearest to this moment, UTC: 2026-11-24T09:20:36.434, or ms since 1970",
+        help="the finding nearest to this time, UTC: 2026-11-24T09:20:36.434, or ms since 1970",
     )
-    add("--until", type=moment, metavar="TIME", help="read the log as it was then")
+    add("--until", type=moment, metavar="TIME", help="ignore all later records")
     add(
         "--as-version",
         metavar="X.Y",
-        help="the Kafka to behave as (default: the one that brokers' lines or the records show)",
+        help="the Kafka release to behave as (default: derived from broker logs or records)",
     )
-    add("--json", action="store_true", help="what came of it as one JSON object on stdout")
+    add("--json", action="store_true", help="print the result as one JSON object")
     add("--quiet", action="store_true", help="no progress")
 
 

@@ -54,7 +54,7 @@ from kafka_wire.errors import Err
 
 log = logging.getLogger("broker_sim.coordinator")
 
-_MANY_APPENDS = 500
+_MANY_APPENDS = 300
 """Markers of one transaction from which on they are written in pieces."""
 
 _LOAD_SLICE = 2000

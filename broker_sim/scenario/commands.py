@@ -30,34 +30,34 @@ LINE = 80
 _RUN_EXAMPLES = """\
 examples:
   broker-sim run scenarios/stuck-offsets-partition-3.4.yaml
-      play the story and say whether its verdict holds
+      run the file and report whether the expected outcome held
   broker-sim run incident.yaml --client confluent
       the same with consumers of confluent-kafka in place of the file's
   broker-sim run incident.yaml --client 'app-1=java -jar consumer.jar'
-      one client is a program of yours that speaks the apps' line protocol
+      use your own program, which speaks the line protocol of scenario clients, as one client
   broker-sim run incident.yaml --attach -- ./start-consumers.sh {bootstrap}
-      your own consumers live through it; the brokers' address is also in $BOOTSTRAP. If the program fails, the run is broken at once
+      run your own consumers through it; the bootstrap address is also in $BOOTSTRAP. If the program fails, the run fails at once
   broker-sim run incident.yaml --as-version 4.1 --timeline story.html --journal ./journal
-      under another Kafka, with a picture of every group and all that happened
+      with another release, a timeline of every group and all events
   broker-sim run incident.yaml --repeat 20
-      twenty times: whether the verdict holds each time, and whether the runs went alike
+      twenty runs: how many held, and whether their histories differ
   broker-sim run incident.yaml --virtual --seed 7
-      in virtual time, where an hour takes seconds and a seed gives the same run again, to the byte;
-      with --repeat 2 that is looked at, event by event. The clients are aiokafka's, kafka-python's, or a crowd
+      in virtual time: an hour takes seconds, and a seed repeats the run to the byte (--repeat 2 verifies that, event by event);
+      clients: aiokafka, kafka-python, or simulated crowds
   broker-sim run incident.yaml --virtual --seeds 0..1000 --jobs 4
-      with a thousand seeds: those whose verdict does not hold
+      a thousand seeds; prints those that fail
 
-exit codes: 0 held, 1 broken, 2 a wrong file or argument, 3 a deadline passed before a step's sign was seen
+exit codes: 0 held, 1 broken (an expectation failed), 2 invalid file or argument, 3 timed out waiting for the sign of a step
 """
 
 _SCENARIO_EXAMPLES = """\
 examples:
   broker-sim scenario list
-      the scenarios that come with broker-sim, each with a line of its story
+      the scenarios included in broker-sim, with a line about each
   broker-sim scenario list ./incidents
       those of a directory
   broker-sim scenario check incident.yaml
-      whether a file can be run, without running it
+      validate a file without running it
   broker-sim scenario show stuck-offsets-partition-3.4
       the file itself
 """
@@ -100,27 +100,31 @@ def _add_run(commands: Commands) -> None:
         commands,
         "run",
         run,
-        description="Play a scenario: a fresh cluster, its clients, its incidents in their order, and a verdict.",
+        description="Run a scenario: a new cluster, its clients, its faults in order, and the expected outcome.",
         epilog=_RUN_EXAMPLES,
     )
     add = verb.add_argument
     add("file", metavar="FILE", help="a scenario file, or the name of one that comes with broker-sim")
-    add("--as-version", metavar="X.Y", help="the Kafka to behave as (default: the file's)")
+    add("--as-version", metavar="X.Y", help="the Kafka release to behave as (default: the file's)")
     add("--clock", metavar="MODE", help="real, scaled:10 or manual (default: the file's)")
-    add("--seed", type=int, metavar="N", help="seed of member ids and of chance (default: the file's)")
-    add("--virtual", action="store_true", help="in virtual time, from the seed (default: the file's, or 0)")
+    add("--seed", type=int, metavar="N", help="seed of member ids and random numbers (default: the file's)")
+    add(
+        "--virtual",
+        action="store_true",
+        help="run in virtual time, reproducible from the seed (default: the file's, or 0)",
+    )
     add(
         "--client",
         action="append",
         default=[],
         metavar="[NAME=]KIND|COMMAND",
-        help="other clients: aiokafka, confluent, kafka-python, or a program; for one client or kind with NAME=",
+        help="replace the clients: aiokafka, confluent, kafka-python, or a program; with NAME= one client or kind",
     )
-    add("--seeds", type=seeds, metavar="A..B", help="with --virtual: each seed from A up to but not B")
+    add("--seeds", type=seeds, metavar="A..B", help="with --virtual: the seeds A to B-1")
     add("--jobs", type=whole, default=1, metavar="N", help="processes for --seeds (default: %(default)s)")
     add("--repeat", type=int, default=1, metavar="N", help="run it N times")
-    add("--timeline", metavar="FILE", help="write the picture of its groups, as .html or .svg")
-    add("--journal", metavar="DIR", help="write all that happens into this directory")
+    add("--timeline", metavar="FILE", help="draw the history of its groups as .html or .svg")
+    add("--journal", metavar="DIR", help="record all events in this directory")
     add("--data", metavar="DIR", help="keep the logs in this new directory")
     add("--json", action="store_true", help="one JSON object for each run on stdout")
     add("--quiet", action="store_true", help="no progress")
@@ -130,7 +134,7 @@ def _add_run(commands: Commands) -> None:
         default=[],
         metavar="-- COMMAND",
         help="run this program against the cluster, whose address is {bootstrap} in its arguments, and BOOTSTRAP in its environment; "
-        "everything behind the dashes is its own",
+        "all arguments after the dashes are its own",
     )
 
 
@@ -139,7 +143,7 @@ def _add_scenario(commands: Commands) -> None:
         commands,
         "scenario",
         scenario,
-        description="The scenario files: what there is, and whether a file is right.",
+        description="List, check and print scenario files.",
         epilog=_SCENARIO_EXAMPLES,
     )
     verb.add_argument("action", choices=("list", "check", "show"))

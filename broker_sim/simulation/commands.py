@@ -28,18 +28,18 @@ examples:
   broker-sim simulate --seeds 0..1000 --jobs 2
       a thousand histories of groups of aiokafka consumers, each with the faults that its seed draws
   broker-sim simulate static auto --seeds 0..200 --shrink --corpus ./found
-      two of the workloads; failures are made small and kept, and run again by the next sweep
+      two workloads; failures are reduced, stored, and run again by the next sweep
   broker-sim simulate --replay found/group-not-alive-lag-17.json
-      one of them again, with the story of its group
+      repeat one of them, with the history of its group
   broker-sim simulate --replay found/group-not-alive-lag-17.json --until 12.3s --shell
-      its world at that moment, at a prompt; forth and back from there
+      open a prompt at that time; step forwards and backwards from there
 
   broker-sim simulate hostile --seeds 0..100000 --seconds 10 --for 10m --rows runs.jsonl
-      ten minutes of it, a line of JSON for each run; the same command again goes on where this one ended
+      ten minutes, one JSON line per run; the same command continues after the last one
   broker-sim simulate group --seeds 0..1000000 --engine spark --master spark://HOST:7077 --out hdfs:///sweep --shrink
-      a million seeds on a cluster; their verdicts as a table
+      a million seeds on a cluster; the results as a table
   broker-sim simulate incident.yaml --seeds 0..1000
-      a scenario file with every seed: those whose verdict does not hold
+      a scenario file with each seed; prints those that fail
 
 workloads:
   group        three aiokafka consumers that commit after each batch; alone: on one broker
@@ -50,7 +50,7 @@ workloads:
   mixed        aiokafka members, and in their group a client that breaks all rules; hostile: members on the wire protocol with it
   cooperative  members that rebalance cooperatively
 
-exit codes: 0 nothing found, 1 something failed, 2 a wrong argument or file
+exit codes: 0 no failure, 1 failures, 2 invalid argument or file
 """
 
 _BAR = 30
@@ -79,49 +79,58 @@ def register(commands: Commands, name: str) -> None:
         epilog=_EXAMPLES,
     )
     add = verb.add_argument
-    add("workloads", nargs="*", metavar="WORKLOAD", help="which (default: all in turn)")
-    add("--scenario", action="append", default=[], metavar="WORKLOAD", help="the same as an option")
+    add("workloads", nargs="*", metavar="WORKLOAD", help="workloads to run (default: all in turn)")
+    add("--scenario", action="append", default=[], metavar="WORKLOAD", help="the same, as an option")
     add(
         "--seeds",
         type=seeds,
         default=range(100),
         metavar="A..B",
-        help="from A up to but not B (default: 0..100); one number is that one",
+        help="seeds A to B-1, or one number (default: 0..100)",
     )
     add("--jobs", type=whole, default=os.cpu_count() or 1, metavar="N", help="processes (default: %(default)s)")
     add("--seconds", type=_seconds, default=30.0, metavar="S", help="virtual seconds with faults (default: 30)")
-    add("--as-version", metavar="X.Y", help="the Kafka to behave as (default: 3.4 or 4.1, as the seed draws)")
+    add("--as-version", metavar="X.Y", help="the Kafka release to behave as (default: 3.4 or 4.1, as the seed draws)")
     add(
         "--for",
         dest="limit",
         type=_duration,
         default=math.inf,
         metavar="TIME",
-        help="begin nothing more after it, as in 10m",
+        help="start no further run after this duration, for example 10m",
     )
-    add("--rows", type=Path, metavar="FILE", help="a line of JSON for each run; what stands there is not run again")
-    add("--timeline", type=Path, metavar="DIR", help="draw the groups of each failure into files there")
-    add("--shrink", action="store_true", help="make what fails small")
+    add("--rows", type=Path, metavar="FILE", help="append one JSON line per run; runs recorded there are skipped")
+    add("--timeline", type=Path, metavar="DIR", help="draw the groups of each failure into this directory")
+    add("--shrink", action="store_true", help="reduce each failure to the fewest faults")
     add("--budget", type=whole, default=150, metavar="N", help="runs for shrinking one failure (default: %(default)s)")
-    add("--corpus", type=Path, metavar="DIR", help="run the failures of this directory first, and keep new ones there")
-    add("--guided", action="store_true", help="vary the plans that came to something new, beside what seeds draw")
     add(
-        "--fork", type=whole, default=0, metavar="N", help="follow N futures from each rare moment (see docs/sweeps.md)"
+        "--corpus",
+        type=Path,
+        metavar="DIR",
+        help="run the failures stored in this directory first, and store new ones there",
     )
-    add("--replay", type=Path, metavar="FILE", help="run one kept failure and nothing else")
+    add("--guided", action="store_true", help="also mutate fault plans that reached new states")
+    add(
+        "--fork",
+        type=whole,
+        default=0,
+        metavar="N",
+        help="continue N different ways from each rare state (see docs/sweeps.md)",
+    )
+    add("--replay", type=Path, metavar="FILE", help="run one stored failure only")
     add(
         "--until",
         type=_until,
         default=None,
         metavar="TIME",
-        help="with --replay: stop at that virtual time, as in 12.3s, and tell how the world stands",
+        help="with --replay: stop at this virtual time, for example 12.3s, and print the state",
     )
     add(
         "--shell",
         action="store_true",
-        help="with --replay: a prompt at that time (default: where it fails); help lists its commands",
+        help="with --replay: open a prompt at that time (default: at the failure); help lists its commands",
     )
-    add("--engine", choices=("local", "spark"), default="local", help="processes of this machine, or a job of Spark's")
+    add("--engine", choices=("local", "spark"), default="local", help="local processes, or a Spark job")
     add(
         "--master", metavar="URL", help="spark: its master, local[2], spark://.. (default: local[*], or spark-submit's)"
     )

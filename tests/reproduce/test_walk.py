@@ -1,4 +1,4 @@
-"""docs/reproduce.md: the walk goes as it says."""
+"""docs/reproduce.md: the example runs as shown."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-def test_the_walk_goes_as_it_is_told(tmp_path: Path) -> None:
+def test_the_example_runs_as_shown(tmp_path: Path) -> None:
     """Each line in a process of its own, as a reader would."""
-    text = DOC.read_text(encoding="utf-8").partition("## A walk")[2].partition("\n## ")[0]
+    text = DOC.read_text(encoding="utf-8").partition("## Example")[2].partition("\n## ")[0]
     said = ""
     for language, block in _BLOCK.findall(text):
         if language == "text":

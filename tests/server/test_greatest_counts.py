@@ -13,7 +13,7 @@ import pytest
 from broker_sim import ClusterThread
 from kafka_wire.codec import decode, encode
 from kafka_wire.frame import encode_request_header, frame, response_is_tagged
-from tests.server.test_work_at_once import MOST, Work
+from tests.server.test_work_at_once import ALMOST_STILL, MOST, Work
 from tests.support.greatest_counts import CASES, TOPICS
 from tests.support.processes import DEADLINE_S
 from tests.support.wire import api_key_of, response_class_of
@@ -40,7 +40,7 @@ def broker() -> Iterator[ClusterThread]:
         "group.consumer.assignment.interval.ms": "0",  # else it is time that decides whether a request computes an assignment
         "log.initial.task.delay.ms": "86400000",  # a look at thousands of logs is nobody's request
     }
-    with ClusterThread(topics=TOPICS, as_version="4.4", config=config) as thread:
+    with ClusterThread(topics=TOPICS, as_version="4.4", config=config, clock=ALMOST_STILL) as thread:
         yield thread
 
 

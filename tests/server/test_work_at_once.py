@@ -25,6 +25,8 @@ from kafka_wire.frame import encode_request_header, frame
 from tests.support.processes import DEADLINE_S
 
 MOST = 150_000
+ALMOST_STILL = "scaled:0.001"
+"""The broker's clock: what requests ask for happens, and no session that they leave behind ends beside a later one."""
 _AT_ONCE = {
     "OffsetCommit v9, different topics.partitions": 220_000,
     "OffsetDelete v0, different topics.partitions": 300_000,
@@ -80,7 +82,7 @@ class Work:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ClusterThread]:
-    with ClusterThread(topics={TOPIC: 10_000}) as thread:
+    with ClusterThread(topics={TOPIC: 10_000}, clock=ALMOST_STILL) as thread:
         thread.run(lambda kafka: kafka.state.topics_by_id.update({_TOPIC_ID: kafka.state.topics[TOPIC]}))
         thread.run(lambda kafka: kafka.state.ensure_offsets_topic())
         yield thread

@@ -50,8 +50,8 @@ def register(commands: Commands, name: str) -> None:
     )
     add("--depth", type=whole, default=99, metavar="N", help="actions at most (default: as far as the time goes)")
     add("--for", dest="limit", default="20s", metavar="TIME", help="CPU time for each world (default: 20s)")
-    add("--replay", metavar="ACTIONS", help="take these actions, with ; between them, and tell what happens")
-    add("--list", action="store_true", help="tell which worlds there are")
+    add("--replay", metavar="ACTIONS", help="run these actions, separated by ;, and print the result")
+    add("--list", action="store_true", help="list the models")
     add("--quiet", action="store_true", help="no progress")
 
 

@@ -103,7 +103,7 @@ FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
         (
             Field("what", Choice(DISK_FAULTS, "fault of a disk"), "what is wrong", required=True),
             Field("paths", Text(), "the files that fit that pattern"),
-            Field("free_bytes", Count(0), "full: how much room is left"),
+            Field("free_bytes", Count(0), "full: remaining space in bytes"),
             Field("calls", ListOf(Choice(CALLS, "call of a disk")), "fails: the calls that do"),
         ),
     ),

@@ -259,7 +259,7 @@ _ALL = (
             LOG,
             Field("state", Choice(STATES), "the kind of state", required=True),
             *(Field(name, Seconds(), "as the state's own") for name in ("isr_shrinks_after", "latency", "jitter")),
-            Field("free_bytes", Count(0), "full: how much room is left"),
+            Field("free_bytes", Count(0), "full: remaining space in bytes"),
         ),
     ),
     Kind(
