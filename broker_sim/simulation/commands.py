@@ -81,13 +81,7 @@ def register(commands: Commands, name: str) -> None:
     add = verb.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="workloads to run (default: all in turn)")
     add("--scenario", action="append", default=[], metavar="WORKLOAD", help="the same, as an option")
-    add(
-        "--seeds",
-        type=seeds,
-        default=range(100),
-        metavar="A..B",
-        help="seeds A to B-1, or one number (default: 0..100)",
-    )
+    add("--seeds", type=seeds, default=range(100), metavar="A..B", help="seeds A to B-1, or one (default: 0..100)")
     add("--jobs", type=whole, default=os.cpu_count() or 1, metavar="N", help="processes (default: %(default)s)")
     add("--seconds", type=_seconds, default=30.0, metavar="S", help="virtual seconds with faults (default: 30)")
     add("--as-version", metavar="X.Y", help="the Kafka release to behave as (default: 3.4 or 4.1, as the seed draws)")
