@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,39 +113,54 @@ def _rows(arguments: argparse.Namespace, ours: list[System], out: dict[str, Any]
 
 
 def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, Any]) -> int:
-    figures: list[Figure] = []
+    missed: list[Figure] = []
+    for figure in _measured(arguments, ours):
+        _say("")
+        print(report.figure_text(figure), flush=True)
+        out["figures"].append(report.figure_json(figure))
+        if not figure.passed:
+            missed.append(figure)
+    if missed:
+        print("\nmissed, the farthest first:")
+    for figure in sorted(missed, key=lambda one: one.value / one.limit, reverse=True):
+        print(report.figure_text(figure))
+    return len(missed)
+
+
+def _measured(arguments: argparse.Namespace, ours: list[System]) -> Iterator[Figure]:
+    """Each figure as soon as it is measured."""
     for system in ours:
         if _wanted(arguments, "start"):
             _say(f"{system.name}: start-up")
-            figures += start_up(system, arguments.runs)
+            yield from start_up(system, arguments.runs)
         if _wanted(arguments, "memory"):
             _say(f"{system.name}: memory")
-            figures += memory(system)
-            figures += transactional_ids(system)
+            yield from memory(system)
+            yield from transactional_ids(system)
         if _wanted(arguments, "transaction"):
             _say(f"{system.name}: what a transaction costs")
-            figures += transactions(system, arguments.runs, arguments.seconds)
+            yield from transactions(system, arguments.runs, arguments.seconds)
         if _wanted(arguments, "flat"):
-            figures += flatness(system, arguments.seconds, _say)
+            yield from flatness(system, arguments.seconds, _say)
         if _wanted(arguments, "hostile"):
+<<<<<<< HEAD
             figures += hostile(system, _say)
     if _wanted(arguments, "loading"):
         figures += loading(_say, kafka=not arguments.no_kafka)
+=======
+            yield from hostile(system)
+>>>>>>> 6eb69e996916a9b130defc93b9ca6c230531365f
     if _wanted(arguments, "seam"):
         _say("what unused seams cost")
-        figures.append(seam())
+        yield seam()
     if _wanted(arguments, "simulation"):
         _say("simulated lives")
-        figures += simulation()
+        yield from simulation()
     if "mutants" in (arguments.only or ()):  # it takes as long as all the others
         _say("mutants")
-        figures.append(mutants())
+        yield mutants()
     if _wanted(arguments, "pipeline"):
-        figures += pipeline(_say)
-    for figure in figures:
-        print(report.figure_text(figure))
-        out["figures"].append(report.figure_json(figure))
-    return sum(not figure.passed for figure in figures)
+        yield from pipeline(_say)
 
 
 def _say(text: str) -> None:

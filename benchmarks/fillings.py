@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker_sim.handlers import handler_modules, supported
-from kafka_wire.api_keys import DEFAULT_VERSION
 from kafka_wire.codec import encode
 from kafka_wire.schema import FieldSpec
 
-__all__ = ["TOPIC", "fillings"]
+__all__ = ["TOPIC", "VERSION", "fillings"]
 
+VERSION = "4.4"
+"""The release that has all APIs."""
 TOPIC, PARTITIONS, GROUP = "many", 10_000, "g"
 
 _USUAL: dict[str, Any] = {
@@ -51,15 +52,18 @@ _USUAL: dict[str, Any] = {
     "response_partition_limit": 2000,
 }
 
+_USUAL_OF: dict[str, dict[str, Any]] = {"StreamsGroupHeartbeatRequest": {"member_id": "m", "process_id": "p"}}
+"""What a request needs besides, which would have others refused."""
+
 Make = Callable[[], tuple[object, int]]
 
 
 def fillings(topic_id: bytes, size: int = 1_000_000) -> Iterator[tuple[str, Make]]:
     """(name, what makes the request and its version) for every array of every request, of `size` bytes. ``topic_id``: `TOPIC`'s."""
-    served = supported(DEFAULT_VERSION)
+    served = supported(VERSION)
     for key, module in handler_modules().items():
         if key not in served:
-            continue  # an API of later releases
+            continue  # an API of other releases
         version = served[key][1]
         api = "".join(map(str.capitalize, module.split("_")[1:]))
         cls = getattr(importlib.import_module(f"kafka_wire.messages.{module}"), api + "Request")
@@ -77,9 +81,9 @@ def _arrays(cls: type, version: int) -> Iterator[tuple[str, ...]]:
     for name, spec in _fields(cls, version):
         if spec.kind == "array":
             yield (name,)
-            if not isinstance(spec.item, str):
-                for inner in _arrays(spec.item, version):
-                    yield (name, *inner)
+        if spec.inner is not None:
+            for inner in _arrays(spec.inner, version):
+                yield (name, *inner)
 
 
 def _filled(cls: type, version: int, path: tuple[str, ...], equal: bool, topic_id: bytes, size: int) -> Any:
@@ -105,8 +109,13 @@ def _struct(
                 setattr(one, name, _array(spec, version, path[1:], count, equal, topic_id))
             elif getattr(one, name) is None or spec.nullable.low > version:
                 setattr(one, name, [])
+        elif spec.kind == "struct":
+            if path and path[0] == name:
+                setattr(one, name, _struct(spec.inner, version, path[1:], count, equal, topic_id, at=None))
         elif spec.tag is None or version not in spec.tagged:
             setattr(one, name, _scalar(name, spec, at, topic_id, getattr(one, name)))
+    for name, value in _USUAL_OF.get(cls.__name__, {}).items():
+        setattr(one, name, value)
     return one
 
 

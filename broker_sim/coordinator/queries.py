@@ -42,6 +42,10 @@ def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
     return None if group is None or group.is_dead else group.described(shard.settings.policy)
 
 
+_FILTERED_AS = {"NotReady": "not_ready"}
+"""States that a filter has to name otherwise than the answer does: Kafka compares with the constant's name there."""
+
+
 def filters_of(policy: Policy, states: list[str], types: list[str]) -> tuple[frozenset[str], frozenset[str]]:
     """The states and types that ListGroups asks for, as they are compared."""
     fold, strip = policy.states_filter_folds_case, policy.states_filter_strips_blanks
@@ -55,7 +59,8 @@ def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -
     fold = shard.settings.policy.states_filter_folds_case
 
     def passes(group: Group) -> bool:
-        name = group.state_name.lower() if fold else group.state_name
+        name = _FILTERED_AS.get(group.state_name, group.state_name)
+        name = name.lower() if fold else name
         return (not states or name in states) and (not types or group.kind in types)
 
     return [

@@ -118,4 +118,4 @@ def _create(ctx: RequestContext, missing: Mapping[str, InternalTopic]) -> None:
             failed.pop(name, None)
         except KafkaError as error:
             if error.error is not Err.TOPIC_ALREADY_EXISTS:
-                failed[name] = str(error)
+                failed[name] = error.message or error.error.name

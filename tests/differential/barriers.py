@@ -6,6 +6,7 @@ These questions are no part of a sequence; nothing of them is compared.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ DEADLINE_S = 10.0
 POLL_S = 0.004
 UNKNOWN_TOPIC = 3
 SET = 0
+_INTERNAL = re.compile(r"^Internal topics are missing: ([^;, ]+(?:, [^;, ]+)*)")
+_CREATION_S = 1.0
+"""For so long an internal topic of a streams group is waited for; one that can't be created never comes."""
 SHOWN_LATER = (2, 16, 32)
 """Settings of topics, client metrics and groups: the controller answers before the broker has them."""
 
@@ -79,6 +83,10 @@ async def after(sides: Sequence[Side], step: Step, answer: Any) -> None:
                 for broker in sorted(side.alive)
             )
         )
+    elif step.api == "StreamsGroupHeartbeat":
+        names = [name for one in answer.status or () for name in _INTERNAL.findall(one.status_detail)]
+        wanted = [name for listed in names for name in listed.split(", ")]
+        await asyncio.gather(*(_topic_known(side, name, 1, _CREATION_S) for side in sides for name in wanted))
     elif step.api in ("EndTxn", "InitProducerId") and step.body.get("transactional_id"):
         named = step.body["transactional_id"]
         await asyncio.gather(*(_transaction_over(side, side.scope.text(named)) for side in sides))
@@ -104,9 +112,9 @@ async def _metadata(side: Side, name: str, broker: int = 1) -> Any:
     return (await side.ask(MetadataRequest([MetadataRequestTopic(name=name)], False), 10, broker)).topics[0]
 
 
-async def _topic_known(side: Side, name: str, partitions: int) -> None:
+async def _topic_known(side: Side, name: str, partitions: int, within_s: float = DEADLINE_S) -> None:
     """Until the broker shows the topic with that many partitions, and each of them can be read."""
-    give_up = clock_s() + DEADLINE_S
+    give_up = clock_s() + within_s
     while clock_s() < give_up:
         topic = await _metadata(side, name)
         if topic.error_code == 0 and len(topic.partitions) >= partitions:

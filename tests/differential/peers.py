@@ -54,6 +54,9 @@ def settings(version: str, brokers: int = 1) -> dict[str, object]:
         common["group.coordinator.append.linger.ms"] = 0
     if version == "4.4":
         common["group.consumer.assignment.interval.ms"] = 0  # whether a heartbeat falls into the interval is chance
+        common["group.streams.assignment.interval.ms"] = 0
+        common["group.streams.initial.rebalance.delay.ms"] = 0
+        common["group.streams.max.size"] = 3
     if brokers > 1:
         common |= {
             "auto.leader.rebalance.enable": "false",

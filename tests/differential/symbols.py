@@ -6,6 +6,7 @@ $protocol:a  $type:a                    protocol name and type that the answer c
 $assign:a                               where a leads: an assignment for every member it was told of; else none
 $pid:a  $pepoch:a                       producer id and epoch of a's last InitProducerId, or EndTxn that began another epoch
 $cepoch:a  $cparts:a                    member epoch of a's last ConsumerGroupHeartbeat answer, and the assignment that it was told last
+$tepoch:a  $tasks:a/active              the same of a's last StreamsGroupHeartbeat answer: the tasks of a role
 $session:a  $sepoch:a                   fetch session of a's last Fetch answer, and the epoch that comes next
 $topic:NAME                             topic id
 {p}{to 249}                             a text of so many bytes (the rest of it is ASCII)
@@ -38,6 +39,8 @@ class Scope:
         self.producers: dict[str, tuple[int, int]] = {}
         self.consumers: dict[str, tuple[int, list[dict[str, Any]]]] = {}
         """Client -> member epoch and assignment of its consumer group."""
+        self.threads: dict[str, tuple[int, dict[str, list[dict[str, Any]]]]] = {}
+        """Client -> member epoch and tasks, by role, of its streams group."""
         self.sessions: dict[str, tuple[int, int]] = {}
         self.topic_ids: dict[str, bytes] = {}
         self.leaders: dict[str, dict[int, int]] = {}
@@ -123,6 +126,13 @@ class Scope:
     def _cparts(self, of: str) -> list[dict[str, Any]]:
         return self.consumers.get(of, (0, []))[1]
 
+    def _tepoch(self, of: str) -> int:
+        return self.threads.get(of, (0, {}))[0]
+
+    def _tasks(self, of: str) -> list[dict[str, Any]]:
+        by, _, role = of.partition("/")
+        return self.threads.get(by, (0, {}))[1].get(role, [])
+
     def _session(self, of: str) -> int:
         return self.sessions.get(of, (0, 0))[0]
 
@@ -189,6 +199,15 @@ class Scope:
             given = [{"topic_id": row.topic_id, "partitions": list(row.partitions)} for row in rows]
         self.consumers[by] = (max(answer.member_epoch, 0), given)
 
+    def _learn_StreamsGroupHeartbeat(self, by: str, answer: Any) -> None:
+        if answer.error_code:
+            return
+        given = self.threads.get(by, (0, {}))[1] if answer.member_epoch > 0 else {}
+        if answer.active_tasks is not None:
+            roles = {"active": answer.active_tasks, "standby": answer.standby_tasks, "warmup": answer.warmup_tasks}
+            given = {role: [_task_ids(row) for row in rows or ()] for role, rows in roles.items()}
+        self.threads[by] = (max(answer.member_epoch, 0), given)
+
     def _learn_Fetch(self, by: str, answer: Any) -> None:
         if answer.session_id:
             known = self.sessions.get(by)
@@ -210,3 +229,7 @@ class Scope:
     def _learn_topic(self, name: str | None, topic_id: bytes) -> None:
         if name is not None and topic_id != ZERO_UUID:
             self.topic_ids[name] = topic_id
+
+
+def _task_ids(row: Any) -> dict[str, Any]:
+    return {"subtopology_id": row.subtopology_id, "partitions": list(row.partitions)}

@@ -26,7 +26,7 @@ class Unordered:
 UNORDERED: tuple[Unordered, ...] = (
     Unordered(r"(DescribeGroups\.groups|JoinGroup|log)\.members", "a hash map by member id, and member ids are random"),
     Unordered(
-        r"(ConsumerGroup)?Describe(Groups)?\.groups|DeleteGroups\.results",
+        r"((Consumer|Streams)Group)?Describe(Groups)?\.groups|DeleteGroups\.results",
         "4.1 asks each offsets partition for its groups, out of a map",
     ),
     Unordered(

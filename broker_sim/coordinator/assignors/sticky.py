@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """A member as the assignor sees it. ``active`` and ``standby``: its tasks in the target so far; ``offsets``: the sums of changelog
+    """A member as the assignor sees it. ``active`` and ``standby``: the tasks that it has; ``offsets``: the sums of changelog
     offsets that it has reported for tasks whose state it has on its disk."""
 
     process_id: str

@@ -21,13 +21,13 @@ from broker_sim.coordinator.consumer.group import (
     voted,
 )
 from broker_sim.coordinator.consumer.requests import new_member_id
+from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.holdings import covers, units
 from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current, taken_over
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
-from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.topics import differ, in_order
 from kafka_wire.errors import Err
@@ -120,10 +120,8 @@ def _changes_of(shard: ShardState, request: ConsumerGroupHeartbeatRequest, membe
     policy = shard.settings.policy
     if request.member_epoch == 0 and (group is None or group.is_dead):
         return Changes(ConsumerGroup.made(request.group_id, policy))
-    if request.member_epoch == 0 and isinstance(group, ClassicGroup) and group.is_empty and group.is_idle:
-        made = ConsumerGroup.made(request.group_id, policy)
-        made.take_offsets_of(group)
-        return Changes(made, [GroupRecord(group.group_id, None)], group)
+    if request.member_epoch == 0 and isinstance(group, ClassicGroup) and group.is_empty:
+        return classic_requests.replaced(group, ConsumerGroup.made(request.group_id, policy))
     if group is None:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     if request.member_epoch == 0 and isinstance(group, ClassicGroup):

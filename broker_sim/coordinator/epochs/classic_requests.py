@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from broker_sim.coordinator.classic.group import NO_MEMBER, ClassicGroup
 from broker_sim.coordinator.classic.rebalance import join_error, sync_error
+from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup
+from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
@@ -11,9 +17,8 @@ from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 
 
 def join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
-    """A classic member speaks of a protocol that it doesn't have."""
-    error = join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-    shard.reply(token, error)
+    """A classic member speaks of a protocol that it doesn't have. It isn't called by the id that it names."""
+    shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, NO_MEMBER))
 
 
 def sync(shard: ShardState, token: int, client: Client, request: SyncGroupRequest) -> None:
@@ -29,3 +34,10 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
     """UNKNOWN_MEMBER_ID for each."""
     shard.answer(token, (Err.NONE, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
+
+
+def replaced(empty: ClassicGroup, made: EpochGroup[Any]) -> Changes:
+    """An empty classic group gives its place, with its offsets, to one by epochs. Member ids that it has given out (MEMBER_ID_REQUIRED)
+    and that no member has used don't keep it: Kafka looks at its state alone."""
+    made.take_offsets_of(empty)
+    return Changes(made, [GroupRecord(empty.group_id, None)], empty)

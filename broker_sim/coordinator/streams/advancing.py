@@ -98,9 +98,10 @@ def _assigned(shard: ShardState, group: StreamsGroup, found: Configured) -> dict
     latest = group.latest
 
     def tasks(member_id: str, role: str) -> tuple[Task, ...]:
-        target = latest.target(member_id)
+        """Those that the member has, not those that it was to have: as long as nobody has given them up, they are where they were."""
+        held = latest.current(member_id).assigned
         return tuple(
-            (key.subtopology, number) for key, numbers in target.items() if key.role == role for number in numbers
+            (key.subtopology, number) for key, numbers in held.items() if key.role == role for number in numbers
         )
 
     members = {

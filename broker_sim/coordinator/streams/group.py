@@ -239,7 +239,11 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return {(topic, partition): stale_error(request) for topic, partition, _ in request.offsets}
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
-        if member_id is None or member_id not in self.latest.members:
+        if member_id is None:
+            return (
+                Err.UNKNOWN_SERVER_ERROR
+            )  # as of a consumer group: Kafka looks for a member without an id, and falls over it
+        if member_id not in self.latest.members:
             return Err.UNKNOWN_MEMBER_ID
         return Err.NONE if member_epoch == self.latest.current(member_id).epoch else Err.STALE_MEMBER_EPOCH
 

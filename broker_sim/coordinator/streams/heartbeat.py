@@ -22,7 +22,6 @@ from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client, TimerKey
-from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.streams import departing
 from broker_sim.coordinator.streams.advancing import compute_target, move_group, reconcile
@@ -40,7 +39,14 @@ from broker_sim.coordinator.streams.group import (
     member_key,
 )
 from broker_sim.coordinator.streams.requests import Request, Response, refusal
-from broker_sim.coordinator.streams.topology import Configured, StatusCode, Topology, from_request, is_same
+from broker_sim.coordinator.streams.topology import (
+    Configured,
+    StatusCode,
+    Topology,
+    check_copartition_groups,
+    from_request,
+    is_same,
+)
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -96,10 +102,12 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) 
     group = changes.group
     assert isinstance(group, StreamsGroup)
     replaced = _admit(group, request)
+    _check_tags(request)
     topology = _topology(group, request)
     found = group.configured(topology, shard.topics)
     _check_tasks(found, reported)
     is_known = shard.groups.get(group.group_id) is group
+    _check_endpoints(group, request, found, is_known=is_known)
     was_empty, status = not group.latest.members, list(_stale(group, request))
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
         shard.store.succeed(changes.before, group)
@@ -150,10 +158,8 @@ def _changes_of(shard: ShardState, request: Request) -> Changes:
     missing = group is None or group.is_dead
     if request.member_epoch == 0 and missing:
         return Changes(StreamsGroup.made(group_id, shard.settings.policy))
-    if request.member_epoch == 0 and isinstance(group, ClassicGroup) and group.is_empty and group.is_idle:
-        made = StreamsGroup.made(group_id, shard.settings.policy)
-        made.take_offsets_of(group)
-        return Changes(made, [GroupRecord(group_id, None)], group)
+    if request.member_epoch == 0 and isinstance(group, ClassicGroup) and group.is_empty:
+        return classic_requests.replaced(group, StreamsGroup.made(group_id, shard.settings.policy))
     words = f"Streams group {group_id} not found." if missing else f"Group {group_id} is not a streams group."
     raise Refused(Err.GROUP_ID_NOT_FOUND, words)
 
@@ -207,6 +213,13 @@ def _check_epoch(current: Current[TaskKey], request: Request) -> None:
     )
 
 
+def _check_tags(request: Request) -> None:
+    """Raises Refused for a tag that is named twice: Kafka makes a map of them, and falls over it."""
+    keys = [one.key for one in request.client_tags or ()]
+    if len(set(keys)) < len(keys):
+        raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
+
+
 def _topology(group: StreamsGroup, request: Request) -> Topology:
     """The group's topology, which the first member brings. Raises Refused for another one."""
     known = group.latest.topology
@@ -216,6 +229,7 @@ def _topology(group: StreamsGroup, request: Request) -> Topology:
         return known
     brought = from_request(request.topology)
     if known is None:
+        check_copartition_groups(brought)
         return brought
     if known.epoch <= brought.epoch and not is_same(known, brought):
         raise Refused(Err.INVALID_REQUEST, "Topology updates are not supported yet.")
@@ -234,6 +248,25 @@ def _check_tasks(found: Configured, reported: Reported) -> None:
                     Err.INVALID_REQUEST,
                     f"Task {number} for subtopology {key.subtopology} is invalid. Number of tasks for this subtopology: {one.tasks}",
                 )
+
+
+def _check_endpoints(group: StreamsGroup, request: Request, found: Configured, *, is_known: bool) -> None:
+    """Raises Refused where the member would be told what endpoints read and the topology doesn't fit the topics, so that there are no
+    subtopologies to tell it by. Kafka falls over that; all that stays of such a heartbeat is the endpoints' epoch."""
+    if found.is_ready or found.subtopologies:
+        return
+    member_id, members = request.member_id, group.latest.members
+    before = _endpoint(group, member_id)
+    said = request.user_endpoint
+    after = before if said is None and request.member_epoch != 0 else said and log.Endpoint(said.host, said.port)
+    others = any(member.user_endpoint is not None for other, member in members.items() if other != member_id)
+    gives_up = bool(group.latest.current(member_id).assigned) and after is not None
+    epoch = group.endpoint_epoch + (after != before or gives_up)
+    if epoch != request.endpoint_information_epoch and (after is not None or others):
+        if is_known:
+            group.endpoint_epoch = epoch
+            group.version += 1
+        raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
 
 
 def _reported(request: Request) -> Reported:

@@ -6,7 +6,7 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
 from broker_sim.coordinator.epochs.refused import Refused, need
@@ -16,6 +16,7 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k88_streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
+    TaskOffset,
 )
 
 Request = StreamsGroupHeartbeatRequest
@@ -55,6 +56,9 @@ def check(request: Request, policy: Policy) -> None:
         need(all(one is not None for one in tasks), "If one task-type is non-null, all must be non-null.")
     if epoch != 0:
         need(topology is None, "Topology can only be provided when (re-)joining.")
+    if epoch >= 0:
+        _check_offsets(request.task_offsets)
+        _check_offsets(request.task_end_offsets)
 
 
 def _check_join(request: Request) -> None:
@@ -72,6 +76,16 @@ def _check_join(request: Request) -> None:
                     Err.STREAMS_INVALID_TOPOLOGY,
                     f"Changelog topic {topic.name} must have an undefined partition count, but it is set to {topic.partitions}.",
                 )
+
+
+def _check_offsets(listed: Iterable[TaskOffset] | None) -> None:
+    named: set[tuple[str, int]] = set()
+    for one in listed or ():
+        task = one.subtopology_id, one.partition
+        if task in named:
+            words = f"Task offsets contain a duplicate entry for subtopology {task[0]} and partition {task[1]}."
+            raise Refused(Err.INVALID_REQUEST, words)
+        named.add(task)
 
 
 def _is_said(text: str | None) -> bool:

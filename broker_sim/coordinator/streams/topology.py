@@ -89,8 +89,9 @@ class _Misconfigured(Exception):
 
 
 def from_request(topology: RequestedTopology) -> Topology:
-    """The record of a topology that a member brings. Raises Refused for an epoch that no topology has."""
-    if topology.epoch < 0:
+    """The record of a topology that a member brings. Raises Refused for an epoch that no topology has, and for two subtopologies of one
+    id, of which Kafka can't make a map."""
+    if topology.epoch < 0 or len({one.subtopology_id for one in topology.subtopologies}) < len(topology.subtopologies):
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
     return Topology(
         topology.epoch,
@@ -112,6 +113,18 @@ def from_request(topology: RequestedTopology) -> Topology:
             for one in topology.subtopologies
         ],
     )
+
+
+def check_copartition_groups(topology: Topology) -> None:
+    """Raises Refused where one counts a topic that its subtopology doesn't have: Kafka falls over it, whatever topics exist."""
+    for one in topology.subtopologies:
+        sources, repartitioned = range(len(one.source_topics)), range(len(one.repartition_source_topics))
+        for group in one.copartition_groups:
+            if not (
+                all(number in sources for number in group.source_topics)
+                and all(number in repartitioned for number in group.repartition_source_topics)
+            ):
+                raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
 
 
 def _infos(topics: Iterable[TopicInfo]) -> list[log.InternalTopicInfo]:

@@ -90,9 +90,14 @@ def test_who_is_no_member(release: tuple[int, int]) -> None:
     assert core.refused("B", -1) is Err.UNKNOWN_MEMBER_ID
     assert core.refused("A", epoch + 5) is Err.FENCED_MEMBER_EPOCH
     core.commit(1, group="classic")
-    core.new_member_id(group="classic")
-    assert core.refused("A", 0, group="classic") is Err.GROUP_ID_NOT_FOUND
     assert core.refused("A", 3, group="classic") is Err.GROUP_ID_NOT_FOUND
+
+
+def test_a_member_id_that_nobody_has_used_keeps_no_group_classic() -> None:
+    core = Crowd()
+    core.commit(1, group="classic")
+    core.new_member_id(group="classic")
+    assert core.told("A", 0, group="classic") == (1, {"t": [0, 1, 2]})
 
 
 def test_a_full_group_takes_nobody_but_its_own() -> None:

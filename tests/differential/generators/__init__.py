@@ -12,6 +12,7 @@ from tests.differential.generators import (
     data,
     edges,
     groups,
+    streams,
     transactions,
     wild,
 )
@@ -26,6 +27,7 @@ KINDS = {
     "admin": (admin.sequence, 3),
     "transactions": (transactions.sequence, 5),
     "consumers": (consumers.sequence, 4),
+    "streams": (streams.sequence, 4),
     "wild": (wild.sequence, 2),
     "group wires": (connections.of_groups, 2),
     "wires": (connections.of_data, 2),
@@ -33,6 +35,8 @@ KINDS = {
     "expiring": (groups.expiring, 0),
 }
 """Name -> generator, and how often it is drawn. What expires is asked for by name alone: its brokers sweep all the time."""
+NEEDED = {"consumers": consumers.API, "streams": streams.API}
+"""The API without which a kind is not drawn."""
 UNBENT = ("expiring",)
 """Without boundary values, as those for several brokers are: there much hangs on what is asked of whom, and when."""
 CLUSTER_KINDS = {
@@ -42,7 +46,8 @@ CLUSTER_KINDS = {
 }
 """Those for several brokers."""
 
-GROUP_KINDS = ("group", "timed", "offsets", "consumers", "group wires", "coordinated")
+_ALL = {**KINDS, **CLUSTER_KINDS}
+GROUP_KINDS = ("group", "timed", "offsets", "consumers", "streams", "group wires", "coordinated")
 BLOCK = 250
 """So many sequences in a row are of one sort beside 3.x, where each deletion of a topic takes all empty groups along."""
 
@@ -52,17 +57,22 @@ def in_blocks(versions: Versions) -> bool:
     return versions["Produce"][1] < 12
 
 
+def kinds(versions: Versions, brokers: int = 1) -> list[str]:
+    """Those that brokers with these versions can play."""
+    names = KINDS if brokers == 1 else CLUSTER_KINDS
+    return [name for name in names if name not in NEEDED or NEEDED[name] in versions]
+
+
 def sequence(seed: int, versions: Versions, only: str = "", brokers: int = 1) -> Sequence:
     """The sequence of a seed, for brokers with these versions; `only` names the one generator to draw from."""
     rng = random.Random(seed)
-    kinds = KINDS if brokers == 1 else CLUSTER_KINDS
-    names = [name for name in kinds if name != "consumers" or consumers.API in versions]
+    names = kinds(versions, brokers)
     if in_blocks(versions):
         names = [name for name in names if (name in GROUP_KINDS) == (seed // BLOCK % 2 == 0)]
-    kind = rng.choices(names, [kinds[name][1] for name in names])[0]
+    kind = rng.choices(names, [_ALL[name][1] for name in names])[0]
     kind = only or kind
     draw = Draw(rng, versions, brokers)
-    {**KINDS, **CLUSTER_KINDS}[kind][0](draw)
+    _ALL[kind][0](draw)
     if kind in KINDS and kind not in UNBENT:
         edges.bend(seed, draw.steps)
     return Sequence(seed, kind, draw.steps, timed=kind in ("timed", "expiring"), brokers=brokers)

@@ -68,6 +68,8 @@ CONSTANTS: dict[str, tuple[tuple[int, ...], str]] = {
     "key_type": ((0, 1, 2), "FindCoordinatorRequest.java: CoordinatorType"),
     "member_epoch": ((0, -1, -2), "ConsumerGroupHeartbeatRequest.java: JOIN, LEAVE, LEAVE_GROUP_STATIC_MEMBER_EPOCH"),
     "ConsumerGroupHeartbeat.rebalance_timeout_ms": ((-1,), "ConsumerGroupHeartbeatRequest.json: not changed"),
+    "StreamsGroupHeartbeat.rebalance_timeout_ms": ((-1,), "StreamsGroupHeartbeatRequest.json: not changed"),
+    "endpoint_information_epoch": ((0, 1), "StreamsGroup.java: the epoch of a new group's endpoints"),
     "num_partitions": ((-1, 1), "CreateTopicsRequest.java: NO_NUM_PARTITIONS"),
     "replication_factor": ((-1, 1), "CreateTopicsRequest.java: NO_REPLICATION_FACTOR; the number of brokers"),
     "broker_ids": ((1,), "the broker that there is"),
@@ -126,6 +128,14 @@ WITHHELD: dict[str, tuple[Container[Any], str]] = {
     "session_timeout_ms": (range(100, 20_000), "a member is removed while the play goes on"),
     "JoinGroup.rebalance_timeout_ms": (range(20_000), "a join phase ends while the play goes on"),
     "ConsumerGroupHeartbeat.rebalance_timeout_ms": (range(20_000), "a member is fenced while the play goes on"),
+    "StreamsGroupHeartbeat.rebalance_timeout_ms": (range(20_000), "a member is fenced while the play goes on"),
+    **dict.fromkeys(
+        [
+            f"StreamsGroupHeartbeat.topology.subtopologies.{kind}_topics.partitions"
+            for kind in ("state_changelog", "repartition_source")
+        ],
+        (range(5, 2**31), "a real broker makes them"),
+    ),
     "transaction_timeout_ms": (range(1, 60_000), "a transaction is aborted while the play goes on"),
     **dict.fromkeys(
         [
