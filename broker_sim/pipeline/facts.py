@@ -29,6 +29,8 @@ class Facts:
     """which time and groups were looked at, in words; "" for all."""
     whole: bool = True
     """whether all records are there that the log holds up to its end; else what is missing was not asked for."""
+    logged: bool = True
+    """whether there is an offsets log; else committed offsets are those of the journal, and their places its numbers."""
     from_ms: int | None = None
     to_ms: int | None = None
     counts: dict[str, int] = field(default_factory=dict)

@@ -428,6 +428,8 @@ def _read_over(facts: Facts) -> Iterable[Finding]:
         )
         if worst["out_of_range"]:
             words += "; its last Fetch before was answered OFFSET_OUT_OF_RANGE"
+        if worst["lookup_error"]:
+            words += f"; its last OffsetFetch before was answered {worst['lookup_error']}"
         if len(rows) > 1:
             words += f"; so {times(len(rows))} in all"
         yield Finding(

@@ -343,6 +343,7 @@ class Run:
         self.spark, self.inputs, self.folder, self.options, self.steps = spark, found, folder, options, steps
         self.on_spark = not isinstance(spark, Session)
         self.facts = Facts(found.run_id, options.input, found.journal, scope=options.scope.text())
+        self.facts.logged = found.log is not None
         self.facts.whole = not (options.scope.groups or options.scope.since_ms is not None)
         self.tables: dict[str, DataFrame] = {}
         self._seen: DataFrame | None = None

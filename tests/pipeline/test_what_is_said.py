@@ -258,6 +258,44 @@ def test_records_that_a_member_read_over(duck: Session) -> None:
     )
 
 
+def looked_up(book: Book, code: int, error: str | None) -> None:
+    told = {"groups": [{"group_id": "billing", "topics": [], "error_code": code}]}
+    asked = {"groups": [{"group_id": "billing", "topics": [{"name": "orders", "partition_indexes": [0]}]}]}
+    about = {} if error is None else {"error": error}
+    book.call("OffsetFetch", asked, told, "app", group="billing", member="m-1", topics=["orders-0"], **about)
+
+
+def test_a_lookup_that_was_refused_stands_with_what_was_read_over(duck: Session) -> None:
+    """A client that goes where its fallback says, as its committed offset was not told to it."""
+    book = Book()
+    commit_of(book, 3)
+    looked_up(book, 113, "STALE_MEMBER_EPOCH")
+    book.fetch("app", 8, 2)
+    book.fetch("app", 12, 0)
+    looked_up(book, 0, None)
+    book.fetch("app", 20, 0)
+    found = rows(offset_skips(duck.of_arrow(arrow(book.events))), "to_offset")
+    assert picked(found, "from_offset", "to_offset", "lookup_error") == [
+        (3, 8, "STALE_MEMBER_EPOCH"),
+        (12, 20, None),
+    ]
+    (finding,) = findings(facts(skips=found[:1]))
+    assert finding.text.endswith("not delivered to it; its last OffsetFetch before was answered STALE_MEMBER_EPOCH.")
+    book = Book()
+    commit_of(book, 3)
+    looked_up(book, 113, "STALE_MEMBER_EPOCH")
+    looked_up(book, 0, None)
+    book.fetch("app", 8, 2)
+    assert picked(rows(offset_skips(duck.of_arrow(arrow(book.events)))), "lookup_error") == [(None,)]
+
+
+def test_a_journal_without_a_log_has_lost_no_records(duck: Session) -> None:
+    held = {"log_partition": 3, "records": 1, "first_offset": 40, "last_offset": 40, "commits": 1}
+    (found,) = findings(facts(partitions=[held], logged=False))
+    assert "are not there any more" not in found.text
+    assert "Rebalances of groups by epochs (KIP-848, share and streams groups) are read from a log alone." in found.text
+
+
 def test_reading_on_committing_and_seeking_beyond_the_end_skip_nothing(duck: Session) -> None:
     book = Book()
     book.fetch("app", 0, 10)
