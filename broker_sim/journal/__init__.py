@@ -62,8 +62,8 @@ Listener = Callable[[Event], object]
 class Seen(dict[str, Any]):
     """An event out of the journal, its fields as attributes: ``seen.api``, ``seen.group``.
 
-    ``error`` is an `Err`: that of the response, the append or the load, NONE where there is none. An answered request has the request's
-    fields, and ``answer`` (the response's body), ``took_ms``, ``action``.
+    ``error`` is an `Err`: the first one of the response, that of the append or the load, NONE where there is none; ``errors`` has each
+    partition's own. An answered request has the request's fields, and ``answer`` (the response's body), ``took_ms``, ``action``.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -74,9 +74,17 @@ class Seen(dict[str, Any]):
 
     @property
     def error(self) -> Err:
-        """The first error, NONE where there is none."""
+        """The first error, NONE where there is none. It need not stand for all that was asked for: see ``errors``."""
         name = self.get("error")
         return Err.NONE if name is None else Err[name]
+
+    @property
+    def errors(self) -> dict[str, Err]:
+        """What the answer says of each partition (``orders-0``), topic, member or group; {} where it says one thing of all."""
+        from broker_sim.explain.answers import named_topics, rows  # explain is a lot to load for who asks nothing of it
+
+        names = named_topics(self.get("body") or {}, self.get("topics") or ())
+        return {row.what: Err[row.error or "NONE"] for row in rows(self.get("answer") or {}, names, self.get("group"))}
 
     @property
     def ok(self) -> bool:

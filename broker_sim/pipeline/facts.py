@@ -52,6 +52,11 @@ class Facts:
     """rows of offset_skips, the widest first."""
     beyond: list[Row] = field(default_factory=list)
     """partitions that are committed beyond their log's end: group, topic, partition, lag, window_start_ms, committed, end."""
+    below: list[Row] = field(default_factory=list)
+    """partitions that are committed before their log's start: group, topic, partition, window_start_ms, committed, start,
+    below_start."""
+    losses: list[Row] = field(default_factory=list)
+    """rows of data_losses, the widest first."""
     states: dict[str, Row] = field(default_factory=dict)
     """group -> its row of the table groups."""
     marks: list[Row] = field(default_factory=list)

@@ -56,6 +56,8 @@ KINDS = {
     "transaction": "a transaction stayed open for long, hangs, or was ended in spite of its producer",
     "skipped records": "a member read over records that it was not given (journal)",
     "beyond": "a committed offset lies beyond its log's end",
+    "below": "a committed offset lies before its log's start",
+    "data loss": "a log lost records that were committed (journal)",
     "refused": "commits of a topic were refused (journal)",
     "deleted": "committed offsets expired or were deleted",
     "duplicates": "records were handed out twice",
