@@ -76,7 +76,6 @@ DEFERRED = {
     "broker_sim/pipeline/": "drivers and executors load what their step needs",
     "broker_sim/simulation/sweeps/": "executors likewise, and pictures are drawn of failures alone",
     "broker_sim/simulation/sync/programs.py": "most simulations have no program that blocks",
-    "broker_sim/journal/": "what reads answers comes with all that explains: for a test that asks for each partition's error",
     "broker_sim/metadata/persistence.py": "directories of other brokers are rare",
     "broker_sim/storage/log.py": "few logs are ever compacted",
     "broker_sim/common/text.py": "errors are rare, and every command loads this module",

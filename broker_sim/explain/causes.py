@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any
 
+from broker_sim.common.answers import rows
 from broker_sim.common.text import visible
-from broker_sim.explain.answers import rows
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind

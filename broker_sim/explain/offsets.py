@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker_sim.explain.answers import whole_error
+from broker_sim.common.answers import whole_error
 from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import joined, quoted

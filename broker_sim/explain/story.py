@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from broker_sim.common.answers import about_one, places
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.answers import about_one, places
 from broker_sim.explain.events import Call
 from broker_sim.explain.holdups import chief, holdups, in_words
 from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch, commits_of

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.explain.answers import errors_of
+from broker_sim.common.answers import errors_of
 from broker_sim.explain.causes import Causes
 from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from broker_sim.common.answers import about_one
 from broker_sim.common.text import duration_text
-from broker_sim.explain.answers import about_one
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group

@@ -259,6 +259,17 @@ def test_right():
     result.stdout.fnmatch_lines(["*mark: no field is called 'colour'*"])
 
 
+async def test_an_answer_is_found_by_any_of_its_errors(journal: Journal) -> None:
+    said = [{"partition_index": 0, "error_code": 3}, {"partition_index": 1, "error_code": 12}]
+    body = {"topics": [{"name": "orders", "partitions": said}]}
+    error = "UNKNOWN_TOPIC_OR_PARTITION"
+    journal.write("response", request=3, api="OffsetCommit", error=error, took_ms=0, body=body)
+    for wanted in (error, "OFFSET_METADATA_TOO_LARGE"):
+        assert (await journal.next("OffsetCommit", answered=True, error=wanted, since=0)).request == 3
+    with pytest.raises(WaitTimeout):
+        await journal.next("OffsetCommit", answered=True, error="NOT_COORDINATOR", since=0, timeout=0.001)
+
+
 def test_errors_are_those_of_each_partition() -> None:
     said = [{"partition_index": 0, "error_code": 3}, {"partition_index": 1, "error_code": 0}]
     answer = {"topics": [{"name": "orders", "partitions": said}]}
