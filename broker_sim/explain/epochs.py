@@ -156,6 +156,8 @@ class _Reader:
         if now - was or was - now:
             moved = [(now - was, "new to its members"), (was - now, "no longer theirs")]
             return "; ".join(f"{_places(units)} {_are(units)} {what}" for units, what in moved if units)
+        if not before and not self.known:
+            return "the group was made"
         cause, assignor = table(event, "cause"), text(event, "assignor")
         if text(cause, "timer") == "patterns":
             return "its members' regular expressions match other topics than before"

@@ -204,16 +204,34 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
         elif worst["members"] and worst["pending"]:
             others = "while other partitions moved on" if worst["moved"] else "and none of its partitions moved"
             words += f", {others}; the group did not rebalance" if not worst["generations"] else f", {others}"
+            holder = _holder(facts, worst)
             yield Finding(
                 "stalled",
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
-                f"{words}.",
-                "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member.",
+                f"{words}{holder}.",
+                _HELD if holder else _ALONE,
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence,
             )
+
+
+_ALONE = (
+    "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member."
+)
+_HELD = "Whoever reads read_committed gets nothing behind that transaction's first record before it ends: look at its producer."
+
+
+def _holder(facts: Facts, row: Row) -> str:
+    """Whose transaction held the partition where it stood, as a clause; "" for none that is known."""
+    at = f"{row['topic']}-{row['partition']} at {row['offset']}"
+    to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
+    for one in facts.transactions:
+        if at in (one["held"] or ()) and one["from_ms"] <= to_ms and (one["to_ms"] or to_ms) >= row["from_ms"]:
+            whose = one["transactional_id"] or f"producer {one['producer_id']}"
+            return f"; a transaction of {whose} held its last stable offset there"
+    return ""
 
 
 def _died(facts: Facts, group: str, row: Row) -> int:

@@ -278,7 +278,7 @@ _ADVICE = {
     " group.initial.rebalance.delay.ms gather them.",
     "leave": "Members that leave and come back cost two rebalances: group.instance.id (static membership) spares both for a restart."
     " Look whether max.poll.interval.ms ran out: then the client leaves by itself.",
-    "metadata change": "Subscriptions that differ or change, or topics that grow, rebalance the whole group each time.",
+    "metadata change": "Changed subscriptions or topics may be why, or what members give up to a cooperative assignor: see their logs.",
     "sync failed": "The assignment could not be stored, or members did not ask for it in time: look at the group's offsets partition.",
 }
 
@@ -366,7 +366,7 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
         "gone": "members that left or fell silent",
         "rejoin": "members that joined again",
         "session timeout": "session timeouts",
-        "metadata change": "changed subscriptions or topics",
+        "metadata change": "members that came with other metadata, or topics that changed",
         "sync failed": "assignments that were not stored or not asked for",
         "load": "loads of the coordinator",
         "no room": "members without room",

@@ -440,3 +440,15 @@ def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: Session) -
     assert picked(found, "from_offset", "to_offset", "how") == [(100, 60, "regrouped"), (60, 50, "rewind")]
     texts = [one.text for one in findings(facts(regressions=found))]
     assert any("after a record of the group of the same generation" in text for text in texts)
+
+
+def test_a_member_that_joined_again_is_not_said_to_have_changed_its_subscription() -> None:
+    """With a cooperative assignor it has given something up; the table has no more than that it came with other metadata."""
+    rows_ = [rebalance(at, 1000, cause="metadata change", generation=at) for at in range(0, 20_000, 2000)]
+    found = next(one for one in findings(facts(rebalances=rows_)) if one.kind == "restless")
+    assert (
+        "members that came with other metadata, or topics that changed (as when app-1 came with other metadata"
+        in found.text
+    )
+    assert " may be why" in found.advice
+    assert "cooperative" in found.advice
