@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
-from broker_sim.explain.phrases import count, times
+from broker_sim.explain.phrases import count, is_other, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
@@ -63,6 +63,11 @@ def _lost(facts: Facts) -> Iterable[Finding]:
             )
         sure = "likely" if first["cause_certainty"] == "likely" else "certain"
         advice = "No LeaveGroup arrived: it may have crashed, been killed or cut off, or have had no time to send heartbeats."
+        if not is_other(first.get("protocol_type")):
+            advice += (
+                " A static member (group.instance.id) whose max.poll.interval.ms passed sends none either, and no heartbeats until it"
+                " polls."
+            )
         if sure == "likely":
             advice += " Told by its last commit: a session and no more before the group went on without it."
         yield Finding(

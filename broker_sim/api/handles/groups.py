@@ -196,7 +196,11 @@ class GroupHandle:
             if partition is not None:
                 start, end = partition.log_start_offset, partition.high_watermark
                 owned = at in assigned or at not in subscribed
-                found[at] = PartitionLag(committed.get(at), start, end, owned, _markers(partition, committed.get(at)))
+                stable = partition.last_stable_offset
+                markers = _markers(partition, committed.get(at))
+                found[at] = PartitionLag(
+                    committed.get(at), start, end, owned, markers, stable if stable < end else None
+                )
         return Lag.of(found)
 
     @property
