@@ -1,1 +1,1 @@
-"""What every room may use: time, text, slices of long work, the command line's parsers. It knows nothing of Kafka."""
+"""What every room may use: time, text, what an answer says, slices of long work, parsers. Of Kafka `answers` alone knows."""

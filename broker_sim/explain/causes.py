@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any
 
+from broker_sim.common.answers import rows
 from broker_sim.common.text import visible
-from broker_sim.explain.answers import rows
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
+from broker_sim.explain.phrases import joined
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
 
 __all__ = ["Causes"]
 
+
+_SHOWN = 4
+"""Partitions that a clause names."""
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
 """Answers after which a client gives up its generation and joins again."""
@@ -213,7 +217,9 @@ class Causes:
             found.grown_topics = list(
                 dict.fromkeys(words for ts, topic, words in self.grown if ts >= since and topic in has)
             )
-        found.metadata = worker_changes(table(old, "worker"), table(new, "worker"))
+        found.metadata = worker_changes(table(old, "worker"), table(new, "worker")) or self._owned_changes(
+            name, found.call
+        )
         changed = bool(found.added_topics or found.lost_topics)
         refusal = self.last_refusal.get(name)
         if (
@@ -227,6 +233,22 @@ class Causes:
             found.kind = "rejoined"
         else:
             found.kind = "leader_rejoined" if leads and not changed else "changed"
+
+    def _owned_changes(self, member: str, call: Call | None) -> str:
+        """What a member has given up since its last JoinGroup, or else got: a cooperative assignor's steps."""
+        if call is None:
+            return ""
+        before = (one for one in reversed(self.calls[member]) if one.api == "JoinGroup" and one.request < call.request)
+        last = next((one for one in before if not one.failed), None)
+        if last is None:
+            return ""
+        had, has = owned(last.body), owned(call.body)
+        for some, became in ((had - has, "given up"), (has - had, "now its own")):
+            shown = [f"{topic}-{partition}" for topic, partition in sorted(some)]
+            if shown:
+                more = [f"{len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+                return f"with {joined([*shown[:_SHOWN], *more])} {became}"
+        return ""
 
     def _by_timer(self, cause: Event, before: Snapshot | None, after: Snapshot | None, ts_ms: int) -> Cause:
         timer = text(cause, "timer")
@@ -259,6 +281,16 @@ class Causes:
         told = f"; the {waited} requests that waited were answered NOT_COORDINATOR" if waited > 1 else ""
         told = "; the request that waited was answered NOT_COORDINATOR" if waited == 1 else told
         self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{told}", order))
+
+
+def owned(join: Event) -> set[tuple[str, int]]:
+    """The partitions that a JoinGroup says its member owns, by the protocol that it prefers."""
+    for one in items(join, "protocols"):
+        topics = table(table(one, "metadata"), "owned_partitions") if isinstance(one, Mapping) else {}
+        return {
+            (visible(str(topic)), each) for topic, some in topics.items() if isinstance(some, list) for each in some
+        }
+    return set()
 
 
 def worker_changes(old: Event, new: Event) -> str:

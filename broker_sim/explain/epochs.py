@@ -1,9 +1,14 @@
 """What happened to a group by epochs, in words: who moved its epoch, and who waited for whose partitions or tasks, and for how long.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
+<<<<<<< HEAD
 has been told to give it up and hasn't said so, is the one that it waits for. Of a streams group (KIP-1071) these are tasks: an active
 one waits for the member that has it as active, and any for another member of the same process that has it in any role. What its
 topology lacks, and which heartbeats are refused for it, is told besides.
+=======
+has been told to give it up and hasn't said so, is the one that it waits for. Why an epoch moved is told as far as a step shows it: what
+has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
+>>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 """
 
 from __future__ import annotations
@@ -12,14 +17,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
+<<<<<<< HEAD
 from broker_sim.explain.events import Event, items, number, table, text
 from broker_sim.explain.phrases import count, joined, times
+=======
+from broker_sim.explain.events import Event, items, names_in, number, table, text
+from broker_sim.explain.phrases import count, joined, quoted
+>>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 
 __all__ = ["Told", "told"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
 
+<<<<<<< HEAD
 _REFUSALS = "StreamsGroupHeartbeat"
 _ACTIVE = "active"
 _DEAD = "Dead"
@@ -32,14 +43,21 @@ class _Unit:
     name: str
     number: int = 0
     role: str = ""
+=======
+_SHOWN = 4
+"""Partitions that a sentence names."""
+
+_Unit = tuple[str, int]
+>>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One thing that happened, and when."""
+    """One thing that happened, and when; ``request``: the number of the request that it came with, which orders things of one ms."""
 
     ts_ms: int
     text: str
+    request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +68,14 @@ class _Member:
     has: frozenset[_Unit]
     gives_up: frozenset[_Unit]
     lacks: frozenset[_Unit]
+    client_id: str = ""
+    instance: str | None = None
+    topics: tuple[str, ...] = ()
+    classic: bool = False
+
+    @property
+    def all(self) -> frozenset[_Unit]:
+        return self.has | self.gives_up | self.lacks
 
 
 @dataclass(slots=True)
@@ -85,11 +111,18 @@ class _Reader:
         self.out: list[Told] = []
         self.waits: dict[tuple[str, _Unit], _Wait] = {}
         self.names: dict[str, str] = {}
+        self.assignor: str | None = None
+        self.clients: dict[int, str] = {}
+        """Whose a LeaveGroup is, by its request's number."""
+
+    def leave(self, event: Event) -> None:
+        """A LeaveGroup for the group: of a member, or of somebody who removes one."""
+        self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
 
     def take(self, event: Event) -> None:
         ts_ms = number(event, "ts_ms") or 0
         before = dict(self.known)
-        whole = len(items(event, "members")) == (number(event, "size") or 0)
+        whole, earlier = len(items(event, "members")) == (number(event, "size") or 0), set(self.names)
         found = dict(self._members(event))
         self.known = found if whole else {**self.known, **found}
         self.state, self.log = text(event, "state") or "", text(event, "log") or self.log
@@ -98,8 +131,14 @@ class _Reader:
             self._end(event, ts_ms)
         elif epoch is not None and epoch != self.epoch and (before or self.known):
             self.epoch = epoch
+<<<<<<< HEAD
             self.out.append(Told(ts_ms, f"epoch {epoch}: {self._why(event, before)}"))
         self._look_at_topology(event, ts_ms)
+=======
+            request = number(table(event, "cause"), "request") or 0
+            self.out.append(Told(ts_ms, f"epoch {epoch}: {self._why(event, before, earlier)}", request))
+        self.assignor = text(event, "assignor") or self.assignor
+>>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
         self._look_for_waits(ts_ms)
 
     def _end(self, event: Event, ts_ms: int) -> None:
@@ -119,6 +158,7 @@ class _Reader:
                 member_id,
                 _Member(
                     self.names[member_id],
+<<<<<<< HEAD
                     text(row, "process"),
                     number(row, "topology_epoch"),
                     *(_tasks(row, key) if "tasks" in row else _units(row, other) for key, other in _HELD),
@@ -143,6 +183,71 @@ class _Reader:
         if self.kind == "Streams":
             return "; ".join(said) or "its topics or the settings of its assignment have changed"
         return "; ".join(said) or "what its members read has changed"
+=======
+                    _units(row, "assignment"),
+                    _units(row, "gives_up"),
+                    _units(row, "lacks"),
+                    client or "",
+                    text(row, "instance"),
+                    tuple(names_in(row, "topics")),
+                    text(row, "protocol") == "classic",
+                ),
+            )
+
+    def _why(self, event: Event, before: dict[str, _Member], earlier: set[str]) -> str:
+        """``earlier``: the ids of all that have been members."""
+        came = [each for each in self.known if each not in before]
+        gone = {one.instance or each: each for each, one in before.items() if each not in self.known}
+        back = [each for each in came if self.known[each].instance in gone]
+        for each in back:
+            del gone[self.known[each].instance or ""]
+        new = [self.names[each] for each in came if each not in back and each not in earlier]
+        again = [self.names[each] for each in came if each not in back and each in earlier]
+        said = [
+            *([f"{joined(new)} joined"] if new else []),
+            *([f"{joined(again)} joined again"] if again else []),
+            *(f"{self.names[each]} came back under another id" for each in back),
+            *([self._gone(table(event, "cause"), [before[each] for each in gone.values()])] if gone else []),
+        ]
+        return "; ".join(said) or self._changed(event, before)
+
+    def _gone(self, cause: Event, gone: list[_Member]) -> str:
+        names = joined([one.name for one in gone])
+        timer, api = text(cause, "timer"), text(cause, "api")
+        out = {
+            "session": "silent for longer than its session",
+            "revocation": "as it had not given up what it was told to within its rebalance timeout",
+            "join": "as it had not joined again within its rebalance timeout",
+        }.get(timer or "")
+        if out is not None:
+            return f"{names} was out, {out}"
+        client = self.clients.get(number(cause, "request") or 0)
+        if api == "LeaveGroup" and not any(one.classic and one.client_id == client for one in gone):
+            return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
+        return f"{names} left" if api is not None else f"{names} is no member any more"
+
+    def _changed(self, event: Event, before: dict[str, _Member]) -> str:
+        """What else than its members has moved its epoch."""
+        others = [
+            f"{one.name} subscribes to {joined(one.topics)} now (before: {joined(before[each].topics)})"
+            for each, one in self.known.items()
+            if each in before and one.topics != before[each].topics and one.topics and before[each].topics
+        ]
+        if others:
+            return "; ".join(others)
+        was, now = (frozenset[_Unit]().union(*(one.all for one in known.values())) for known in (before, self.known))
+        if now - was or was - now:
+            moved = [(now - was, "new to its members"), (was - now, "no longer theirs")]
+            return "; ".join(f"{_places(units)} {_are(units)} {what}" for units, what in moved if units)
+        if not before and not self.known:
+            return "the group was made"
+        cause, assignor = table(event, "cause"), text(event, "assignor")
+        if text(cause, "timer") == "patterns":
+            return "its members' regular expressions match other topics than before"
+        if assignor and self.assignor and assignor != self.assignor:
+            return f"its assignor is {assignor} now, it was {self.assignor}"
+        return "its members' topics or subscriptions have changed (the journal doesn't say how)"
+>>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 
     def _look_at_topology(self, event: Event, ts_ms: int) -> None:
         """Whether the tasks of a streams group can be assigned, and which members have an older topology."""
@@ -272,6 +377,7 @@ def _units(row: Event, key: str) -> frozenset[_Unit]:
     )
 
 
+<<<<<<< HEAD
 def _tasks(row: Event, key: str) -> frozenset[_Unit]:
     """``0_3`` is task 3 of subtopology 0."""
     found = []
@@ -295,6 +401,19 @@ def _words(units: list[_Unit]) -> str:
 
 def _lower(words: str) -> str:
     return words[:1].lower() + words[1:]
+=======
+def _places(units: Iterable[_Unit]) -> str:
+    """``orders-4 and orders-5``; of many so many of their topics."""
+    logs = sorted(units)
+    shown = [f"{topic}-{partition}" for topic, partition in logs]
+    if len(shown) <= _SHOWN:
+        return joined(shown)
+    return f"{len(shown)} partitions of {joined(list(dict.fromkeys(topic for topic, _ in logs))[:_SHOWN])}"
+
+
+def _are(units: frozenset[_Unit]) -> str:
+    return "is" if len(units) == 1 else "are"
+>>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 
 
 def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
@@ -303,6 +422,7 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
     for event in events:
         if isinstance(event, dict):
             last_ms = max(last_ms, number(event, "ts_ms") or 0)
+<<<<<<< HEAD
             kind, mine = event.get("event"), event.get("group") == group
             if kind == "epochs" and mine:
                 met = True
@@ -311,6 +431,15 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
                 reader.asks(event)
             elif kind == "response" and event.get("api") == _REFUSALS:
                 reader.answered(event)
+=======
+            if event.get("group") != group:
+                continue
+            if event.get("event") == "epochs":
+                met = True
+                reader.take(event)
+            elif event.get("api") == "LeaveGroup" and event.get("event") == "request":
+                reader.leave(event)
+>>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
     if not met:
         return None
     things = reader.end(last_ms)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_sim.common.answers import Row, in_words, named_topics, rows
 from broker_sim.common.text import visible
-from broker_sim.explain.answers import Row, in_words, named_topics, rows
 
 __all__ = ["Call", "Event", "Snapshot", "flag", "items", "names_in", "number", "table", "text"]
 

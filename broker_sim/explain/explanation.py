@@ -6,7 +6,8 @@ Both are functions of a list of journal events. They never raise for what the ev
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, date, duration_text, nearest, visible
@@ -14,8 +15,9 @@ from broker_sim.explain import delivery_story, epochs
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
-from broker_sim.explain.moments import moments
+from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
+from broker_sim.explain.rebalances import DEAD
 from broker_sim.explain.replacements import taken_over
 from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
 from broker_sim.explain.transaction_story import is_trouble, tell_held
@@ -36,12 +38,10 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     past = history(events, group)
     shared = delivery_story.told(events, group)
     if shared is not None and generation is None:
-        return _fill([shared[0], *_shared_lines(events, group, shared[1])], width)
+        return _fill([shared[0], *_shared_lines(events, past, shared[1])], width)
     by_epochs = epochs.told(events, group)
     if by_epochs is not None and generation is None:
-        moved = [epochs.Told(one.ts_ms, f"{one.text}.") for one in past.incidents if one.kind == "offsets"]
-        things = sorted([*by_epochs[1], *([] if past.existed else moved)], key=lambda one: one.ts_ms)
-        own = [by_epochs[0], *epochs.lines(things)]
+        own = [" ".join([by_epochs[0], *_commits_by_epochs(past)]), *_lines(past, by_epochs[1])]
         classic = (
             [header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))] if past.existed else []
         )
@@ -53,11 +53,40 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     return _fill([header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))], width)
 
 
-def _shared_lines(events: list[Event], group: str, things: list[tuple[int, str]]) -> list[str]:
+def _shared_lines(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[str]:
     """Of a share group: what moved its epoch, and what became of its records."""
-    by_epochs = epochs.told(events, group)
-    moved = [] if by_epochs is None else [(one.ts_ms, one.text) for one in by_epochs[1]]
-    return delivery_story.lines(sorted([*moved, *things], key=lambda one: one[0]))
+    by_epochs = epochs.told(events, past.group)
+    moved = [] if by_epochs is None else by_epochs[1]
+    return _lines(past, [*moved, *(epochs.Told(ts_ms, words) for ts_ms, words in things)])
+
+
+def _commits_by_epochs(past: History) -> list[str]:
+    """Its commits, where the header of a classic group doesn't tell them."""
+    return [] if past.existed else commit_words(past, past.commits)
+
+
+def _lines(past: History, own: Iterable[epochs.Told]) -> list[str]:
+    """Of a group by epochs: what is told of it alone, and what is told of any group: what its requests were refused, what was on,
+    what became of offsets and transactions. Where it was a classic group, too, that is told with it, and here but the refusals."""
+    if past.existed:
+        since = [ts_ms for ts_ms, _, _ in past.epochs]
+        states = [state for _, state, _ in past.epochs]
+        others = [one for one in failures(past) if (at := bisect_right(since, one.ts_ms)) and states[at - 1] != DEAD]
+        told = [epochs.Told(one.ts_ms, one.text, one.request) for one in others]
+    else:
+        told = [epochs.Told(one.ts_ms, one.text, one.request) for one in moments(past)]
+        told += [epochs.Told(one.ts_ms, one.text) for one in _transactions(past)]
+    return epochs.lines(sorted([*own, *told], key=lambda one: (one.ts_ms, one.request)))
+
+
+def _transactions(past: History) -> Iterator[Paragraph]:
+    """Those that did not end as meant, or held readers up."""
+    for one in past.transactions:
+        if is_trouble(one, past.last_ms):
+            yield Paragraph(one.begun_ms or past.first_ms, "trouble", tell_transaction(one, past.last_ms), one.order)
+    for held in past.held:
+        if held.hangs:
+            yield Paragraph(held.from_ms, "trouble", tell_held(held, past.last_ms), held.order)
 
 
 def _fill(paragraphs: Iterable[str], width: int) -> str:
@@ -166,14 +195,7 @@ def paragraphs(past: History) -> list[Paragraph]:
         Paragraph(one.ts_ms, "trouble" if one.contested else "note", f"{_capital(one.text)}.", one.order)
         for one in taken_over(past)
     ]
-    told += [
-        Paragraph(one.begun_ms or past.first_ms, "trouble", tell_transaction(one, past.last_ms), one.order)
-        for one in past.transactions
-        if is_trouble(one, past.last_ms)
-    ]
-    told += [
-        Paragraph(one.from_ms, "trouble", tell_held(one, past.last_ms), one.order) for one in past.held if one.hangs
-    ]
+    told += _transactions(past)
     told += [
         Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch), stretch.rebalances[0].order)
         for stretch in past.stretches
@@ -200,11 +222,11 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     past = history(events, group)
     shared = delivery_story.told(events, group)
     if shared is not None:
-        lines = _shared_lines(events, group, shared[1])
+        lines = _shared_lines(events, past, shared[1])
         return "\n".join([shared[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
     by_epochs = epochs.told(events, group)
     if by_epochs is not None and not past.existed:
-        return "\n".join([by_epochs[0], *(f"  {line}" for line in epochs.lines(by_epochs[1])[-max(limit, 1) :])])
+        return "\n".join([by_epochs[0], *(f"  {line}" for line in _lines(past, by_epochs[1])[-max(limit, 1) :])])
     if not past.existed and not past.calls:
         return f"group {visible(group)}: the journal holds nothing of it"
     lines = [f"group {past.group}: {standing(past)}"]

@@ -12,7 +12,7 @@ from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import after, because, count, incident_words, listed, outcome_of, span_title
 from broker_sim.explain.replacements import taken_over
 
-__all__ = ["Moment", "is_trouble", "moments"]
+__all__ = ["Moment", "failures", "is_trouble", "moments"]
 
 MANNERS = {"MEMBER_ID_REQUIRED"}
 """Errors that are a step of the protocol and no failure."""
@@ -20,12 +20,13 @@ MANNERS = {"MEMBER_ID_REQUIRED"}
 
 @dataclass(slots=True)
 class Moment:
-    """``rank`` orders moments of one ms: what was on, what began, what failed, what ended."""
+    """``rank`` orders moments of one ms: what was on, what began, what failed, what ended. ``request``: of what failed the number."""
 
     ts_ms: int
     text: str
     rank: int = 2
     members: list[str] = field(default_factory=list)
+    request: int = 0
 
 
 def is_trouble(call: Call) -> bool:
@@ -35,7 +36,7 @@ def is_trouble(call: Call) -> bool:
 
 def moments(past: History) -> list[Moment]:
     """Everything worth a line, in order."""
-    found = [*_rebalances(past), *_failures(past)]
+    found = [*_rebalances(past), *failures(past)]
     for span in past.spans:
         what = span_title(span)
         if span.from_ms > past.first_ms or span.to_ms is None:
@@ -88,7 +89,7 @@ def _end(one: Rebalance) -> str:
     return f"generation {one.generation} Stable" if one.end == "stable" else f"rebalance ended: {outcome_of(one)}"
 
 
-def _failures(past: History) -> list[Moment]:
+def failures(past: History) -> list[Moment]:
     """Failed answers; those that say the same one after the other share a line."""
     found: list[Moment] = []
     failed = sorted((call for call in past.calls if is_trouble(call)), key=lambda call: call.answered_ms or call.ts_ms)
@@ -119,7 +120,13 @@ def _failure(past: History, run: list[Call]) -> Moment:
     fault = f" [fault: {first.faults[-1]}]" if first.faults else ""
     at, last = first.answered_ms or first.ts_ms, run[-1].answered_ms or run[-1].ts_ms
     until = f", until {clock(last)}" if last - at >= 1000 else ""
-    return Moment(at, f"{first.api} of {who}: {first.outcome} {after(first.took_ms)}{times}{until}{fault}", 4, named)
+    return Moment(
+        at,
+        f"{first.api} of {who}: {first.outcome} {after(first.took_ms)}{times}{until}{fault}",
+        4,
+        named,
+        first.request,
+    )
 
 
 def _waiting(past: History) -> Iterator[Moment]:

@@ -5,7 +5,8 @@ Rules:
 1. What is told was seen: an offset by the journal's ``offsets`` and ``offsets_deleted``, what a client was given by its Fetches. A
    Fetch counts only with its answer: what was refused, or brought nothing, delivered nothing.
 2. A client read over records where it fetches from an offset behind the one at which it fetched last, and was given nothing in between.
-   The same where its first Fetch of a partition is behind the group's committed offset. A client that commits without being a member,
+   The same where its first Fetch of a partition is behind the group's committed offset: what its OffsetFetch was answered before is
+   told, if that was an error. A client that commits without being a member,
    and fetches the partition itself, is a consumer without a group's assignment, and no tool.
 3. A difference of offsets is not a number of records: compacted records and markers of transactions have offsets too. "Up to".
 4. A reader is known by client id and host. Who is no member, and reads the same topics, has no say.
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker_sim.common.answers import whole_error
 from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import joined, quoted
@@ -59,6 +61,8 @@ class _Skip:
     ts_ms: int
     order: int
     committed: bool
+    lookup: str
+    """What its last OffsetFetch was answered, where that was an error: then it had not been told where to go on."""
 
 
 class Offsets:
@@ -71,6 +75,8 @@ class Offsets:
         self._tried: dict[tuple[Reader, str], tuple[_Position, _Skip | None]] = {}
         """Where clients go on to read, before they are answered."""
         self._asked: dict[int, tuple[Reader, list[str]]] = {}
+        self._lookups: dict[Reader, str] = {}
+        """The error that a client's last OffsetFetch for the group was answered as a whole, "" for none."""
         self._ends: dict[str, int] = {}
         """The highest high watermark that a Fetch was told, by partition."""
         self._skips: list[_Skip] = []
@@ -84,7 +90,7 @@ class Offsets:
         """When, the event's order, and the words: members have their names at the end."""
 
     def take(self, event: Event, call: Call | None, ts_ms: int, order: int) -> None:
-        """An event of any kind; ``call``: of ``offsets`` and ``offsets_deleted`` the request that they came with."""
+        """An event of any kind; ``call``: the group's request that it came with."""
         kind = event.get("event")
         if kind == "request":
             if event.get("api") == "Fetch":
@@ -92,6 +98,8 @@ class Offsets:
         elif kind == "response":
             if event.get("api") == "Fetch":
                 self._fetched(event)
+            elif event.get("api") == "OffsetFetch" and call is not None:
+                self._lookups[call.client_id, call.client_host] = whole_error(event, self.past.group)
         elif kind == "lost":
             lost = self._lost(event)
             if lost is not None:
@@ -198,7 +206,8 @@ class Offsets:
             skip = None
             if 0 <= base < offset and (last is None or not last.given):
                 position = last if last is not None and last.offset == base else _Position(base)
-                skip = _Skip(reader, log, base, position, offset, ts_ms, order, base == committed)
+                lookup = self._lookups.get(reader, "") if last is None else ""
+                skip = _Skip(reader, log, base, position, offset, ts_ms, order, base == committed, lookup)
             self._tried[reader, log] = _Position(offset), skip
         self._asked[number(event, "request") or 0] = reader, named
 
@@ -234,6 +243,8 @@ class Offsets:
             self._positions[reader, log] = tried
             if skip is not None:
                 self._skips.append(skip)
+                if skip.lookup or skip.committed:  # nothing was known of the log where it did not read
+                    skip.position.end = _known(number(answer, "high_watermark"), skip.position.end)
         self._ends[log] = max(self._ends.get(log, -1), number(answer, "high_watermark") or -1)
         position = self._positions.get((reader, log))
         if position is None or (tried is not None and position is not tried):
@@ -274,6 +285,8 @@ def _skipped(name: str, skip: _Skip) -> str:
     lost = f"offset {first} was" if most == 1 else f"offsets {first} to {last}, up to {most} records, were"
     began = f"the group's committed offset {first}" if skip.committed else f"{first}, where it had read up to"
     words = f"{name} reads {skip.log} from {skip.to_offset} on, not from {began}: {lost} not delivered to it"
+    if skip.lookup:
+        words += f"; its last OffsetFetch before was answered {skip.lookup}"
     if position.error:
         words += f"; its Fetch at {first} was answered {position.error}"
         if position.log_start is not None and position.log_start > first:

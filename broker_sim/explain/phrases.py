@@ -134,6 +134,8 @@ def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
         details.append(f"its last request was {_a(cause.last_call.api)} at {clock(cause.last_call.ts_ms)}")
     if cause.closed_ms is not None:
         details.append(f"its connection was closed at {clock(cause.closed_ms)} without a LeaveGroup")
+    elif info is not None and info.instance and not is_other(cause.protocol_type):
+        details.append("a static member that does not poll in time falls silent, too, and sends no LeaveGroup")
     return words + (f" ({'; '.join(details)})" if details else "")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from broker_sim.common.answers import about_one, places
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.answers import about_one, places
 from broker_sim.explain.events import Call
 from broker_sim.explain.holdups import chief, holdups, in_words
 from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch, commits_of
@@ -13,7 +13,6 @@ from broker_sim.explain.phrases import (
     after,
     because,
     count,
-    is_other,
     joined,
     late_to_rejoin,
     listed,
@@ -325,7 +324,8 @@ def failure_reason(past: History, rebalance: Rebalance) -> str:
         return "the assignment could not be stored"
     if rebalance.ended_by is not None:
         kind = rebalance.ended_by.kind
-        other = "other metadata" if is_other(rebalance.ended_by.protocol_type) else "another subscription"
+        topics = rebalance.ended_by.added_topics or rebalance.ended_by.lost_topics
+        other = "another subscription" if topics else "other metadata"
         what = {
             "joined": "another member joined before the assignment was stored",
             "left": "a member left before the assignment was stored",

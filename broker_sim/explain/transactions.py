@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker_sim.explain.answers import errors_of, named_topics
+from broker_sim.common.answers import errors_of, named_topics
 from broker_sim.explain.events import Event, items, names_in, number, table, text
 
 __all__ = [

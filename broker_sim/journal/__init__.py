@@ -26,6 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.answers import errors_of, named_topics, rows
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.journal.files import Files, JournalError, plain, read
 from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, problems
@@ -62,8 +63,8 @@ Listener = Callable[[Event], object]
 class Seen(dict[str, Any]):
     """An event out of the journal, its fields as attributes: ``seen.api``, ``seen.group``.
 
-    ``error`` is an `Err`: that of the response, the append or the load, NONE where there is none. An answered request has the request's
-    fields, and ``answer`` (the response's body), ``took_ms``, ``action``.
+    ``error`` is an `Err`: the first one of the response, that of the append or the load, NONE where there is none; ``errors`` has each
+    partition's own. An answered request has the request's fields, and ``answer`` (the response's body), ``took_ms``, ``action``.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -74,9 +75,15 @@ class Seen(dict[str, Any]):
 
     @property
     def error(self) -> Err:
-        """The first error, NONE where there is none."""
+        """The first error, NONE where there is none. It need not stand for all that was asked for: see ``errors``."""
         name = self.get("error")
         return Err.NONE if name is None else Err[name]
+
+    @property
+    def errors(self) -> dict[str, Err]:
+        """What the answer says of each partition (``orders-0``), topic, member or group; {} where it says one thing of all."""
+        names = named_topics(self.get("body") or {}, self.get("topics") or ())
+        return {row.what: Err[row.error or "NONE"] for row in rows(self.get("answer") or {}, names, self.get("group"))}
 
     @property
     def ok(self) -> bool:
@@ -322,9 +329,15 @@ class _Wanted:
             record = {**request, **record, "body": request.get("body"), "answer": record["body"]}
         if self.group is not None and not about(record, self.group):
             return None
-        if any(record.get(name) != value for name, value in self.fields.items()):
+        if any(not self._fits(record, name, value) for name, value in self.fields.items()):
             return None
         return Seen(record)
+
+    def _fits(self, record: Event, name: str, value: object) -> bool:
+        """Whether a field has that value; of an answer any of its errors may be the one that is looked for."""
+        if name == "error" and record["event"] == "response" and record.get(name) is not None:
+            return value in errors_of({**record, "body": record["answer"]})
+        return bool(record.get(name) == value)
 
     def now(self) -> str:
         """The requests of that kind that wait for their answer."""

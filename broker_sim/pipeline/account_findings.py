@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
-from broker_sim.explain.phrases import count, times
+from broker_sim.explain.phrases import count, is_other, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
@@ -63,6 +63,11 @@ def _lost(facts: Facts) -> Iterable[Finding]:
             )
         sure = "likely" if first["cause_certainty"] == "likely" else "certain"
         advice = "No LeaveGroup arrived: it may have crashed, been killed or cut off, or have had no time to send heartbeats."
+        if not is_other(first.get("protocol_type")):
+            advice += (
+                " A static member (group.instance.id) whose max.poll.interval.ms passed sends none either, and no heartbeats until it"
+                " polls."
+            )
         if sure == "likely":
             advice += " Told by its last commit: a session and no more before the group went on without it."
         yield Finding(
@@ -204,16 +209,34 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
         elif worst["members"] and worst["pending"]:
             others = "while other partitions moved on" if worst["moved"] else "and none of its partitions moved"
             words += f", {others}; the group did not rebalance" if not worst["generations"] else f", {others}"
+            holder = _holder(facts, worst)
             yield Finding(
                 "stalled",
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
-                f"{words}.",
-                "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member.",
+                f"{words}{holder}.",
+                _HELD if holder else _ALONE,
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence,
             )
+
+
+_ALONE = (
+    "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member."
+)
+_HELD = "Whoever reads read_committed gets nothing behind that transaction's first record before it ends: look at its producer."
+
+
+def _holder(facts: Facts, row: Row) -> str:
+    """Whose transaction held the partition where it stood, as a clause; "" for none that is known."""
+    at = f"{row['topic']}-{row['partition']} at {row['offset']}"
+    to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
+    for one in facts.transactions:
+        if at in (one["held"] or ()) and one["from_ms"] <= to_ms and (one["to_ms"] or to_ms) >= row["from_ms"]:
+            whose = one["transactional_id"] or f"producer {one['producer_id']}"
+            return f"; a transaction of {whose} held its last stable offset there"
+    return ""
 
 
 def _died(facts: Facts, group: str, row: Row) -> int:

@@ -66,6 +66,7 @@ def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     _lag(tables["lag"], facts)
     _committed(tables["lag"], facts)
     facts.beyond = _beyond(tables["lag"])
+    facts.below = _below(tables["lag"])
     return facts
 
 
@@ -78,6 +79,7 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: Facts) -> None:
     facts.states = {row["group"]: row for row in top("groups", MOST_STATES, f.desc("commits"), f.col("group"))}
     facts.refusals = top("commit_refusals", MOST_REFUSALS, f.desc("commits"), f.col("group"), f.col("topic"))
     facts.skips = top("offset_skips", MOST_SKIPS, f.desc("by"), f.col("group"), f.col("at_ms"))
+    facts.losses = top("data_losses", MOST_SKIPS, f.desc("offsets"), f.col("at_ms"), f.col("group"))
     facts.resets = top("offset_resets", MOST_RESETS, f.desc(f.col("back") + f.col("skipped")), f.col("at_ms"))
     facts.stalls = top("offset_stalls", MOST_STALLS, f.desc("stalled_ms"), f.col("group"))
     if "log_lines" in tables:
@@ -209,6 +211,14 @@ def _beyond(table: DataFrame) -> list[Row]:
     first = f.min_by(f.struct("lag", "window_start_ms", "committed", "end"), "window_start_ms").alias("first")
     found = some.agg(first).select("group", "topic", "partition", "first.*")
     return _rows(found.orderBy("lag", "group", "topic", "partition").limit(MOST_BEYOND))
+
+
+def _below(table: DataFrame) -> list[Row]:
+    """Offsets that were committed before their log's start, as they stood then for the last time."""
+    some = table.where(f.col("below_start") > 0).groupBy("group", "topic", "partition")
+    last = f.max_by(f.struct("below_start", "window_start_ms", "committed", "start"), "window_start_ms").alias("last")
+    found = some.agg(last).select("group", "topic", "partition", "last.*")
+    return _rows(found.orderBy(f.desc("below_start"), "group", "topic", "partition").limit(MOST_BEYOND))
 
 
 def _committed(table: DataFrame, facts: Facts) -> None:

@@ -29,6 +29,8 @@ class Facts:
     """which time and groups were looked at, in words; "" for all."""
     whole: bool = True
     """whether all records are there that the log holds up to its end; else what is missing was not asked for."""
+    logged: bool = True
+    """whether there is an offsets log; else committed offsets are those of the journal, and their places its numbers."""
     from_ms: int | None = None
     to_ms: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
@@ -50,6 +52,11 @@ class Facts:
     """rows of offset_skips, the widest first."""
     beyond: list[Row] = field(default_factory=list)
     """partitions that are committed beyond their log's end: group, topic, partition, lag, window_start_ms, committed, end."""
+    below: list[Row] = field(default_factory=list)
+    """partitions that are committed before their log's start: group, topic, partition, window_start_ms, committed, start,
+    below_start."""
+    losses: list[Row] = field(default_factory=list)
+    """rows of data_losses, the widest first."""
     states: dict[str, Row] = field(default_factory=dict)
     """group -> its row of the table groups."""
     marks: list[Row] = field(default_factory=list)

@@ -9,13 +9,28 @@ from typing import Any
 
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["CERTAINTIES", "KINDS", "LONG_MS", "OFTEN", "OFTEN_MS", "SEVERITIES", "Finding", "by_group", "matching"]
+__all__ = [
+    "CERTAINTIES",
+    "KINDS",
+    "LONG_MS",
+    "NO_LOG",
+    "OFTEN",
+    "OFTEN_MS",
+    "SEVERITIES",
+    "Finding",
+    "by_group",
+    "matching",
+]
 
 LONG_MS = 10_000
 """A rebalance that takes longer is told."""
 OFTEN = 5
 """So many rebalances of a group within OFTEN_MS are told."""
 OFTEN_MS = 300_000
+NO_LOG = (
+    "There is no log of offsets: committed offsets are those of the journal. Rebalances of groups by epochs (KIP-848, share and streams"
+    " groups) are read from a log alone."
+)
 
 SEVERITIES = ("note", "warn", "bad")
 """Of what is not good, the least first."""
@@ -41,6 +56,8 @@ KINDS = {
     "transaction": "a transaction stayed open for long, hangs, or was ended in spite of its producer",
     "skipped records": "a member read over records that it was not given (journal)",
     "beyond": "a committed offset lies beyond its log's end",
+    "below": "a committed offset lies before its log's start",
+    "data loss": "a log lost records that were committed (journal)",
     "refused": "commits of a topic were refused (journal)",
     "deleted": "committed offsets expired or were deleted",
     "duplicates": "records were handed out twice",

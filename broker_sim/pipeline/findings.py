@@ -21,7 +21,7 @@ from broker_sim.explain.holdups import in_words
 from broker_sim.explain.phrases import count, is_other, joined, times
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.facts import Facts, Row
-from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
+from broker_sim.pipeline.finding import LONG_MS, NO_LOG, OFTEN, OFTEN_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, records_of, short_member, when
@@ -75,6 +75,8 @@ def _nothing(facts: Facts) -> Finding:
     words = f"Nothing unusual was found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
     if facts.journal is None:
         words += " A log alone does not show what stood still, or was handed out twice."
+    if not facts.logged:
+        words += f" {NO_LOG}"
     gone, all_ = _gone(facts)
     if all_ and gone / all_ >= MUCH_GONE:
         words += f" {gone / all_:.0%} of the log's records are not there any more: what they showed can't be said."
@@ -276,7 +278,7 @@ _ADVICE = {
     " group.initial.rebalance.delay.ms gather them.",
     "leave": "Members that leave and come back cost two rebalances: group.instance.id (static membership) spares both for a restart."
     " Look whether max.poll.interval.ms ran out: then the client leaves by itself.",
-    "metadata change": "Subscriptions that differ or change, or topics that grow, rebalance the whole group each time.",
+    "metadata change": "Changed subscriptions or topics may be why, or what members give up to a cooperative assignor: see their logs.",
     "sync failed": "The assignment could not be stored, or members did not ask for it in time: look at the group's offsets partition.",
 }
 
@@ -364,7 +366,7 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
         "gone": "members that left or fell silent",
         "rejoin": "members that joined again",
         "session timeout": "session timeouts",
-        "metadata change": "changed subscriptions or topics",
+        "metadata change": "members that came with other metadata, or topics that changed",
         "sync failed": "assignments that were not stored or not asked for",
         "load": "loads of the coordinator",
         "no room": "members without room",
@@ -534,7 +536,7 @@ def _gap(row: Row) -> int:
 def _gone(facts: Facts) -> tuple[int, int]:
     """How many offsets up to the last record of each partition hold none any more, and how many there are. The cleaner takes the oldest
     records first, so that counting from the first one that is left would flatter the log."""
-    if not facts.whole:
+    if not facts.whole or not facts.logged:
         return 0, 0
     held = [row for row in facts.partitions if row["records"]]
     all_ = sum(row["last_offset"] + 1 for row in held)
@@ -543,6 +545,8 @@ def _gone(facts: Facts) -> tuple[int, int]:
 
 def compaction(facts: Facts) -> list[str]:
     """What the log does not hold any more, and what of this report suffers from it."""
+    if not facts.logged:
+        return [NO_LOG]
     if not facts.whole:
         return [f"Looked at were {facts.scope} alone: what the cleaner took can't be told from what was not asked for."]
     held = [row for row in facts.partitions if row["records"]]

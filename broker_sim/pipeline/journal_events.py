@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.explain.answers import errors_of
+from broker_sim.common.answers import errors_of
 from broker_sim.explain.causes import Causes
 from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
@@ -37,7 +37,18 @@ BATCH_ROWS = 8192
 
 Row = dict[str, Any]
 Event = Mapping[str, Any]
-Part = tuple[str | None, str | None, str | None, int | None, int | None, int | None, int | None, int | None, int | None]
+Part = tuple[
+    str | None,
+    str | None,
+    str | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+]
 """One element of `partitions`, in the order of PARTITION's columns."""
 
 _KEYS = {name: int(key) for name, key in API_NAMES.items()}
@@ -274,7 +285,7 @@ def _part(
     group: str | None = None,
     topic_id: str | None = None,
 ) -> Part:
-    return group, topic, topic_id, partition, offset, None, None, None, None
+    return group, topic, topic_id, partition, offset, None, None, None, None, None
 
 
 # ------------------------------------------------------------------------------------------------ requests and answers
@@ -321,6 +332,7 @@ _TOPIC_LISTS = ("topics", "topic_data", "responses")
 _PARTITION_LISTS = ("partitions", "partition_data", "partition_responses", "partition_indexes")
 _INDEXES = ("partition_index", "partition", "index")
 _OFFSETS = ("committed_offset", "fetch_offset", "offset", "base_offset")
+_STARTS = ("log_start_offset", "low_watermark")
 _EPOCHS = ("committed_leader_epoch", "leader_epoch", "current_leader_epoch")
 
 
@@ -361,6 +373,7 @@ def _of_partitions(
                     _whole(one, "high_watermark") if "high_watermark" in one else None,
                     _whole(records, "records") if isinstance(records, Mapping) else None,
                     _whole(one, "error_code") if "error_code" in one else None,
+                    next((_whole(one, start) for start in _STARTS if start in one), None),
                 )
             )
 
@@ -484,6 +497,12 @@ def _leader(event: Event, row: Row) -> None:
     row["broker"], row["text"] = number(event, "leader"), text(event, "reason")
 
 
+def _lost(event: Event, row: Row) -> None:
+    row["topic"], row["partition"] = _split(row.get("log") or "")
+    row["action"] = text(event, "part")
+    row["base_offset"], row["last_offset"] = number(event, "first"), number(event, "last")
+
+
 def _rule(event: Event, row: Row) -> None:
     row["text"] = text(event, "verdict") or text(event, "rule")
 
@@ -503,6 +522,7 @@ _READERS: dict[str, Callable[[Event, Row], None]] = {
     "client": _client,
     "state": _state,
     "leader": _leader,
+    "lost": _lost,
     "connection": _connection,
     "fault": _rule,
     "fault_added": _rule,

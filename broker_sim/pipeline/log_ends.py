@@ -4,7 +4,9 @@ Rules:
 1. A batch says where the log ended after it, and when: its largest timestamp. Where clients' clocks went back, time stands still; a log
    doesn't shrink.
 2. Of each partition one end for each ``step_ms`` is kept, the last one, so that a large topic costs little memory.
-3. What can't be read ends the file's story, quietly: ends are an addition, the offsets log is the subject. Nothing is guessed.
+3. Where a log begins is known of its end alone: by the name of its first segment, or the checkpoint that Kafka keeps of starts which
+   have moved within a segment.
+4. What can't be read ends the file's story, quietly: ends are an addition, the offsets log is the subject. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ _HEAD = struct.Struct(">qi4xb4x2xi8xq")
 _LENGTH_END = 12
 """A batch is so much longer than its length field says."""
 MAGIC = 2
+_STARTS = "log-start-offset-checkpoint"
 
 
 def data_folders(directory: str) -> Iterator[tuple[str, int, str]]:
@@ -54,14 +57,26 @@ def ends_of(path: str) -> Iterator[tuple[int, int]]:
         return
 
 
+def _moved_starts(directory: str) -> dict[tuple[str, str], int]:
+    """(topic, partition) -> where the log begins, as `log-start-offset-checkpoint` has it; {} where that can't be read."""
+    try:
+        with Source(files.inside(directory, _STARTS)) as file:
+            lines = file.read(0, file.size()).decode().splitlines()[2:]
+        return {(topic, partition): int(offset) for topic, partition, offset in map(str.split, lines)}
+    except (OSError, ValueError, UsageError):
+        return {}
+
+
 def log_ends_rows(directory: str, run_id: str, step_ms: int = 1000) -> list[dict[str, Any]]:
     """Rows of LOG_ENDS from the segments below ``directory``; none where it is no directory."""
     rows: list[dict[str, Any]] = []
+    moved = _moved_starts(directory)
     try:
         for topic, partition, folder in data_folders(directory):
             kept: dict[int, tuple[int, int]] = {}
-            now_ms = 0
-            for segment in segments_of(folder):
+            now_ms, segments = 0, list(segments_of(folder))
+            first = min((segment.base for segment in segments), default=0)
+            for segment in segments:
                 for timestamp, end in ends_of(segment.path):
                     now_ms = max(now_ms, timestamp)
                     kept[now_ms // step_ms] = (now_ms, end)
@@ -69,6 +84,8 @@ def log_ends_rows(directory: str, run_id: str, step_ms: int = 1000) -> list[dict
                 {"run_id": run_id, "source": "log", "topic": topic, "partition": partition, "at_ms": at_ms, "end": end}
                 for at_ms, end in kept.values()
             ]
+            if kept:
+                rows[-1]["start"] = max(first, moved.get((topic, str(partition)), 0))
     except UsageError:
         return rows
     return rows

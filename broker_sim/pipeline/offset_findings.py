@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from broker_sim.common.answers import about_one
 from broker_sim.common.text import duration_text
-from broker_sim.explain.answers import about_one
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group
@@ -428,6 +428,8 @@ def _read_over(facts: Facts) -> Iterable[Finding]:
         )
         if worst["out_of_range"]:
             words += "; its last Fetch before was answered OFFSET_OUT_OF_RANGE"
+        if worst["lookup_error"]:
+            words += f"; its last OffsetFetch before was answered {worst['lookup_error']}"
         if len(rows) > 1:
             words += f"; so {times(len(rows))} in all"
         yield Finding(
@@ -461,6 +463,55 @@ def _beyond_end(facts: Facts) -> Iterable[Finding]:
         )
 
 
+def _below_start(facts: Facts) -> Iterable[Finding]:
+    for group, rows in by_group(facts.below):
+        worst = max(rows, key=lambda row: row["below_start"])
+        more = f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
+        yield Finding(
+            "below",
+            "bad",
+            565,
+            f"{group} is committed at {worst['committed']:,} of {worst['topic']}-{worst['partition']}{more} at"
+            f" {when(worst['window_start_ms'])}, before the log's start {worst['start']:,}: up to"
+            f" {count(worst['below_start'], 'record')} that it had not committed {'is' if worst['below_start'] == 1 else 'are'}"
+            " deleted.",
+            "Retention or DeleteRecords deleted them, or they are lost; whether the group had read them and only not committed is not"
+            " known. A consumer that starts there goes by its auto.offset.reset.",
+            group,
+            None,
+            worst["window_start_ms"],
+        )
+
+
+def _losses(facts: Facts) -> Iterable[Finding]:
+    """One for each loss, with the groups that had committed there."""
+    found: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in facts.losses:
+        found[row["topic"], row["partition"], row["at_ms"], row["first_offset"]].append(row)
+    for rows in found.values():
+        one, tail = rows[0], rows[0]["part"] == "tail"
+        hit = [row for row in rows if row["outside"]]
+        words = (
+            f"{one['topic']}-{one['partition']} lost its {'last' if tail else 'first'} records at {when(one['at_ms'])}, which were"
+            f" committed: offsets {one['first_offset']:,} to {one['last_offset']:,}"
+        )
+        where = "beyond the new end" if tail else "before the new start"
+        words += "".join(
+            f"; {row['group']} is committed at {row['committed']:,}, {row['outside']:,} {where}" for row in hit[:_SHOWN]
+        )
+        words += f"; so are {count(len(hit) - _SHOWN, 'group')} more" if len(hit) > _SHOWN else ""
+        advice = "An unclean election, or a disk as it was earlier. "
+        if tail:
+            advice += "Records that come now take these offsets: a group beyond the end reads on behind some of them, or resets."
+        else:
+            advice += "A consumer that starts before the new start goes by its auto.offset.reset."
+        whose = hit[0]["group"] if len(hit) == 1 else None
+        yield Finding("data loss", "bad", 700, f"{words}.", advice, whose, None, one["at_ms"])
+
+
+_SHOWN = 3
+"""Groups that a loss is told with."""
+
 ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    *(_regressions, _deletions, _duplicates, _lag, _refused, _read_over, _beyond_end),
+    *(_regressions, _deletions, _duplicates, _lag, _refused, _read_over, _beyond_end, _below_start, _losses),
 )

@@ -38,7 +38,7 @@ _WHY = {
     "poll timeout": "{who} said that its poll timeout had run out, and left",
     "rebalance timeout": "{who} did not give up its partitions within its rebalance timeout",
     "session timeout": "the session of {who} ran out",
-    "metadata change": "{who} came with another subscription, or its topics changed",
+    "metadata change": "{who} came with other metadata, or topics had changed",
     "load": "the coordinator loaded the group",
     "no room": "the group is full",
     "unknown": "the cause is not known",

@@ -286,6 +286,7 @@ def derived(
     `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries."""
     from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
     from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES, coordinator_moves
+    from broker_sim.pipeline.tables.data_losses import DATA_LOSSES, data_losses
     from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS, duplicate_windows
     from broker_sim.pipeline.tables.groups import GROUPS, groups
     from broker_sim.pipeline.tables.log_lines import LOG_LINES
@@ -323,6 +324,7 @@ def derived(
         DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
         OFFSET_SKIPS: lambda: offset_skips(events),
         COMMIT_REFUSALS: lambda: commit_refusals(events),
+        DATA_LOSSES: lambda: data_losses(events, log),
         STUCK_PARTITIONS: lambda: stuck_partitions(events, real, lines),
     }
 
@@ -343,6 +345,7 @@ class Run:
         self.spark, self.inputs, self.folder, self.options, self.steps = spark, found, folder, options, steps
         self.on_spark = not isinstance(spark, Session)
         self.facts = Facts(found.run_id, options.input, found.journal, scope=options.scope.text())
+        self.facts.logged = found.log is not None
         self.facts.whole = not (options.scope.groups or options.scope.since_ms is not None)
         self.tables: dict[str, DataFrame] = {}
         self._seen: DataFrame | None = None

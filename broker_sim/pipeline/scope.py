@@ -38,6 +38,7 @@ ENDS = {
     "duplicate_windows": ("at_ms",),
     "commit_refusals": ("last_ms",),
     "offset_skips": ("at_ms",),
+    "data_losses": ("at_ms",),
     "transactions": ("to_ms",),
     "share_deliveries": ("last_ms",),
     "rebalances": ("ended_ms",),

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker_sim.common.answers import errors_of
 from broker_sim.common.text import nearest, unknown
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, Kind
@@ -164,10 +165,6 @@ class EventSign(Sign):
         if self.kind == "response":
             whole = {**(run.request_of(event) or {}), **event}
             if "error" in self.fields and event.get("error") is not None:
-                from broker_sim.explain.answers import (
-                    errors_of,  # only then: explanations are loaded when they are asked for
-                )
-
                 whole["error"] = errors_of(event)  # an answer may have one error for each partition
         if all(_matches(whole.get(key), wanted) for key, wanted in self.fields.items()):
             self.hits += 1

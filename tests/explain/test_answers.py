@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster
+from broker_sim.common.answers import in_words, rows
 from broker_sim.explain import explain
-from broker_sim.explain.answers import in_words, rows
 from broker_sim.explain.events import Call
 from broker_sim.explain.transaction_story import explain_transactions
 from broker_sim.scenario.expectations import EventSign

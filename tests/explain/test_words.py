@@ -81,6 +81,18 @@ def test_a_member_that_dies_without_leaving() -> None:
     )
 
 
+def test_a_static_member_that_fell_silent_may_live_and_not_poll() -> None:
+    one, two = "one!~1111", "two!~2222"
+    script = Script().formed([one, two])
+    script.at(12).call("Heartbeat", two)
+    script.at(57)
+    expires(script, two, state="PreparingRebalance")
+    assert (
+        "because two (two! at /127.0.0.1) fell silent: its session of 45 s ran out (its last request was a Heartbeat at 10:00:12.000; "
+        "a static member that does not poll in time falls silent, too, and sends no LeaveGroup)"
+    ) in said(script)
+
+
 def test_recent_history_is_a_line_each_and_says_how_the_group_stands() -> None:
     assert recent(crashed().events, "billing", limit=5).splitlines() == [
         "group billing: Stable in generation 2, 2 members: app-1 (leader) and app-3",

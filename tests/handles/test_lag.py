@@ -9,12 +9,14 @@ import pytest
 
 from broker_sim import Cluster, WaitTimeout
 from broker_sim.control.on_groups import shown
+from broker_sim.storage import Origin
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafka_wire.record_batch import TRANSACTIONAL_BIT, ControlType, build_batch, control_batch
 from tests.handles.members import Member
 
 pytestmark = pytest.mark.kafka(topics={"orders": 2})
@@ -125,3 +127,48 @@ async def test_what_a_fetch_session_goes_on_with_is_fetched(kafka: Cluster, app:
     waiting = asyncio.create_task(billing.reading())
     assert (await fetch(app, session=(session, 1))).session_id == session
     await waiting
+
+
+async def test_a_lag_of_markers_alone_is_told_as_such(kafka: Cluster, app: Member) -> None:
+    await own_all(app)
+    partition = kafka.state.topics["orders"].partitions[0]
+    kafka.topic("orders").fill(4)
+    now_ms = kafka.state.clock.now_ms()
+    marker = control_batch(ControlType.COMMIT, now_ms, producer_id=7, producer_epoch=0, coordinator_epoch=0)
+    partition.append(marker, now_ms=now_ms, origin=Origin.COORDINATOR)
+    await app.commit(2)
+    await app.commit(2, partition=1)
+    billing = kafka.group("billing")
+    assert (billing.lag()["orders", 0], billing.lag().partitions["orders", 0].markers) == (1, 1)
+    with pytest.raises(WaitTimeout) as failure:
+        await billing.lag_below(1, timeout="20ms")
+    assert (
+        "lag 1, which is markers of transactions and no record: all records are committed (orders-0 is committed at 2)"
+        in str(failure.value)
+    )
+    await app.commit(1)  # a record is left, too
+    assert billing.lag().partitions["orders", 0].markers == 0
+    await app.commit(3)
+    assert billing.lag().total == 0
+
+
+async def test_a_lag_behind_an_open_transaction_says_where_readers_stop(kafka: Cluster, app: Member) -> None:
+    await own_all(app)
+    kafka.topic("orders").fill(4)
+    partition, now_ms = kafka.state.topics["orders"].partitions[0], kafka.state.clock.now_ms()
+    rows = [(b"k", b"v")] * 5
+    partition.append(
+        build_batch(rows, now_ms, producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL_BIT),
+        now_ms=now_ms,
+    )
+    await app.commit(2)
+    await app.commit(2, partition=1)
+    billing = kafka.group("billing")
+    assert [(one.lag, one.stable) for one in billing.lag().partitions.values()] == [(5, 2), (0, None)]
+    with pytest.raises(WaitTimeout) as failure:
+        await billing.lag_below(1, timeout="20ms")
+    told = "lag 5, and transactions are open: read_committed consumers get nothing of orders-0 beyond 2"
+    assert told in str(failure.value)
+    marker = control_batch(ControlType.ABORT, now_ms, producer_id=7, producer_epoch=0, coordinator_epoch=0)
+    partition.append(marker, now_ms=now_ms, origin=Origin.COORDINATOR)
+    assert billing.lag().partitions["orders", 0].stable is None

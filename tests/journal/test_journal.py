@@ -257,3 +257,35 @@ def test_right():
     )
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*mark: no field is called 'colour'*"])
+
+
+async def test_an_answer_is_found_by_any_of_its_errors(journal: Journal) -> None:
+    said = [{"partition_index": 0, "error_code": 3}, {"partition_index": 1, "error_code": 12}]
+    body = {"topics": [{"name": "orders", "partitions": said}]}
+    error = "UNKNOWN_TOPIC_OR_PARTITION"
+    journal.write("response", request=3, api="OffsetCommit", error=error, took_ms=0, body=body)
+    for wanted in (error, "OFFSET_METADATA_TOO_LARGE"):
+        assert (await journal.next("OffsetCommit", answered=True, error=wanted, since=0)).request == 3
+    with pytest.raises(WaitTimeout):
+        await journal.next("OffsetCommit", answered=True, error="NOT_COORDINATOR", since=0, timeout=0.001)
+
+
+def test_errors_are_those_of_each_partition() -> None:
+    said = [{"partition_index": 0, "error_code": 3}, {"partition_index": 1, "error_code": 0}]
+    answer = {"topics": [{"name": "orders", "partitions": said}]}
+    seen = Seen(event="response", error="UNKNOWN_TOPIC_OR_PARTITION", group="billing", body={}, answer=answer)
+    assert (seen.ok, seen.error) == (False, Err.UNKNOWN_TOPIC_OR_PARTITION)
+    assert seen.errors == {"orders-0": Err.UNKNOWN_TOPIC_OR_PARTITION, "orders-1": Err.NONE}
+
+
+def test_errors_of_topics_by_id_have_their_names() -> None:
+    asked = {"topics": [{"topic_id": "a-b", "partitions": [{"partition_index": 4}]}]}
+    answer = {"topics": [{"topic_id": "a-b", "partitions": [{"partition_index": 4, "error_code": 12}]}]}
+    seen = Seen(event="response", error="OFFSET_METADATA_TOO_LARGE", topics=["orders-4"], body=asked, answer=answer)
+    assert seen.errors == {"orders-4": Err.OFFSET_METADATA_TOO_LARGE}
+
+
+def test_an_answer_that_says_one_thing_of_all_has_no_errors_of_its_own() -> None:
+    seen = Seen(event="response", error="UNKNOWN_MEMBER_ID", group="billing", body={}, answer={"error_code": 25})
+    assert (seen.error, seen.errors) == (Err.UNKNOWN_MEMBER_ID, {})
+    assert Seen(event="append").errors == {}

@@ -200,7 +200,8 @@ def some_ends(seed: int) -> list[dict[str, Any]]:
     """Of two of the three partitions that `a_log` commits to, from before the first commit on."""
     chance = random.Random(seed)
     return [
-        {"run_id": f"{seed}-{run}", "source": "log", "topic": "orders", "partition": partition, "at_ms": T0 + at, "end": end * 7}
+        {"run_id": f"{seed}-{run}", "source": "log", "topic": "orders", "partition": partition, "at_ms": T0 + at, "end": end * 7,
+         "start": end * 3 if end % 2 else None}
         for run in ("a", "b")
         for partition in range(2)
         for end, at in enumerate(sorted(chance.sample(range(-5000, 300_000), 20)))

@@ -198,6 +198,7 @@ def test_a_member_that_fell_silent_is_told_with_who_it_was_and_when() -> None:
     assert found.text == (
         "The session of app-1 in billing ran out at 22:13:20, and the group rebalanced. So once more until 22:16:40: app-2."
     )
+    assert "A static member (group.instance.id) whose max.poll.interval.ms passed sends none either" in found.advice
 
 
 def test_members_that_come_one_by_one_are_a_deployment_and_no_alarm() -> None:

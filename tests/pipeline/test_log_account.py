@@ -341,6 +341,26 @@ def test_a_stall_that_a_stuck_partition_explains_is_not_told_again() -> None:
     assert not [one for tell in ABOUT_ACCOUNTS for one in tell(facts(stalls=[stall()], stuck=[stuck]))]
 
 
+def test_a_partition_that_a_transaction_holds_is_not_said_to_wait_for_its_member() -> None:
+    stood = stall()
+    at = f"{stood['topic']}-{stood['partition']} at {stood['offset']}"
+    known = {
+        "producer_id": 7,
+        "from_ms": stood["from_ms"] - 1000,
+        "open_ms": 60_000,
+        "source": "journal",
+        "partitions": [],
+    }
+    for whose, told in (({"transactional_id": "tx"}, "tx"), ({}, "producer 7")):
+        held = row(TRANSACTIONS.names, **known, **whose, held=[at], held_ms=60_000)
+        found = next(one for one in findings(facts(stalls=[stood], transactions=[held])) if one.kind == "stalled")
+        assert found.text.endswith(f"; a transaction of {told} held its last stable offset there.")
+        assert "look at its producer" in found.advice
+    elsewhere = row(TRANSACTIONS.names, **known, held=["orders-77 at 1"], held_ms=60_000)
+    found = next(one for one in findings(facts(stalls=[stood], transactions=[elsewhere])) if one.kind == "stalled")
+    assert "look at that member" in found.advice
+
+
 def test_moves_at_one_time_are_one_finding_and_a_note_unless_records_are_lost() -> None:
     moves = [
         row(

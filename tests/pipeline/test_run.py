@@ -131,7 +131,7 @@ def test_a_run_writes_all_that_it_says(ran: Ran, spark: Any) -> None:
             "transactions",
             "share_deliveries",
         ),
-        *("member_churn", "duplicate_windows", "stuck_partitions", "commit_refusals", "offset_skips"),
+        *("member_churn", "duplicate_windows", "stuck_partitions", "commit_refusals", "offset_skips", "data_losses"),
     }
     for table in tables:
         (folder,) = (ran.out / "tables" / table).iterdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ import pytest
 from broker_sim.pipeline.duck.session import Session
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.jams import Jams
+from broker_sim.pipeline.log_ends import log_ends_rows
 from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
-from broker_sim.pipeline.tables.lag import LOG_ENDS, lag
+from broker_sim.pipeline.tables.data_losses import data_losses
+from broker_sim.pipeline.tables.lag import LOG_ENDS, journal_ends, lag
 from broker_sim.pipeline.tables.offset_deletions import offset_deletions
 from broker_sim.pipeline.tables.offset_log import OFFSET_LOG, journal_log
 from broker_sim.pipeline.tables.offset_regressions import offset_regressions
 from broker_sim.pipeline.tables.offset_resets import offset_resets
 from broker_sim.pipeline.tables.offset_skips import offset_skips
 from broker_sim.pipeline.tables.stuck_partitions import stuck_partitions
+from kafka_wire.record_batch import build_batch
 from tests.pipeline.facts import Row, facts, rebalance, row
 from tests.pipeline.offsets import T0, Log
 from tests.pipeline.support_journal import LOG, Book, arrow, picked, rows, snapshot
@@ -192,6 +196,110 @@ def test_the_finding_of_an_offset_beyond_the_end() -> None:
     assert " may have " in found.advice
 
 
+def below(duck: Session, log: Log, *starts: tuple[int, int, int | None]) -> list[tuple[Any, ...]]:
+    told = [
+        {
+            "run_id": "r1",
+            "source": "log",
+            "topic": "orders",
+            "partition": 0,
+            "at_ms": T0 + at,
+            "end": end,
+            "start": start,
+        }
+        for at, end, start in starts
+    ]
+    table = lag(OFFSET_LOG.frame(duck, log.rows), LOG_ENDS.frame(duck, told), 1000)
+    return picked(rows(table, "window_start_ms"), "committed", "start", "below_start")
+
+
+def test_an_offset_before_the_logs_start_is_told_from_when_that_is_known(duck: Session) -> None:
+    log = Log()
+    log.commit(0, 10)
+    log.commit(5000, 70)
+    assert below(duck, log, (0, 90, None), (2000, 92, 50), (6000, 120, None)) == [
+        (10, None, None),
+        (10, 50, 40),
+        (70, 50, 0),
+        (70, None, None),
+    ]
+
+
+def test_the_finding_of_an_offset_before_the_logs_start() -> None:
+    row = {"group": "billing", "topic": "orders", "partition": 0, "below_start": 40, "window_start_ms": T0}
+    (found,) = findings(facts(below=[{**row, "committed": 10, "start": 50}]))
+    assert found.text == (
+        "billing is committed at 10 of orders-0 at 22:13:20, before the log's start 50: up to 40 records that it had not committed"
+        " are deleted."
+    )
+    assert "is not known" in found.advice
+
+
+def test_where_a_log_begins_is_told_by_the_answers_to_fetches(duck: Session) -> None:
+    book = Book()
+    commit_of(book, 3)
+    asked = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 8}]}]}
+    answer = {"partition_index": 0, "error_code": 0, "high_watermark": 20, "log_start_offset": 8, "records": None}
+    book.call("Fetch", asked, {"responses": [{"topic": "orders", "partitions": [answer]}]}, "app", topics=["orders-0"])
+    events = duck.of_arrow(arrow(book.events))
+    table = lag(journal_log(events), journal_ends(events), 1000)
+    assert picked(rows(table, "window_start_ms"), "committed", "end", "start", "below_start") == [(3, 20, 8, 5)]
+
+
+def test_where_a_log_begins_is_told_by_its_first_segment_or_by_the_checkpoint(tmp_path: Path) -> None:
+    for partition, bases in ((0, (40,)), (1, (0, 30))):
+        folder = tmp_path / f"orders-{partition}"
+        folder.mkdir()
+        for base in bases:
+            batch = build_batch([(b"k", b"v")] * 10, T0, base_offset=base)
+            (folder / f"{base:020d}.log").write_bytes(batch)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n2\norders 1 7\nbills 0 99\n")
+    found = log_ends_rows(str(tmp_path), "r1")
+    last = {row["partition"]: (row["end"], row.get("start")) for row in found}
+    assert last == {0: (50, 40), 1: (40, 7)}
+    (tmp_path / "log-start-offset-checkpoint").write_text("no checkpoint at all\n\n1 2\n")
+    assert {row.get("start") for row in log_ends_rows(str(tmp_path), "r1")} == {40, 0}
+
+
+def lost(book: Book, part: str, first: int, last: int) -> None:
+    book.write("lost", log="orders-0", part=part, first=first, last=last)
+
+
+def test_records_that_a_log_lost_and_the_groups_that_had_committed_there(duck: Session) -> None:
+    book = Book()
+    commit_of(book, 90)
+    book.write("offsets", log=LOG, group="audit", offsets={"orders-0": 20, "bills-0": 5})
+    book.later(1000)
+    lost(book, "tail", 60, 99)
+    book.later(1000)
+    commit_of(book, 61)
+    lost(book, "head", 0, 29)
+    events = duck.of_arrow(arrow(book.events))
+    found = rows(data_losses(events, journal_log(events)), "at_ms", "group")
+    names = ("topic", "partition", "part", "first_offset", "last_offset", "offsets", "group", "committed", "outside")
+    assert picked(found, *names) == [
+        ("orders", 0, "tail", 60, 99, 40, "audit", 20, 0),
+        ("orders", 0, "tail", 60, 99, 40, "billing", 90, 30),
+        ("orders", 0, "head", 0, 29, 30, "audit", 20, 10),
+        ("orders", 0, "head", 0, 29, 30, "billing", 61, 0),
+    ]
+    tail, head = (one for one in findings(facts(losses=found)) if one.kind == "data loss")
+    assert "orders-0 lost its last records at" in tail.text
+    assert "offsets 60 to 99; billing is committed at 90, 30 beyond the new end." in tail.text
+    assert head.text.endswith("offsets 0 to 29; audit is committed at 20, 10 before the new start.")
+    assert (tail.group, head.group) == ("billing", "audit")
+
+
+def test_a_loss_that_meets_no_group_is_told_too(duck: Session) -> None:
+    book = Book()
+    lost(book, "tail", 60, 99)
+    events = duck.of_arrow(arrow(book.events))
+    (found,) = rows(data_losses(events, journal_log(events)))
+    assert picked([found], "group", "committed", "outside", "offsets") == [(None, None, None, 40)]
+    (finding,) = findings(facts(losses=[found]))
+    assert finding.text.endswith("which were committed: offsets 60 to 99.")
+
+
 def test_a_reset_of_which_the_log_holds_no_offset_before_is_not_said_to_skip_nothing(duck: Session) -> None:
     log = Log()
     log.generation(0, 1)
@@ -258,6 +366,44 @@ def test_records_that_a_member_read_over(duck: Session) -> None:
     )
 
 
+def looked_up(book: Book, code: int, error: str | None) -> None:
+    told = {"groups": [{"group_id": "billing", "topics": [], "error_code": code}]}
+    asked = {"groups": [{"group_id": "billing", "topics": [{"name": "orders", "partition_indexes": [0]}]}]}
+    about = {} if error is None else {"error": error}
+    book.call("OffsetFetch", asked, told, "app", group="billing", member="m-1", topics=["orders-0"], **about)
+
+
+def test_a_lookup_that_was_refused_stands_with_what_was_read_over(duck: Session) -> None:
+    """A client that goes where its fallback says, as its committed offset was not told to it."""
+    book = Book()
+    commit_of(book, 3)
+    looked_up(book, 113, "STALE_MEMBER_EPOCH")
+    book.fetch("app", 8, 2)
+    book.fetch("app", 12, 0)
+    looked_up(book, 0, None)
+    book.fetch("app", 20, 0)
+    found = rows(offset_skips(duck.of_arrow(arrow(book.events))), "to_offset")
+    assert picked(found, "from_offset", "to_offset", "lookup_error") == [
+        (3, 8, "STALE_MEMBER_EPOCH"),
+        (12, 20, None),
+    ]
+    (finding,) = findings(facts(skips=found[:1]))
+    assert finding.text.endswith("not delivered to it; its last OffsetFetch before was answered STALE_MEMBER_EPOCH.")
+    book = Book()
+    commit_of(book, 3)
+    looked_up(book, 113, "STALE_MEMBER_EPOCH")
+    looked_up(book, 0, None)
+    book.fetch("app", 8, 2)
+    assert picked(rows(offset_skips(duck.of_arrow(arrow(book.events)))), "lookup_error") == [(None,)]
+
+
+def test_a_journal_without_a_log_has_lost_no_records(duck: Session) -> None:
+    held = {"log_partition": 3, "records": 1, "first_offset": 40, "last_offset": 40, "commits": 1}
+    (found,) = findings(facts(partitions=[held], logged=False))
+    assert "are not there any more" not in found.text
+    assert "Rebalances of groups by epochs (KIP-848, share and streams groups) are read from a log alone." in found.text
+
+
 def test_reading_on_committing_and_seeking_beyond_the_end_skip_nothing(duck: Session) -> None:
     book = Book()
     book.fetch("app", 0, 10)
@@ -294,3 +440,15 @@ def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: Session) -
     assert picked(found, "from_offset", "to_offset", "how") == [(100, 60, "regrouped"), (60, 50, "rewind")]
     texts = [one.text for one in findings(facts(regressions=found))]
     assert any("after a record of the group of the same generation" in text for text in texts)
+
+
+def test_a_member_that_joined_again_is_not_said_to_have_changed_its_subscription() -> None:
+    """With a cooperative assignor it has given something up; the table has no more than that it came with other metadata."""
+    rows_ = [rebalance(at, 1000, cause="metadata change", generation=at) for at in range(0, 20_000, 2000)]
+    found = next(one for one in findings(facts(rebalances=rows_)) if one.kind == "restless")
+    assert (
+        "members that came with other metadata, or topics that changed (as when app-1 came with other metadata"
+        in found.text
+    )
+    assert " may be why" in found.advice
+    assert "cooperative" in found.advice

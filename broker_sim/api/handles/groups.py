@@ -198,7 +198,12 @@ class GroupHandle:
             partition = self.cluster.state.partition(*at)
             if partition is not None:
                 start, end = partition.log_start_offset, partition.high_watermark
-                found[at] = PartitionLag(committed.get(at), start, end, at in assigned or at not in subscribed)
+                owned = at in assigned or at not in subscribed
+                stable = partition.last_stable_offset
+                markers = _markers(partition, committed.get(at))
+                found[at] = PartitionLag(
+                    committed.get(at), start, end, owned, markers, stable if stable < end else None
+                )
         return Lag.of(found)
 
     @property
@@ -538,3 +543,16 @@ def _neighbour(group_id: str, log: LogHandle) -> str:
     while partition_for(f"{PROBE}-{number}", count) != log.index:
         number += 1
     return f"{PROBE}-{number}"
+
+
+_FEW = 16
+"""So many offsets of lag may be markers alone: one that is larger has records in it."""
+
+
+def _markers(partition: Partition, committed: int | None) -> int:
+    """How many offsets from the committed one on are markers of transactions, where nothing else is there."""
+    end = partition.high_watermark
+    if committed is None or not partition.log_start_offset <= committed < end <= committed + _FEW:
+        return 0
+    there = [batch.header for batch in partition.log.batches(committed) if batch.header.base_offset < end]
+    return end - committed if all(header.is_control for header in there) else 0

@@ -30,6 +30,11 @@ class PartitionLag:
     log_start: int
     end: int
     assigned: bool
+    markers: int = 0
+    """How many offsets between the two are markers of transactions: nobody is given them, and who commits the offset behind its last
+    record has them before it. Counted where a lag is small, and nothing but markers."""
+    stable: int | None = None
+    """The last stable offset, where a transaction holds it below the end: read_committed consumers get what is before it."""
 
     @property
     def lag(self) -> int:
@@ -96,7 +101,21 @@ class Lag(Offsets):
         if unassigned := self.unassigned:
             verb = "is" if len(unassigned) == 1 else "are"
             return f"{_names(unassigned)} {verb} subscribed, but assigned to no member"
-        return f"lag {self.total}" if self.total >= records else ""
+        if self.total < records:
+            return ""
+        markers = {at: one.markers for at, one in self.partitions.items() if one.markers}
+        if markers and sum(markers.values()) == self.total:
+            which = "; ".join(
+                f"{_name(at)} is committed at {self.partitions[at].committed}" for at in list(markers)[:_NAMED]
+            )
+            return (
+                f"lag {self.total}, which is markers of transactions and no record: all records are committed ({which}), and the group"
+                " commits behind a marker when it has read on"
+            )
+        held = {at: one.stable for at, one in self.partitions.items() if one.stable is not None}
+        where = "; ".join(f"{_name(at)} beyond {stable}" for at, stable in list(held.items())[:_NAMED])
+        behind = f", and transactions are open: read_committed consumers get nothing of {where}" if held else ""
+        return f"lag {self.total}{behind}"
 
 
 def _name(at: tuple[str, int]) -> str:

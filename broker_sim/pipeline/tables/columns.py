@@ -19,9 +19,10 @@ def moments(name: str, ms: Column) -> list[Column]:
     return [F.timestamp_millis(ms).alias(name), ms.alias(f"{name}_ms")]
 
 
-def place() -> Column:
-    """Where an event stands in its run, as one number: aggregates of numbers need no sorting, those of structs do."""
-    return F.col("journal").cast("bigint") * _EVENTS_OF_A_JOURNAL + F.col("seq")
+def place(seq: str = "seq") -> Column:
+    """Where an event stands in its run, as one number: aggregates of numbers need no sorting, those of structs do. ``seq``: the column
+    with its number."""
+    return F.col("journal").cast("bigint") * _EVENTS_OF_A_JOURNAL + F.col(seq)
 
 
 _EVENTS_OF_A_JOURNAL = 1 << 40

@@ -51,6 +51,7 @@ PARTITION = StructOf(
         Column("high_watermark", LONG, "as Fetch's answer tells it", _BODY),
         Column("records", LONG, "how many records were sent (Produce) or handed out (Fetch's answer)", _BODY),
         Column("error_code", INT, "of this partition, in answers", _BODY),
+        Column("log_start", LONG, "where the log begins, as the answers of Fetch and DeleteRecords tell it", _BODY),
     )
 )
 
@@ -132,7 +133,8 @@ EVENTS = Table(
         Column(
             "action",
             STRING,
-            "opened, closed, set, healed, down, started ..; of an answer what became of it where it did not go out whole",
+            "opened, closed, set, healed, down, started ..; of `lost` tail or head; of an answer what became of it where it did not go"
+            " out whole",
             _LINE,
         ),
         Column("log", STRING, "partition, as its directory is called: `__consumer_offsets-12`", _LINE),
@@ -171,8 +173,8 @@ EVENTS = Table(
         Column("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
         Column("kinds", ListOf(STRING), "what was appended: offsets, group, tombstone", _APPEND),
         Column("records", LONG, "how many were appended, or read by a load", "append, load"),
-        Column("base_offset", LONG, "of the first record; -1 where nothing was written", _APPEND),
-        Column("last_offset", LONG, "of the last record; -1 where nothing was written", _APPEND),
+        Column("base_offset", LONG, "of the first record; -1 where nothing was written", "append, lost"),
+        Column("last_offset", LONG, "of the last record; -1 where nothing was written", "append, lost"),
         Column("high_watermark", LONG, "of the partition after it", "append, committed"),
         Column("epoch", INT, "leader epoch", "leader"),
         Column("says", STRING, "what a scenario's client told: read, committed, assigned ..", "client"),
@@ -239,8 +241,8 @@ def calls(events: DataFrame, *apis: str) -> DataFrame:
 @on_its_engine
 def by_partition(events: DataFrame, names: DataFrame | None = None) -> DataFrame:
     """One row for each partition that an event speaks of: the event's columns without ``partitions``, with topic, topic_id, partition,
-    offset, leader_epoch, high_watermark, records and partition_error_code of it. ``names`` (default: ``events``): where topic names are
-    looked up of events that have ids alone."""
+    offset, leader_epoch, high_watermark, records, log_start and partition_error_code of it. ``names`` (default: ``events``): where
+    topic names are looked up of events that have ids alone."""
     parts = events.where(F.col("partitions").isNotNull()).withColumn("p", F.explode("partitions"))
     own = [name for name in events.columns if name not in _OF_PARTITION]
     rows = parts.select(
@@ -254,6 +256,7 @@ def by_partition(events: DataFrame, names: DataFrame | None = None) -> DataFrame
         F.col("p.high_watermark").alias("high_watermark"),
         F.col("p.records").alias("records"),
         F.col("p.error_code").alias("partition_error_code"),
+        F.col("p.log_start").alias("log_start"),
     )
     known = _topic_names(events if names is None else names)
     return (

@@ -45,6 +45,14 @@ LAG = Table(
             " Negative: committed beyond the log's end",
             "both",
         ),
+        Column("start", LONG, "where the log begins, as far as it is known by then; null where it is not", "log ends"),
+        Column(
+            "below_start",
+            LONG,
+            "how many offsets from `committed` on lie before `start`: records that were deleted before they were committed, at most so"
+            " many; null where either is",
+            "both",
+        ),
         Column("commits", LONG, "commits in the window", "offset_log"),
         Column(
             "log_offset",
@@ -65,6 +73,7 @@ LOG_ENDS = Table(
         Column("partition", INT, "partition", "folder name"),
         Column("at_ms", LONG, "when the log reached it, ms since 1970", "batch header"),
         Column("end", LONG, "log end offset", "batch header"),
+        Column("start", LONG, "where the log begins; null where that is not known for then", "file names, checkpoint"),
     ),
     "How the data topics' logs grew.",
 )
@@ -109,6 +118,8 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
         "*",
         f.col("kept.committed").alias("committed"),
         f.col("stood.end").alias("end"),
+        f.col("stood.start").alias("start"),
+        f.greatest(f.col("stood.start") - f.col("kept.committed"), f.lit(0)).alias("below"),
         f.when(f.col("stood.logged"), "log").when(~f.col("stood.logged"), "journal").alias("source"),
         (f.col("stood.end") - f.col("kept.committed")).alias("apart"),
         (f.col("stood.at_ms") > f.col("kept.at_ms")).alias("later"),
@@ -118,6 +129,8 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     )
     both = f.col("end").isNotNull() & f.col("committed").isNotNull()
     known = both & ((f.col("apart") >= 0) | f.col("later"))
+    begun = f.col("start").isNotNull() & f.col("committed").isNotNull()
+    told = told.withColumn("below_start", f.when(begun, f.col("below")))
     return LAG.conform(told.withColumn("lag", f.when(known, f.col("apart"))))
 
 
@@ -157,7 +170,7 @@ def group_lag(table: DataFrame) -> DataFrame:
 
 @on_its_engine
 def journal_ends(events: DataFrame) -> DataFrame:
-    """LOG_ENDS that a journal tells: high watermarks in Fetch's answers, and what Produce wrote where."""
+    """LOG_ENDS that a journal tells: high watermarks and log starts in Fetch's answers, and what Produce wrote where."""
     from broker_sim.pipeline.tables.events import by_partition
 
     answers = events.where(
@@ -179,6 +192,7 @@ def journal_ends(events: DataFrame) -> DataFrame:
             "partition",
             f.col("ts_ms").alias("at_ms"),
             end.alias("end"),
+            f.when(f.col("log_start") >= 0, f.col("log_start")).alias("start"),
             f.lit("journal").alias("source"),
         )
     )
@@ -194,8 +208,9 @@ def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
         f.max_by("end", "ends_window").alias("end"),
         f.max_by("logged", "ends_window").alias("logged"),
         f.max_by("ends_at_ms", "ends_window").alias("ends_at_ms"),
+        f.max("start").alias("start"),
     )
-    stood = f.struct("end", "logged", f.col("ends_at_ms").alias("at_ms")).alias("stood")
+    stood = f.struct("end", "logged", f.col("ends_at_ms").alias("at_ms"), "start").alias("stood")
     return told.select(*_KEY, "window", stood)
 
 
@@ -215,13 +230,14 @@ def _ends(log_ends: DataFrame, window_ms: int) -> DataFrame:
     """By topic, partition and window: where the log ended, and whether segments say so."""
     window = _window("at_ms", window_ms).alias("window")
     last = f.max(f.struct("at_ms", "end", (f.col("source") == "log").alias("logged"))).alias("last")
-    ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(last)
+    ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(last, f.max("start").alias("start"))
     return ends.select(
         *("run_id", "topic", "partition", "window"),
         f.col("window").alias("ends_window"),
         "last.end",
         "last.logged",
         f.col("last.at_ms").alias("ends_at_ms"),
+        "start",
     )
 
 

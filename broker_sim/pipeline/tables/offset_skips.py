@@ -2,7 +2,8 @@
 
 Rules:
 1. As `explain.offsets` has it. A client skips where it fetches from an offset behind the one at which it fetched last, and no answer in
-   between brought it records; or where its first Fetch of a partition is behind the group's committed offset.
+   between brought it records; or where its first Fetch of a partition is behind the group's committed offset: then what its
+   OffsetFetch was answered before stands with it, if that was an error.
 2. A difference of offsets is not a number of records: compacted ones and markers have offsets, too. ``by`` is the most that it may be.
 3. A Fetch that was refused is no position, but for OFFSET_OUT_OF_RANGE where the client went forward afterwards: what was there is
    gone.
@@ -17,7 +18,7 @@ from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.columns import moments, place
-from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, calls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,6 +40,12 @@ OFFSET_SKIPS = Table(
         Column("by", LONG, "to_offset - from_offset: at most so many records", "journal"),
         Column("committed", BOOLEAN, "whether from_offset was the group's committed offset", "journal"),
         Column("out_of_range", BOOLEAN, "whether its last Fetch before was answered OFFSET_OUT_OF_RANGE", "journal"),
+        Column(
+            "lookup_error",
+            STRING,
+            "where it was its first Fetch of the partition: the error that its last OffsetFetch was answered as a whole; null for none",
+            "journal",
+        ),
     ),
     "One row for each stretch of offsets that a member of a group read over. Of a journal alone.",
 )
@@ -67,6 +74,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
     rows = both.withColumn("stands", f.coalesce(stands, f.lit(-1))).where(f.col("offset").isNotNull())
     base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stands"))
     rows = rows.withColumn("base", base).where((f.col("base") >= 0) & (f.col("base") < f.col("offset")))
+    rows = _with_lookups(rows, events)
     return OFFSET_SKIPS.conform(
         rows.select(
             *("run_id", "group", "client_id", "client_host", *_WHERE),
@@ -76,6 +84,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
             (f.col("offset") - f.col("base")).alias("by"),
             (f.col("base") == f.col("stands")).alias("committed"),
             f.coalesce(f.col("error_before") == _OUT_OF_RANGE, f.lit(False)).alias("out_of_range"),
+            f.when(f.col("before").isNull() & (f.col("answered") != ""), f.col("answered")).alias("lookup_error"),
         )
     )
 
@@ -111,6 +120,23 @@ def _moves(positions: DataFrame) -> DataFrame:
     return moves.where(first | ((f.col("offset") > f.col("before")) & (f.col("given") == f.col("given_before")))).drop(
         "given", "given_before", "next", "error"
     )
+
+
+def _with_lookups(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """With ``answered``: the error of the reader's last OffsetFetch before, where that stands for the whole group; "" for none."""
+    looked = calls(events, "OffsetFetch").where(f.col("answered_seq").isNotNull())
+    whole = f.col("error").isNotNull() & (f.coalesce(f.size("answer"), f.lit(0)) <= 0)
+    answers = looked.select(
+        *(*_READER, "group"),
+        place("answered_seq").alias("place"),
+        f.when(whole, f.col("error")).otherwise("").alias("answered"),
+    )
+    so_far = (
+        Window.partitionBy(*_READER, "group").orderBy("place").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    both = rows.unionByName(answers, allowMissingColumns=True)
+    told = both.withColumn("answered", f.last("answered", ignorenulls=True).over(so_far))
+    return told.where(f.col("offset").isNotNull())
 
 
 def _groups(events: DataFrame) -> DataFrame:

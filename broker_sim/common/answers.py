@@ -16,7 +16,7 @@ from typing import Any
 from broker_sim.common.text import visible
 from kafka_wire.errors import Err
 
-__all__ = ["Row", "about_one", "errors_of", "in_words", "named_topics", "places", "refused", "rows"]
+__all__ = ["Row", "about_one", "errors_of", "in_words", "named_topics", "places", "refused", "rows", "whole_error"]
 
 Event = Mapping[str, Any]
 
@@ -67,6 +67,15 @@ def errors_of(event: Event) -> list[str]:
         return []
     said = rows(body, {}) if isinstance(body, Mapping) else []
     return list(dict.fromkeys([visible(error), *(row.error for row in said if row.error)]))
+
+
+def whole_error(event: Event, group: str) -> str:
+    """The error of a ``response`` event that stands for all that was asked of the group; "" where there is none."""
+    error, body = event.get("error"), event.get("body")
+    said = rows(body, {}, group) if isinstance(error, str) and isinstance(body, Mapping) else []
+    if said:
+        return next((row.error for row in said if row.what == group), "")
+    return visible(error) if isinstance(error, str) else ""
 
 
 def _of_topics(body: Event, names: Mapping[str, str]) -> Iterator[Row]:

@@ -1,0 +1,74 @@
+"""The table data_losses: committed records that a log has lost, and the groups that had committed offsets in it.
+
+Rules:
+1. A row is of one loss and one group that has a committed offset in that partition then; of a loss that meets no group one without.
+2. Offsets are no records: compacted ones and markers have offsets, too. ``offsets`` is the most that it may be.
+3. Of a journal alone. What a log shows of a loss stands in `coordinator_moves` (unclean) and `offset_regressions` (truncated).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.events import EVENTS
+from broker_sim.pipeline.tables.offset_log import commits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["DATA_LOSSES", "data_losses"]
+
+DATA_LOSSES = Table(
+    "data_losses",
+    (
+        RUN_ID,
+        Column("topic", STRING, "topic", "journal"),
+        Column("partition", INT, "partition", "journal"),
+        *moment("at", "when the log lost them", "journal"),
+        Column("part", STRING, "`tail`: its last records; `head`: its first ones", "journal"),
+        Column("first_offset", LONG, "of the first record that is lost", "journal"),
+        Column("last_offset", LONG, "of the last one", "journal"),
+        Column("offsets", LONG, "last_offset - first_offset + 1: at most so many records", "journal"),
+        Column("group", STRING, "a group with a committed offset there; null where none has one", "offset_log"),
+        Column("committed", LONG, "its committed offset then", "offset_log"),
+        Column(
+            "outside",
+            LONG,
+            "of a tail: how far that is beyond the new end; of a head: how far before the new start; 0 where it is neither",
+            "both",
+        ),
+    ),
+    "One row for each loss of committed records and group that had a committed offset there. Of a journal alone.",
+)
+
+_LOSS = ("run_id", "topic", "partition", "ts_ms", "action", "base_offset", "last_offset")
+
+
+@on_its_engine
+def data_losses(events: DataFrame, log: DataFrame) -> DataFrame:
+    """DATA_LOSSES of EVENTS and an offset_log."""
+    lost = EVENTS.conform(events).where(f.col("type") == "lost").select(*_LOSS).distinct()
+    stood = commits(log).select(
+        *("run_id", "group", "topic", "partition", "at_ms", "effect_offset"),
+        f.when(f.col("deleted"), f.lit(-1)).otherwise(f.col("committed_offset")).alias("stands"),
+    )
+    before = lost.join(stood, ["run_id", "topic", "partition"]).where(f.col("at_ms") <= f.col("ts_ms"))
+    told = before.groupBy(*_LOSS, "group").agg(f.max_by("stands", "effect_offset").alias("committed"))
+    rows = lost.join(told.where(f.col("committed") >= 0), list(_LOSS), "left")
+    beyond = f.col("committed") - f.col("base_offset")
+    missed = f.col("last_offset") + 1 - f.col("committed")
+    outside = f.greatest(f.when(f.col("action") == "tail", beyond).otherwise(missed), f.lit(0))
+    return DATA_LOSSES.conform(
+        rows.select(
+            *("run_id", "topic", "partition", "group", "committed", "last_offset"),
+            *moments("at", f.col("ts_ms")),
+            f.col("action").alias("part"),
+            f.col("base_offset").alias("first_offset"),
+            (f.col("last_offset") - f.col("base_offset") + 1).alias("offsets"),
+            f.when(f.col("committed").isNotNull(), outside).alias("outside"),
+        )
+    )
