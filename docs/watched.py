@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 from broker_sim.handlers import handler_modules
-from broker_sim.simulation.checks import answers, epochs, leaders, rules
-from broker_sim.simulation.workloads import bank, by_epochs, probing
+from broker_sim.simulation.checks import answers, epochs, leaders, rules, streams_log
+from broker_sim.simulation.workloads import bank, by_epochs, by_streams, probing
 from kafka_wire.api_keys import ApiKey
 
 __all__ = ["apis", "prober_rules"]
@@ -59,7 +59,8 @@ def prober_rules() -> list[list[str]]:
     """Rule, and who watches it."""
     sources = [(name, path.read_text()) for name, path in _modules()]
     sources.append(("checks/leaders", inspect.getsource(leaders)))
-    sources += [("checks/epochs", inspect.getsource(epochs)), ("by_epochs", inspect.getsource(by_epochs))]
+    for room, modules in (("checks/", (epochs, streams_log)), ("", (by_epochs, by_streams))):
+        sources += [(room + one.__name__.rpartition(".")[2], inspect.getsource(one)) for one in modules]
     by_rule: dict[str, list[str]] = {}
     for name, source in sources:
         for rule in _rules_in(source):
@@ -88,6 +89,7 @@ def apis() -> list[list[str]]:
         ("`answers`", _table_of(answers, "CHECKS")),
         ("`rules`", _table_of(rules, "_RULES")),
         ("`by_epochs`", _asked(Path(inspect.getfile(by_epochs)))),
+        ("`by_streams`", _asked(Path(inspect.getfile(by_streams)))),
         *((f"`probing/{name}`", _asked(path)) for name, path in _modules() if "/" not in name),
         ("`bank`", of_bank),
     ):

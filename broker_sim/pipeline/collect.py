@@ -170,6 +170,7 @@ def _rebalances(table: DataFrame, facts: Facts) -> None:
         + f.count("*")
         + f.max(f.col("group").isin(hit).cast("int")) * 1_000_000
         + f.max(f.col("group").isin(fallen).cast("int")) * 1000
+        + f.max((~f.coalesce(f.col("topology_ready"), f.lit(True))).cast("int")) * 1000
         + f.max(f.coalesce(f.col("ended_ms") - f.col("started_ms"), f.lit(0))) / 1000
     )
     ranked = (

@@ -63,6 +63,7 @@ KINDS = {
     "duplicates": "records were handed out twice",
     "archived": "records of a share group were given up, or rejected",
     "redelivered": "records of a share group came back to be delivered again",
+    "unready": "a streams group's topology lacked topics (log)",
     "lag": "a group fell behind",
     "hot": "one offsets partition has most of the work",
     "placed": "groups do not lie where their hash says",

@@ -26,6 +26,7 @@ from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, records_of, short_member, when
 from broker_sim.pipeline.share_findings import ABOUT_SHARES
+from broker_sim.pipeline.streams_findings import ABOUT_STREAMS, held_on
 
 __all__ = ["Finding", "compaction", "findings", "text"]
 
@@ -436,9 +437,11 @@ def _slow(facts: Facts) -> Iterable[Finding]:
             last = (
                 f" {named(row['waited_for'])} was the last to take up what it was given." if row["waited_for"] else ""
             )
+            last = held_on(row) or last
             words += f": so long until all members had reached its epoch.{last}".removesuffix(".")
+            what = "Tasks" if row["kind"] == "streams" else "Partitions"
             advice = (
-                "Partitions move once their owners give them up: a member that is slow to do so keeps others waiting, not the"
+                f"{what} move once their owners give them up: a member that is slow to do so keeps others waiting, not the"
                 " whole group."
             )
         else:
@@ -523,7 +526,7 @@ def _skipped(facts: Facts) -> Iterable[Finding]:
 
 
 _KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    *(_stuck, _restless, _slow, *ABOUT_GENERATIONS, *ABOUT_ACCOUNTS, *ABOUT_OFFSETS, *ABOUT_SHARES),
+    *(_stuck, _restless, _slow, *ABOUT_GENERATIONS, *ABOUT_ACCOUNTS, *ABOUT_OFFSETS, *ABOUT_SHARES, *ABOUT_STREAMS),
     *(_hot, _placed, _silent, _silences, _skipped),
 )
 

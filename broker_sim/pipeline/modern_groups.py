@@ -6,7 +6,9 @@ Rules:
    `failed` here as elsewhere: it was never Stable.
 2. Who came and who went stands in the members' records just before. A leave and a session that ran out write the same tombstone. A
    static member that comes back under another id neither came nor went.
-3. Records name members by themselves; what they had been given names topics by their ids, which the log alone does not resolve.
+3. What a member is told to give up stands in its current assignment until it has said that it has, or is gone: so long it kept others
+   waiting. A streams group's record says whether its topology fits the topics; where it does not, no task is assigned.
+4. Records name members by themselves; what they had been given names topics by their ids, which the log alone does not resolve.
 
 Source: GroupMetadataManager.java, GroupCoordinatorRecordHelpers.java of 4.1;
 ConsumerGroupMember.java (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -31,6 +33,9 @@ _AWAY = -2
 """Member epoch of a static member that has left for a while."""
 _STABLE = {"Consumer": 0, "Share": 0, "Streams": 1}
 """A member's state STABLE as records have it: streams groups count from 1 (StreamsGroup's MemberState.java)."""
+_REVOKING = ("partitionsPendingRevocation", "activeTasksPendingRevocation")
+"""What a member is to give up, in a record of a consumer group and of a streams group."""
+_TOPOLOGY = "validatedTopologyEpoch"
 
 Row = Mapping[str, Any]
 
@@ -53,6 +58,17 @@ class _Epoch:
     left_ms: int | None = None
     last: list[str] = field(default_factory=list)
     """who reached it last."""
+    ready: bool | None = None
+    revoked: _Revoked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Revoked:
+    """What a member gave up, and how long after it was told. ``tasks``: of a streams group."""
+
+    client: str
+    ms: int
+    tasks: list[str] | None
 
 
 class ModernGroup:
@@ -68,6 +84,7 @@ class ModernGroup:
         self._about: dict[str, dict[str, Any]] = {}
         self._before: dict[str, tuple[str | None, str | None]] = {}
         self._epochs: dict[str, int] = {}
+        self._revoking: dict[str, tuple[int, list[str] | None]] = {}
         self._epoch: int | None = None
 
     def take(self, row: Row) -> None:
@@ -177,21 +194,39 @@ class ModernGroup:
         )
         if not self._members:
             one.end, one.ended_ms = "empty", row["ts_ms"]
+        if kind == "streams":
+            one.ready = json.loads(row["detail"] or "{}").get(_TOPOLOGY, -1) >= 0
         self.found.append(one)
         self._before, self._epoch = dict(self._members), row["generation"]
 
     def _reached(self, row: Row, settled: int) -> None:
         member = row["cause_members"]
+        value = json.loads(row["detail"] or "{}")
+        self._watch_revocation(member, value, row["ts_ms"])
         if row["detail"] is None:
             self._done(member, row)
             return
-        value = json.loads(row["detail"])
         self._epochs[member] = value["memberEpoch"]
         stable = value.get("state", settled) == settled
         if value["memberEpoch"] == _AWAY or (
             self._epoch is not None and value["memberEpoch"] >= self._epoch and stable
         ):
             self._done(member, row)
+
+    def _watch_revocation(self, member: str, value: Mapping[str, Any], ts_ms: int | None) -> None:
+        if ts_ms is None:
+            return
+        pending = next((value[name] for name in _REVOKING if value.get(name)), None)
+        if pending is not None:
+            self._revoking.setdefault(member, (ts_ms, _tasks(pending)))
+            return
+        since_ms, tasks = self._revoking.pop(member, (None, None))
+        one = self.found[-1] if self.found else None
+        if since_ms is None or one is None:
+            return
+        client = one.clients.get(member) or member
+        if one.revoked is None or ts_ms - since_ms > one.revoked.ms:
+            one.revoked = _Revoked(client, ts_ms - since_ms, tasks)
 
     def _done(self, member: str, row: Row) -> None:
         one = self.found[-1] if self.found else None
@@ -234,7 +269,19 @@ class ModernGroup:
                 "whole": one.before is not None,
                 "missing_before": None if one.before is None else max(one.epoch - one.before - 1, 0),
                 "waited_for": [one.clients.get(name) or name for name in one.last] if lasted else None,
+                "revoked_by": None if one.revoked is None else one.revoked.client,
+                "revoked_ms": None if one.revoked is None else one.revoked.ms,
+                "revoked_tasks": None if one.revoked is None else one.revoked.tasks,
+                "topology_ready": one.ready,
                 "kind": one.kind,
                 "source": "log",
                 "log_offset": one.place,
             }
+
+
+def _tasks(pending: list[Mapping[str, Any]]) -> list[str] | None:
+    """``0_3``; None where these are partitions."""
+    found = [
+        f"{one['subtopologyId']}_{number}" for one in pending if "subtopologyId" in one for number in one["partitions"]
+    ]
+    return found or None

@@ -11,18 +11,9 @@ from broker_sim.explain import explain, recent
 from broker_sim.journal.vocabulary import problems
 from kafka_wire.errors import Err
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
-from kafka_wire.messages.k88_streams_group_heartbeat import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-    Subtopology,
-    TaskIds,
-    TopicInfo,
-    Topology,
-)
-from tests.support.wire import Wire
+from kafka_wire.messages.k88_streams_group_heartbeat import Subtopology
+from tests.support.streams import COUNTS, PLAIN, App
 
-PLAIN = [Subtopology("0", ["orders"])]
-COUNTS = [Subtopology("0", ["orders"], state_changelog_topics=[TopicInfo("counts-changelog")])]
 AT_ONCE = {"group.streams.initial.rebalance.delay.ms": 0, "group.streams.assignment.interval.ms": 0}
 
 
@@ -30,37 +21,9 @@ def cluster(**config: Any) -> Cluster:
     return Cluster(topics={"orders": 4}, as_version="4.4", clock="manual", config={**AT_ONCE, **config})
 
 
-class App:
-    """A member on a connection of its own."""
-
-    def __init__(self, wire: Wire, name: str, topology: Topology, process: str) -> None:
-        self.wire, self.name, self.topology, self.process = wire, name, topology, process
-        self.epoch = 0
-        self.tasks: dict[str, list[TaskIds]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-
-    @classmethod
-    async def joined(
-        cls, kafka: Cluster, name: str, subtopologies: list[Subtopology], epoch: int = 0, process: str | None = None
-    ) -> App:
-        kafka.state.ensure_offsets_topic()
-        wire = await Wire.connect(kafka.bootstrap, client_id=name)
-        app = cls(wire, name, Topology(epoch, subtopologies), process or name)
-        await app.beat()
-        return app
-
-    async def beat(self, *, revokes: bool = True) -> StreamsGroupHeartbeatResponse:
-        request = StreamsGroupHeartbeatRequest("g", self.name, self.epoch)
-        if self.epoch == 0:
-            request.topology, request.process_id, request.rebalance_timeout_ms = self.topology, self.process, 60_000
-        if self.epoch == 0 or revokes:
-            request.active_tasks, request.standby_tasks, request.warmup_tasks = self.tasks.values()
-        answer = await self.wire.send(request, 1)
-        assert isinstance(answer, StreamsGroupHeartbeatResponse)
-        if answer.error_code == 0:
-            self.epoch = answer.member_epoch
-            given = {role: getattr(answer, role) for role in self.tasks}
-            self.tasks |= {role: tasks for role, tasks in given.items() if tasks is not None}
-        return answer
+async def joined(kafka: Cluster, name: str, subtopologies: list[Subtopology], epoch: int = 0) -> App:
+    kafka.state.ensure_offsets_topic()
+    return await App.joined(kafka.bootstrap, name, subtopologies, epoch)
 
 
 async def close(*apps: App) -> None:
@@ -75,8 +38,8 @@ def unwrapped(words: str) -> str:
 async def test_who_waited_for_whose_task_is_told_in_words() -> None:
     async with cluster() as kafka:
         group = kafka.group("g")
-        a = await App.joined(kafka, "app-1", PLAIN)
-        b = await App.joined(kafka, "app-2", PLAIN)
+        a = await joined(kafka, "app-1", PLAIN)
+        b = await joined(kafka, "app-2", PLAIN)
         await a.beat(revokes=False)
         await kafka.time.advance("12s")
         await b.beat()
@@ -96,10 +59,10 @@ async def test_who_waited_for_whose_task_is_told_in_words() -> None:
 
 async def test_a_standby_task_waits_for_the_member_of_its_process_that_has_the_active_one() -> None:
     async with cluster(**{"group.streams.num.standby.replicas": 1}) as kafka:
-        a = await App.joined(kafka, "app-1", COUNTS)
+        a = await joined(kafka, "app-1", COUNTS)
         for _ in range(2):
             await a.beat()
-        b = await App.joined(kafka, "app-2", COUNTS)
+        b = await joined(kafka, "app-2", COUNTS)
         for _ in range(3):
             await b.beat()
             await a.beat()
@@ -113,7 +76,7 @@ async def test_a_standby_task_waits_for_the_member_of_its_process_that_has_the_a
 async def test_topics_that_a_topology_lacks_are_told() -> None:
     async with Cluster(topics={"other": 1}, as_version="4.4", clock="manual", config=AT_ONCE) as kafka:
         group = kafka.group("g")
-        a = await App.joined(kafka, "app-1", COUNTS)
+        a = await joined(kafka, "app-1", COUNTS)
         assert group.state == "NotReady"
         told = unwrapped(group.explain())
         assert "no task is assigned: MISSING_SOURCE_TOPICS, source topics orders are missing" in told
@@ -133,10 +96,10 @@ async def test_topics_that_a_topology_lacks_are_told() -> None:
 async def test_a_changed_topology_is_told_of_the_member_that_brings_it_and_of_the_one_that_is_behind() -> None:
     async with cluster() as kafka:
         group = kafka.group("g")
-        a = await App.joined(kafka, "app-1", PLAIN, epoch=1)
-        b = await App.joined(kafka, "app-2", COUNTS, epoch=2)
+        a = await joined(kafka, "app-1", PLAIN, epoch=1)
+        b = await joined(kafka, "app-2", COUNTS, epoch=2)
         assert (await b.beat()).error_code == Err.INVALID_REQUEST
-        c = await App.joined(kafka, "app-3", PLAIN, epoch=0)
+        c = await joined(kafka, "app-3", PLAIN, epoch=0)
         told = unwrapped(group.explain())
         assert "app-2's heartbeat was refused twice: INVALID_REQUEST, topology updates are not supported yet" in told, (
             told
@@ -147,7 +110,7 @@ async def test_a_changed_topology_is_told_of_the_member_that_brings_it_and_of_th
 
 async def test_the_group_command_shows_tasks() -> None:
     async with cluster() as kafka:
-        a = await App.joined(kafka, "app-1", PLAIN)
+        a = await joined(kafka, "app-1", PLAIN)
         kafka.topic("orders").fill(20)
         shown = await perform(kafka, "group.get", {"group": "g"})
         assert "active:0_0,0_1,0_2,0_3" in render.text("group.get", shown)
@@ -159,11 +122,10 @@ async def test_the_group_command_shows_tasks() -> None:
 async def test_the_deletion_of_a_group_is_told_and_its_epochs_begin_anew() -> None:
     async with cluster() as kafka:
         group = kafka.group("g")
-        a = await App.joined(kafka, "app-1", PLAIN)
-        a.epoch = -1
-        await a.beat()
+        a = await joined(kafka, "app-1", PLAIN)
+        await a.leave()
         assert (await a.wire.send(DeleteGroupsRequest(["g"]), 2)).results[0].error_code == 0
-        b = await App.joined(kafka, "app-2", COUNTS, epoch=1)
+        b = await joined(kafka, "app-2", COUNTS, epoch=1)
         told = group.explain().splitlines()[1:]
         assert [line.split("  ", 1)[1] for line in told[:4]] == [
             "epoch 2: app-1 joined",

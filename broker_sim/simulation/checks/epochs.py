@@ -1,4 +1,5 @@
-"""What the records of a consumer group by epochs (KIP-848) must say, batch by batch, and what its members may be told on that ground.
+"""What the records of a group by epochs must say, batch by batch, and what its members may be told on that ground: a consumer group
+(KIP-848) here, a streams group in ``streams_log``.
 
 A reader of its own of the offsets partition's log, which shares nothing with the coordinator but the format of the records. Whoever
 looks calls `catch_up`: it takes what has been committed since, and tells the first batch that breaks a rule.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker_sim.simulation.checks.answers import InvariantBroken
 from kafka_wire import offsets_log as types
@@ -18,26 +19,35 @@ from kafka_wire.offsets_log import GROUP_METADATA, decode_key, decode_value
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["EpochLog", "Standing", "Unit"]
+__all__ = ["EpochLog", "Records", "Standing", "Unit", "unit_name"]
 
-Unit = tuple[bytes, int]
-"""A topic's id and a partition of it."""
+Unit = tuple[Any, int]
+"""A topic's id and a partition of it; or another key under which a kind of group counts what it shares out."""
 
 LEFT_FOR_NOW = -2
 
-_MEMBER = types.CONSUMER_GROUP_MEMBER_METADATA
-_GROUP = types.CONSUMER_GROUP_METADATA
-_TARGET = types.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER
-_TARGET_METADATA = types.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA
-_CURRENT = types.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
-_PATTERN = types.CONSUMER_GROUP_REGULAR_EXPRESSION
-_ORDER = {_MEMBER: 0, _PATTERN: 1, _GROUP: 2, _TARGET: 3, _TARGET_METADATA: 4, _CURRENT: 5}
-"""That of the records of one request: who it is, whether the group has moved, who should have what, where the member stands."""
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The record types of a kind of group, in the order in which one request writes them: who it is, what this kind alone has, whether
+    the group has moved, who should have what, where the member stands."""
+
+    member: int
+    other: int
+    group: int
+    target: int
+    target_metadata: int
+    current: int
+
+    def place(self, kind: int) -> int:
+        """Where a type stands in that order, -1 for another one."""
+        kinds = (self.member, self.other, self.group, self.target, self.target_metadata, self.current)
+        return kinds.index(kind) if kind in kinds else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a member stands by its record (8)."""
+    """Where a member stands by its record."""
 
     epoch: int
     previous: int
@@ -48,6 +58,15 @@ class Standing:
 @dataclass(slots=True)
 class EpochLog:
     """One group. ``first_epoch``: of both epochs before any record says so."""
+
+    RECORDS: ClassVar[Records] = Records(
+        types.CONSUMER_GROUP_MEMBER_METADATA,
+        types.CONSUMER_GROUP_REGULAR_EXPRESSION,
+        types.CONSUMER_GROUP_METADATA,
+        types.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        types.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+        types.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    )
 
     group_id: str
     partition: Callable[[], Partition]
@@ -85,7 +104,7 @@ class EpochLog:
             for record in batch.records():
                 kind, key = decode_key(record.key or b"")
                 if getattr(key, "group_id", getattr(key, "group", None)) == self.group_id and (
-                    kind in _ORDER or kind == GROUP_METADATA
+                    self.RECORDS.place(kind) >= 0 or kind == GROUP_METADATA
                 ):
                     mine.append((kind, key, decode_value(kind, record.value)))
             whole = batch.header.next_offset - batch.header.base_offset
@@ -103,6 +122,37 @@ class EpochLog:
             for member_id, member in self.members.items()
         }
 
+    # --- what a kind of group says in its own way
+
+    def reasons(self) -> object:
+        """What has to be another one than before where the group's epoch moves."""
+        return self.reads(), self.metadata_hash, dict(self.matched)
+
+    def furthest(self) -> int:
+        """The highest epoch that a member may have."""
+        return self.target_epoch
+
+    def _wanted(self, value: Any) -> frozenset[Unit]:
+        """What a target's record says."""
+        return _units(value.topic_partitions)
+
+    def _held(self, value: Any) -> tuple[frozenset[Unit], frozenset[Unit]]:
+        """What a member has, and is to give up, by its record."""
+        return _units(value.assigned_partitions), _units(value.partitions_pending_revocation)
+
+    def _apply_other(self, key: Any, value: Any, records: list[tuple[int, Any, Any]]) -> None:
+        """A record that only this kind has."""
+        if value is None:
+            self.matched.pop(key.regular_expression, None)
+        else:
+            self.matched[key.regular_expression] = tuple(value.topics)
+            self.moves["expression"] += 1
+
+    def clash(self, unit: Unit, member_id: str, others: Mapping[Unit, str]) -> str | None:
+        """Another member, of which ``others`` says what it holds, that may not hold a unit at the same time."""
+        other = others.get(unit)
+        return None if other in (None, member_id) else other
+
     # --- one batch
 
     def _fail(self, name: str, what: str, records: Iterable[tuple[int, Any, Any]]) -> None:
@@ -114,60 +164,56 @@ class EpochLog:
     def _take(self, records: list[tuple[int, Any, Any]], thinned: bool) -> None:
         self._thinned = thinned
         self.batches += 1
-        reads, epoch, metadata_hash, matched = self.reads(), self.epoch, self.metadata_hash, dict(self.matched)
+        reasons, epoch = self.reasons(), self.epoch
         was_there = bool(self.members)
-        converts = records[0][0] == GROUP_METADATA and any(kind == _GROUP and value for kind, _, value in records)
+        converts = records[0][0] == GROUP_METADATA and any(
+            kind == self.RECORDS.group and value for kind, _, value in records
+        )
         if converts:
             self.epoch = self.target_epoch = -1  # its epoch begins with the generation that it had as a classic group
             self.moves["by epochs"] += 1
         for kind, key, value in records:
             self._apply(kind, key, value, records)
-        written = [_ORDER[kind] for kind, _, value in records if value is not None and kind in _ORDER]
+        places = [self.RECORDS.place(kind) for kind, _, value in records if value is not None]
+        written = [place for place in places if place >= 0]
         if written != sorted(written) and not converts and not self._takes_over(records):
             self._fail("records stand in Kafka's order", "what is later in a request stands earlier", records)
         self._check_holders(records)
         if self.is_classic and self.members:
             self._fail("a group is of one kind", "it has a classic group's record and members by epochs", records)
-        if was_there and self.epoch > epoch and self.members:
-            why = reads != self.reads() or metadata_hash != self.metadata_hash or matched != self.matched
-            if not why:
-                self._fail(
-                    "an epoch moves for a reason", f"from {epoch} to {self.epoch}, and nothing has changed", records
-                )
+        if was_there and self.epoch > epoch and self.members and reasons == self.reasons():
+            self._fail("an epoch moves for a reason", f"from {epoch} to {self.epoch}, and nothing has changed", records)
         if was_there and not self.members:
             self.moves["classic again" if self.is_classic else "empty"] += 1
 
     def _apply(self, kind: int, key: Any, value: Any, records: list[tuple[int, Any, Any]]) -> None:
+        kinds = self.RECORDS
         if kind == GROUP_METADATA:
             self.is_classic = value is not None
             self.moves["classic"] += self.is_classic
-        elif kind == _GROUP:
+        elif kind == kinds.group:
             if value is not None and value.epoch <= self.epoch and self.members:
                 self._fail("epochs move forward", f"the group's from {self.epoch} to {value.epoch}", records)
             self.epoch = self.first_epoch if value is None else value.epoch
             self.metadata_hash = 0 if value is None else value.metadata_hash
-        elif kind == _TARGET_METADATA:
+        elif kind == kinds.target_metadata:
             told = self.first_epoch if value is None else value.assignment_epoch
             if value is not None and not self.target_epoch <= told <= self.epoch and self.members:
                 what = f"the target's from {self.target_epoch} to {told}, the group's is {self.epoch}"
                 self._fail("epochs move forward", what, records)
             self.target_epoch = told
-        elif kind == _MEMBER:
+        elif kind == kinds.member:
             if value is None:
                 self.members.pop(key.member_id, None)
             else:
                 self.members[key.member_id] = value
-        elif kind == _TARGET:
+        elif kind == kinds.target:
             if value is None:
                 self.targets.pop(key.member_id, None)
             else:
-                self.targets[key.member_id] = _units(value.topic_partitions)
-        elif kind == _PATTERN:
-            if value is None:
-                self.matched.pop(key.regular_expression, None)
-            else:
-                self.matched[key.regular_expression] = tuple(value.topics)
-                self.moves["expression"] += 1
+                self.targets[key.member_id] = self._wanted(value)
+        elif kind == kinds.other:
+            self._apply_other(key, value, records)
         elif value is None:
             self.standings.pop(key.member_id, None)
         else:
@@ -177,12 +223,12 @@ class EpochLog:
         before, epoch = self.standings.get(member_id), value.member_epoch
         if before is not None and LEFT_FOR_NOW not in (before.epoch, epoch) and epoch < before.epoch:
             self._fail("epochs move forward", f"that of {member_id} from {before.epoch} to {epoch}", records)
-        if epoch > self.target_epoch:
+        if epoch > self.furthest():
             what = f"{member_id} is at {epoch}, the target at {self.target_epoch}"
             self._fail("nobody is ahead of the target", what, records)
         if member_id not in self.members:
             self._fail("who stands somewhere is a member", f"{member_id} is none", records)
-        assigned, revoking = _units(value.assigned_partitions), _units(value.partitions_pending_revocation)
+        assigned, revoking = self._held(value)
         self.standings[member_id] = Standing(epoch, value.previous_member_epoch, assigned, revoking)
         if revoking:
             self.moves["revoking"] += 1
@@ -191,8 +237,8 @@ class EpochLog:
 
     def _takes_over(self, records: list[tuple[int, Any, Any]]) -> bool:
         """A static member's place goes to another id: two sets of records in one request, and the group's epoch stays."""
-        gone = [key.member_id for kind, key, value in records if kind == _CURRENT and value is None]
-        come = [value.instance_id for kind, _, value in records if kind == _MEMBER and value is not None]
+        gone = [key.member_id for kind, key, value in records if kind == self.RECORDS.current and value is None]
+        come = [value.instance_id for kind, _, value in records if kind == self.RECORDS.member and value is not None]
         if not gone or not any(come):
             return False
         self.moves["place taken"] += 1
@@ -202,19 +248,22 @@ class EpochLog:
         held: dict[Unit, str] = {}
         for member_id, standing in self.standings.items():
             for unit in sorted(standing.assigned | standing.revoking):
-                other = held.setdefault(unit, member_id)
-                if other != member_id:
-                    what = f"partition {unit[1]} is with {other} and {member_id}"
-                    self._fail("one owner of a partition", what, records)
+                other = self.clash(unit, member_id, held)
+                if other is not None:
+                    self._fail(
+                        "one owner of a partition", f"{unit_name(unit)} is with {other} and {member_id}", records
+                    )
                     return
+                held[unit] = member_id
         wanted: dict[Unit, str] = {}
         for member_id, target in self.targets.items():
             for unit in sorted(target):
-                other = wanted.setdefault(unit, member_id)
-                if other != member_id:
-                    what = f"partition {unit[1]} is to be with {other} and {member_id}"
+                other = self.clash(unit, member_id, wanted)
+                if other is not None:
+                    what = f"{unit_name(unit)} is to be with {other} and {member_id}"
                     self._fail("a target gives a partition once", what, records)
                     return
+                wanted[unit] = member_id
 
     # --- the end
 
@@ -229,6 +278,10 @@ class EpochLog:
                 return f"{member_id} is at epoch {standing.epoch}, not {self.epoch}"
             if standing.assigned != self.targets.get(member_id, frozenset()):
                 return f"{member_id} has not what it is to have"
+        return self._unassigned(partitions)
+
+    def _unassigned(self, partitions: Mapping[str, tuple[bytes, int]]) -> str | None:
+        """What of all that there is to share out has no owner; None for nothing."""
         read = frozenset[str]().union(*(names | matched for names, matched in self.reads().values()))
         wanted = {
             (topic_id, index)
@@ -240,6 +293,12 @@ class EpochLog:
         if has != wanted:
             return f"partitions without an owner, or that nobody reads: {sorted((unit[0].hex()[:8], unit[1]) for unit in has ^ wanted)}"
         return None
+
+
+def unit_name(unit: Unit) -> str:
+    """A unit in words: ``partition 2``, or by its key."""
+    key, number = unit
+    return f"partition {number}" if isinstance(key, bytes) else f"{key}_{number}"
 
 
 def _units(listed: Iterable[Any]) -> frozenset[Unit]:

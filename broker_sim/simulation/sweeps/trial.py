@@ -44,6 +44,7 @@ from broker_sim.simulation.workloads.deeds import Deed
 from broker_sim.simulation.workloads.epoch_world import ByEpochs
 from broker_sim.simulation.workloads.probing.world import Probing
 from broker_sim.simulation.workloads.share_world import Shares
+from broker_sim.simulation.workloads.streams_world import ByStreams
 from broker_sim.simulation.workloads.wire_workload import Rough
 from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
 from kafka_wire.api_keys import release
@@ -354,7 +355,9 @@ def _lives(
     if case.brokers is not None:
         workload = replace(workload, brokers=case.brokers)
     watch = Watch(sim, waived(case.plan or ()))
-    raw: Any = Shares if workload.shares else ByEpochs if workload.by_epochs else Rough
+    raw: Any = (
+        ByStreams if workload.streams else Shares if workload.shares else ByEpochs if workload.by_epochs else Rough
+    )
     kind: Any = Bank if workload.bank else Probing if workload.probers else raw if workload.raw else Stage
     world: World = kind(sim, case, workload, watch)
     coverage = Coverage(sim.clusters[0])

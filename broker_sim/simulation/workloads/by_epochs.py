@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from broker_sim.simulation.checks.answers import Answers, Ask, InvariantBroken
-from broker_sim.simulation.checks.epochs import LEFT_FOR_NOW, EpochLog, Unit
+from broker_sim.simulation.checks.epochs import LEFT_FOR_NOW, EpochLog, Unit, unit_name
 from broker_sim.simulation.workloads.cooperative import Cooperative
 from broker_sim.simulation.workloads.raw import (
     GROUP,
@@ -98,8 +98,14 @@ class Holdings:
         """A member is told that these are its own."""
         self.log.catch_up()
         for other, theirs in self.has.items():
-            both = sorted(index for _, index in theirs & units)
-            if other != member_id and both and other in self.log.members and other not in self.murky:
+            if other == member_id or other not in self.log.members or other in self.murky:
+                continue
+            both = [
+                unit_name(unit)
+                for unit in sorted(units)
+                if self.log.clash(unit, member_id, dict.fromkeys(theirs, other))
+            ]
+            if both:
                 self.fail("free before given", f"{member_id} is given {both}, which {other} has not given up")
         self.has[member_id] = units | self.has.get(member_id, frozenset())
 
@@ -134,6 +140,8 @@ class ClassicMember(Cooperative):
 class EpochMember(Client):
     """One process after another: each has an id of its own."""
 
+    REPEATS: ClassVar[bool] = True
+    """Whether a heartbeat that says all is told all, though the member may have been told before."""
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {
         **VERSIONS,
         OffsetCommitRequest: (9, 10),
@@ -238,7 +246,7 @@ class EpochMember(Client):
 
     _says_all = True
 
-    def _request(self, epoch: int, *, full: bool, owned: Collection[Unit] | None) -> ConsumerGroupHeartbeatRequest:
+    def _request(self, epoch: int, *, full: bool, owned: Collection[Unit] | None) -> Any:
         listed = None
         if owned is not None:
             by_topic: dict[bytes, list[int]] = {}
@@ -255,6 +263,14 @@ class EpochMember(Client):
             subscribed_topic_regex=(self.pattern or "") if full else None,
             topic_partitions=listed,
         )
+
+    def _last_request(self, epoch: int) -> Any:
+        """It leaves, for good or for now."""
+        return ConsumerGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
+
+    def _told_by(self, answer: Any) -> frozenset[Unit] | None:
+        """What an answer says that it has; None where it says nothing."""
+        return None if answer.assignment is None else listed(answer.assignment)
 
     async def _beat(self, broker: int) -> Err:
         loop = asyncio.get_running_loop()
@@ -280,7 +296,7 @@ class EpochMember(Client):
             self._refused(error, sent_s, owned)
         return error
 
-    async def _sent(self, request: ConsumerGroupHeartbeatRequest, broker: int, sent_s: float) -> Any:
+    async def _sent(self, request: Any, broker: int, sent_s: float) -> Any:
         """Raises OSError. After that, and where its coordinator is another one by now, it isn't known whether it was taken."""
         open_ = True
         try:
@@ -306,8 +322,8 @@ class EpochMember(Client):
             self._check_instance(sent_s)
         if answer.member_epoch != self.epoch:
             self.previous, self.epoch = self.epoch, answer.member_epoch
-        if answer.assignment is not None:
-            told = listed(answer.assignment)
+        told = self._told_by(answer)
+        if told is not None:
             if told == self.told and not full and not lost and not joins:
                 fail("an assignment is told when it has changed", f"{self.member} was told the same twice")
             self.told = told
@@ -316,7 +332,7 @@ class EpochMember(Client):
                 self._revoke_at_s = asyncio.get_running_loop().time() + self.rng.choice((0.0, 0.3, 1.0))
             self.owned |= told
             self.holdings.take(self.member, told)
-        elif joins or full:
+        elif joins or (full and self.REPEATS):
             fail("who says all is told all", f"{self.member} was told no assignment")
         self._check_debt(sent_s)
         self._fine_s = sent_s
@@ -371,7 +387,7 @@ class EpochMember(Client):
         if self.instance is not None:
             self.holdings.instances.pop(self.instance, None)
         epoch = _LEAVE_FOR_NOW if for_now else _LEAVE
-        request = ConsumerGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
+        request = self._last_request(epoch)
         gone, sent_s = self.member, self._now_s()
         try:
             answer = await self._sent(request, broker, sent_s)
@@ -392,10 +408,7 @@ class EpochMember(Client):
 
     async def _ask_in_vain(self, broker: int) -> Err:
         """A request that nobody in their right mind sends; what it is answered hangs on nothing but the member."""
-        probe: Callable[[], tuple[ConsumerGroupHeartbeatRequest, set[Err]]] = self.rng.choice(
-            (self._from_the_future, self._from_the_past, self._from_nobody, self._without_instance)
-        )
-        request, wanted = probe()
+        request, wanted = self.rng.choice(self._probes())()
         answer = await self._sent(request, broker, self._now_s())
         error = Err(answer.error_code)
         if error not in wanted | _MOVED | _GONE:
@@ -408,22 +421,28 @@ class EpochMember(Client):
             self._begin_anew()
         return error
 
-    def _from_the_future(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+    def _probes(self) -> tuple[Callable[[], tuple[Any, set[Err]]], ...]:
+        return self._from_the_future, self._from_the_past, self._from_nobody, self._without_instance
+
+    def _foreign(self) -> Unit:
+        """What it can't have."""
+        return self.scene.kafka.state.topics[TOPIC].topic_id, 99
+
+    def _from_the_future(self) -> tuple[Any, set[Err]]:
         return self._request(self.epoch + 1, full=False, owned=self.owned), {Err.FENCED_MEMBER_EPOCH}
 
-    def _from_the_past(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+    def _from_the_past(self) -> tuple[Any, set[Err]]:
         """The epoch before is good with a list of what it has, and with no other."""
         if not 0 < self.previous < self.epoch:
             return self._from_the_future()
-        foreign = (self.scene.kafka.state.topics[TOPIC].topic_id, 99)
-        owned = self.rng.choice((None, [foreign]))
+        owned = self.rng.choice((None, [self._foreign()]))
         return self._request(self.previous, full=False, owned=owned), {Err.FENCED_MEMBER_EPOCH}
 
-    def _from_nobody(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+    def _from_nobody(self) -> tuple[Any, set[Err]]:
         request = ConsumerGroupHeartbeatRequest(GROUP, "nobody", self.rng.choice((1, 5, _LEAVE)))
         return request, {Err.UNKNOWN_MEMBER_ID}
 
-    def _without_instance(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+    def _without_instance(self) -> tuple[Any, set[Err]]:
         return ConsumerGroupHeartbeatRequest(GROUP, "nobody", _LEAVE_FOR_NOW), {Err.INVALID_REQUEST}
 
     # --- commits
@@ -432,8 +451,7 @@ class EpochMember(Client):
         """Commit what it works on; now and then with an epoch that isn't its own."""
         dice = self.rng.random()
         if self.owned and not self._lost:
-            named = {topic.topic_id: topic.name for topic in self.scene.kafka.state.topics.values()}
-            mine = sorted(unit for unit in self.owned & (self.told or frozenset()) if named.get(unit[0]) == TOPIC)
+            mine = self._mine(self.owned & (self.told or frozenset()))
             if mine and dice < 0.75:
                 await self._commit(broker, mine[:2], self.epoch)
             elif mine and dice < 0.85 and self.member not in self.holdings.murky:
@@ -443,8 +461,12 @@ class EpochMember(Client):
         if dice > 0.8:
             await self.ask(fetch_request(self.scene.partitions), broker)
 
-    async def _commit(self, broker: int, units: list[Unit], epoch: int, *, old: bool = False) -> None:
-        parts = [OffsetCommitRequestPartition(index, self.scene.value()) for _, index in units]
+    def _mine(self, units: frozenset[Unit]) -> list[int]:
+        """The partitions of the topic whose offsets are committed."""
+        return sorted(index for key, index in units if key == self.scene.kafka.state.topics[TOPIC].topic_id)
+
+    async def _commit(self, broker: int, indexes: list[int], epoch: int, *, old: bool = False) -> None:
+        parts = [OffsetCommitRequestPartition(index, self.scene.value()) for index in indexes]
         request = OffsetCommitRequest(GROUP, epoch, self.member, self.instance)
         version = _OLD if old else self._versions[OffsetCommitRequest]
         by_id = version >= _BY_ID

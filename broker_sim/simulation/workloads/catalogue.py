@@ -39,10 +39,11 @@ class Workload:
     """``teams``: of aiokafka consumers. ``topics``: with their numbers of partitions; ``produced``: those that get records.
     ``hostile``: a client that breaks all rules is there; ``admin``: somebody who makes, grows and deletes what can be. ``raw``: the
     members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said, or that of groups
-    ``by_epochs``, or of a share group (``shares``). ``versions``: the releases that a seed chooses from. ``bank``: the members
-    are a bank's tellers, who work with "aiokafka" or on the "wire" (`bank`), where transactions are of the version ``flow``, 0 for the
-    one that the seed draws. ``probers``: who knows what every answer must be, each with topics and groups of its own (`probing`).
-    ``disk``: the brokers keep their logs on one, and have "cached" what they acknowledge, or "synced" it."""
+    ``by_epochs``, of a share group (``shares``), or of a ``streams`` group. ``versions``: the releases that a seed chooses from.
+    ``bank``: the members are a bank's tellers, who work with "aiokafka" or on the "wire" (`bank`), where transactions are of the
+    version ``flow``, 0 for the one that the seed draws. ``probers``: who knows what every answer must be, each with topics and
+    groups of its own (`probing`). ``disk``: the brokers keep their logs on one, and have "cached" what they acknowledge, or
+    "synced" it."""
 
     name: str
     story: str
@@ -60,6 +61,7 @@ class Workload:
     flow: int = 0
     by_epochs: bool = False
     shares: bool = False
+    streams: bool = False
     versions: tuple[Release, ...] = ("3.4", "4.1")
     probers: tuple[str, ...] = ()
     disk: str = ""
@@ -73,7 +75,7 @@ class Workload:
     @property
     def since(self) -> Release:
         """The first release that knows its kind of group."""
-        return "4.1" if self.shares else "4.0" if self.by_epochs else "3.4"
+        return "4.2" if self.streams else "4.1" if self.shares else "4.0" if self.by_epochs else "3.4"
 
     @property
     def pace(self) -> float:
@@ -203,6 +205,14 @@ WORKLOADS: dict[str, Workload] = {
             raw=True,
             shares=True,
             versions=("4.1", "4.4"),
+        ),
+        Workload(
+            "streams",
+            "five members of a streams group (KIP-1071) in several processes: static ones, standby tasks, an older topology",
+            (Team(members=5),),
+            raw=True,
+            streams=True,
+            versions=("4.2", "4.4"),
         ),
         Workload(
             "disk",

@@ -11,11 +11,11 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.runtime.group_coordinator import settings_of
-from broker_sim.simulation.checks.epochs import EpochLog
+from broker_sim.simulation.checks.epochs import EpochLog, Unit
 from broker_sim.simulation.checks.liveness import NotAlive
 from broker_sim.simulation.workloads.by_epochs import (
     ClassicMember,
@@ -26,7 +26,7 @@ from broker_sim.simulation.workloads.by_epochs import (
     listed,
 )
 from broker_sim.simulation.workloads.hostile import read_twice
-from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, SESSION_MS, Scene
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, SESSION_MS, Client, Scene
 from broker_sim.simulation.workloads.wire_workload import LATE, NETWORK
 from kafka_wire.errors import Err
 from kafka_wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
@@ -73,10 +73,12 @@ def _waived(watch: Watch, plan: Iterable[Fault]) -> frozenset[str]:
 class ByEpochs:
     """See the module."""
 
+    describer: type[Client] = Describer
+    """Who asks in the end how the group is described."""
+
     def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
         self.sim, self.watch = sim, watch
-        later = (case.as_version or "") not in ("4.0", "4.1", "4.2")
-        config = {**CONFIG, **_SETTINGS, **(_INTERVAL if later else {}), **workload.config}
+        config = {**CONFIG, **self._settings(case), **workload.config}
         self.kafka: SimCluster = sim.cluster(
             workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release, config=config
         )  # fmt: skip
@@ -84,30 +86,44 @@ class ByEpochs:
         waive = _waived(watch, case.plan or ())
         self.answers = EpochAnswers(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
         self.scene = Scene(sim, self.kafka, self.answers)
-        self.log = EpochLog(
-            GROUP, self._partition, self.answers.tell, settings_of(self.kafka.state.config).policy.first_epoch
-        )
-        self.holdings = Holdings(self.log, self.scene)
         dice = random.Random(f"{case.seed}/by epochs")
-        count = min(workload.members, case.members or workload.members)
+        self.log = self._log(settings_of(self.kafka.state.config).policy.first_epoch)
+        self.holdings = Holdings(self.log, self.scene)
+        self.members = list(self._people(dice, min(workload.members, case.members or workload.members), case))
+        for member in self.members:
+            sim.host(member.name).spawn(member.run)
+        self._plan(dice)
+        self._look_later()
+
+    def _settings(self, case: Case) -> dict[str, object]:
+        later = (case.as_version or "") not in ("4.0", "4.1", "4.2")
+        return {**_SETTINGS, **(_INTERVAL if later else {})}
+
+    def _log(self, first_epoch: int) -> EpochLog:
+        return EpochLog(GROUP, self._partition, self.answers.tell, first_epoch)
+
+    def _people(self, dice: random.Random, count: int, case: Case) -> Iterator[EpochMember | ClassicMember]:
+        """Who is in the group."""
         classic = dice.randint(1, 2) if dice.random() < _CLASSIC and count > 1 else 0
-        if dice.random() < _AWAY:
-            begins_s = dice.uniform(2, 6)
-            self.holdings.away_s = begins_s, begins_s + 2
-        self.members: list[EpochMember | ClassicMember] = []
+        self._draw_absence(dice)
         for number in range(1, count + 1):
             name = f"c{number}"
             if number <= min(classic, count - 1):
-                self.members.append(ClassicMember(self.scene, name))
+                yield ClassicMember(self.scene, name)
                 continue
             instance = f"fixed-{number}" if dice.random() < _STATIC else None
             pattern = "orders|extra.*" if dice.random() < _PATTERN else None
-            self.members.append(EpochMember(self.scene, self.holdings, name, instance, pattern))
-        for member in self.members:
-            sim.host(member.name).spawn(member.run)
+            yield EpochMember(self.scene, self.holdings, name, instance, pattern)
+
+    def _draw_absence(self, dice: random.Random) -> None:
+        if dice.random() < _AWAY:
+            begins_s = dice.uniform(2, 6)
+            self.holdings.away_s = begins_s, begins_s + 2
+
+    def _plan(self, dice: random.Random) -> None:
+        """What happens beside the members."""
         for number in range(dice.randint(0, _NEW_TOPICS)):
-            sim.loop.call_later(dice.uniform(1, 6), self._new_topic, f"extra-{number}", dice.randint(1, 3))
-        self._look_later()
+            self.sim.loop.call_later(dice.uniform(1, 6), self._new_topic, f"extra-{number}", dice.randint(1, 3))
 
     def _partition(self) -> Partition:
         partition = self.answers.partition(GROUP)
@@ -178,10 +194,10 @@ class ByEpochs:
         return took_s
 
     async def _describe(self) -> None:
-        """ConsumerGroupDescribe says what the records say."""
-        reader = Describer(self.scene, "describer")
+        """The group is described as its records say."""
+        reader = self.describer(self.scene, "describer")
         while True:
-            answer = await reader.ask(ConsumerGroupDescribeRequest([GROUP]), await reader.find())
+            answer = await reader.ask(self._question(), await reader.find())
             group = answer.groups[0]
             if group.error_code not in (
                 Err.NOT_COORDINATOR,
@@ -192,10 +208,7 @@ class ByEpochs:
             await asyncio.sleep(0.1)
         reader.close()
         self.log.catch_up()
-        told = {
-            member.member_id: (member.member_epoch, listed(member.assignment), listed(member.target_assignment))
-            for member in group.members
-        }
+        told = {member.member_id: (member.member_epoch, *self._described(member)) for member in group.members}
         log = self.log
         wanted = {
             member_id: (standing.epoch, standing.assigned, log.targets.get(member_id, frozenset()))
@@ -204,6 +217,13 @@ class ByEpochs:
         head = group.group_state, group.group_epoch, group.assignment_epoch
         if head != ("Stable", log.epoch, log.target_epoch) or told != wanted:
             self.holdings.fail("a group is described as its records say", f"{head} {told}, not {log.epoch} {wanted}")
+
+    def _question(self) -> Any:
+        return ConsumerGroupDescribeRequest([GROUP])
+
+    def _described(self, member: Any) -> tuple[frozenset[Unit], frozenset[Unit]]:
+        """What a described member has, and is to have."""
+        return listed(member.assignment), listed(member.target_assignment)
 
     def _lacking(self) -> str | None:
         """What is not yet as it is to be; None for nothing."""

@@ -1,0 +1,68 @@
+"""What is told of streams groups (KIP-1071): topologies whose topics are not as they have to be, and who held on to tasks.
+
+Rules:
+1. A group's record says with each epoch whether its topology fits the topics. While it does not, its members are in and have no tasks.
+2. A group is made before its internal topics are, by its first member's heartbeat: what is over within seconds is how it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker_sim.common.text import duration_text
+from broker_sim.explain.phrases import joined
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
+from broker_sim.pipeline.phrases import records_of, when
+
+__all__ = ["ABOUT_STREAMS", "held_on"]
+
+
+def _unready(facts: Facts) -> Iterable[Finding]:
+    """The longest time that a topology lacked topics, of each group."""
+    for group, rows in by_group([row for row in facts.rebalances if row.get("topology_ready") is not None]):
+        rows.sort(key=lambda row: row["generation"])
+        found: list[tuple[Row, int | None]] = []
+        since: Row | None = None
+        for row in rows:
+            lacks = row["topology_ready"] is False and row["end"] != "empty"
+            if lacks and since is None:
+                since = row
+            elif not lacks and since is not None:
+                found.append((since, row["started_ms"]))
+                since = None
+        if since is not None:
+            found.append((since, None))
+        timed = [one for one in found if one[1] is None or one[1] - (one[0]["started_ms"] or 0) >= LONG_MS]
+        if not timed:
+            continue
+        first, until_ms = max(timed, key=lambda one: (one[1] is None, (one[1] or 0) - (one[0]["started_ms"] or 0)))
+        lasted = "" if until_ms is None else f" for {duration_text(until_ms - first['started_ms'])}"
+        words = f"{group} had no task assigned{lasted} from {when(first['started_ms'])} on"
+        yield Finding(
+            "unready",
+            "bad" if until_ms is None else "warn",
+            600 if until_ms is None else 300,
+            f"{words}: topics of its topology were missing, or had the wrong number of partitions.",
+            "Its members' logs, or StreamsGroupDescribe, say which: source topics have to be there before the application starts, and"
+            " internal topics are created by the broker, unless something with their names is in the way.",
+            group,
+            first["coordinator_partition"],
+            first["started_ms"],
+            until_ms,
+            "certain",
+            records_of([first]),
+        )
+
+
+def held_on(row: Row) -> str:
+    """Who held on to what it was told to give up, as a sentence; "" where nobody did for long."""
+    if not row.get("revoked_ms") or row["revoked_ms"] < LONG_MS:
+        return ""
+    tasks = row.get("revoked_tasks") or []
+    what = f"{'task' if len(tasks) == 1 else 'tasks'} {joined(tasks)}" if tasks else "partitions"
+    it = "it" if len(tasks) == 1 else "them"
+    return f" {row['revoked_by']} held on to {what} for {duration_text(row['revoked_ms'])} after it was told to give {it} up."
+
+
+ABOUT_STREAMS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_unready,)
