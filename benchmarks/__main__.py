@@ -143,13 +143,9 @@ def _measured(arguments: argparse.Namespace, ours: list[System]) -> Iterator[Fig
         if _wanted(arguments, "flat"):
             yield from flatness(system, arguments.seconds, _say)
         if _wanted(arguments, "hostile"):
-<<<<<<< HEAD
-            figures += hostile(system, _say)
-    if _wanted(arguments, "loading"):
-        figures += loading(_say, kafka=not arguments.no_kafka)
-=======
             yield from hostile(system)
->>>>>>> 6eb69e996916a9b130defc93b9ca6c230531365f
+    if _wanted(arguments, "loading"):
+        yield from loading(_say, kafka=not arguments.no_kafka)
     if _wanted(arguments, "seam"):
         _say("what unused seams cost")
         yield seam()

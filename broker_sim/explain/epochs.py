@@ -1,14 +1,10 @@
 """What happened to a group by epochs, in words: who moved its epoch, and who waited for whose partitions or tasks, and for how long.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
-<<<<<<< HEAD
 has been told to give it up and hasn't said so, is the one that it waits for. Of a streams group (KIP-1071) these are tasks: an active
 one waits for the member that has it as active, and any for another member of the same process that has it in any role. What its
-topology lacks, and which heartbeats are refused for it, is told besides.
-=======
-has been told to give it up and hasn't said so, is the one that it waits for. Why an epoch moved is told as far as a step shows it: what
+topology lacks, and which heartbeats are refused for it, is told besides. Why an epoch moved is told as far as a step shows it: what
 has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
->>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 """
 
 from __future__ import annotations
@@ -17,20 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
-<<<<<<< HEAD
-from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import count, joined, times
-=======
 from broker_sim.explain.events import Event, items, names_in, number, table, text
-from broker_sim.explain.phrases import count, joined, quoted
->>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
+from broker_sim.explain.phrases import count, joined, quoted, times
 
 __all__ = ["Told", "told"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
 
-<<<<<<< HEAD
+_SHOWN = 4
+"""Partitions that a sentence names."""
 _REFUSALS = "StreamsGroupHeartbeat"
 _ACTIVE = "active"
 _DEAD = "Dead"
@@ -43,12 +35,6 @@ class _Unit:
     name: str
     number: int = 0
     role: str = ""
-=======
-_SHOWN = 4
-"""Partitions that a sentence names."""
-
-_Unit = tuple[str, int]
->>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +98,8 @@ class _Reader:
         self.waits: dict[tuple[str, _Unit], _Wait] = {}
         self.names: dict[str, str] = {}
         self.assignor: str | None = None
+        self.request = 0
+        """The last one that has led to an event."""
         self.clients: dict[int, str] = {}
         """Whose a LeaveGroup is, by its request's number."""
 
@@ -121,6 +109,7 @@ class _Reader:
 
     def take(self, event: Event) -> None:
         ts_ms = number(event, "ts_ms") or 0
+        self.request = number(table(event, "cause"), "request") or self.request
         before = dict(self.known)
         whole, earlier = len(items(event, "members")) == (number(event, "size") or 0), set(self.names)
         found = dict(self._members(event))
@@ -131,19 +120,17 @@ class _Reader:
             self._end(event, ts_ms)
         elif epoch is not None and epoch != self.epoch and (before or self.known):
             self.epoch = epoch
-<<<<<<< HEAD
-            self.out.append(Told(ts_ms, f"epoch {epoch}: {self._why(event, before)}"))
-        self._look_at_topology(event, ts_ms)
-=======
-            request = number(table(event, "cause"), "request") or 0
-            self.out.append(Told(ts_ms, f"epoch {epoch}: {self._why(event, before, earlier)}", request))
+            self._note(ts_ms, f"epoch {epoch}: {self._why(event, before, earlier)}")
         self.assignor = text(event, "assignor") or self.assignor
->>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
+        self._look_at_topology(event, ts_ms)
         self._look_for_waits(ts_ms)
+
+    def _note(self, ts_ms: int, words: str) -> None:
+        self.out.append(Told(ts_ms, words, self.request))
 
     def _end(self, event: Event, ts_ms: int) -> None:
         if text(table(event, "cause"), "api") == "DeleteGroups":
-            self.out.append(Told(ts_ms, "the group was deleted"))
+            self._note(ts_ms, "the group was deleted")
         self.epoch, self.topology = None, (None, "")
         self.stale.clear()
 
@@ -154,39 +141,18 @@ class _Reader:
             member_id, client = text(row, "member") or "?", text(row, "client_id")
             alone = client is not None and clients.count(client) == 1
             self.names[member_id] = text(row, "instance") or (client if alone and client else member_id)
+            has, gives_up, lacks = (
+                _tasks(row, tasks) if "tasks" in row else _units(row, partitions) for tasks, partitions in _HELD
+            )
             yield (
                 member_id,
                 _Member(
                     self.names[member_id],
-<<<<<<< HEAD
                     text(row, "process"),
                     number(row, "topology_epoch"),
-                    *(_tasks(row, key) if "tasks" in row else _units(row, other) for key, other in _HELD),
-                ),
-            )
-
-    def _why(self, event: Event, before: dict[str, _Member]) -> str:
-        cause = table(event, "cause")
-        came = [self.names[each] for each in self.known if each not in before]
-        gone = [self.names.get(each, each) for each in before if each not in self.known]
-        said: list[str] = []
-        if came:
-            said.append(f"{joined(came)} joined")
-        if gone and text(cause, "timer") == "session":
-            said.append(f"{joined(gone)} was out, silent for longer than its session")
-        elif gone and text(cause, "timer") == "revocation":
-            said.append(
-                f"{joined(gone)} was out, as it had not given up what it was told to within its rebalance timeout"
-            )
-        elif gone:
-            said.append(f"{joined(gone)} left")
-        if self.kind == "Streams":
-            return "; ".join(said) or "its topics or the settings of its assignment have changed"
-        return "; ".join(said) or "what its members read has changed"
-=======
-                    _units(row, "assignment"),
-                    _units(row, "gives_up"),
-                    _units(row, "lacks"),
+                    has,
+                    gives_up,
+                    lacks,
                     client or "",
                     text(row, "instance"),
                     tuple(names_in(row, "topics")),
@@ -236,18 +202,19 @@ class _Reader:
         if others:
             return "; ".join(others)
         was, now = (frozenset[_Unit]().union(*(one.all for one in known.values())) for known in (before, self.known))
-        if now - was or was - now:
+        if self.kind != "Streams" and (now - was or was - now):
             moved = [(now - was, "new to its members"), (was - now, "no longer theirs")]
             return "; ".join(f"{_places(units)} {_are(units)} {what}" for units, what in moved if units)
         if not before and not self.known:
             return "the group was made"
+        if self.kind == "Streams":
+            return "its topics or the settings of its assignment have changed"
         cause, assignor = table(event, "cause"), text(event, "assignor")
         if text(cause, "timer") == "patterns":
             return "its members' regular expressions match other topics than before"
         if assignor and self.assignor and assignor != self.assignor:
             return f"its assignor is {assignor} now, it was {self.assignor}"
         return "its members' topics or subscriptions have changed (the journal doesn't say how)"
->>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 
     def _look_at_topology(self, event: Event, ts_ms: int) -> None:
         """Whether the tasks of a streams group can be assigned, and which members have an older topology."""
@@ -260,16 +227,16 @@ class _Reader:
         if now != self.topology:
             detail = (text(problem, "detail") or "").rstrip(".")
             if now[1]:
-                self.out.append(Told(ts_ms, f"no task is assigned: {now[1]}, {_lower(detail)}"))
+                self._note(ts_ms, f"no task is assigned: {now[1]}, {_lower(detail)}")
             elif self.topology[1]:
-                self.out.append(Told(ts_ms, "the topology has all its topics: its tasks are assigned"))
+                self._note(ts_ms, "the topology has all its topics: its tasks are assigned")
             self.topology = now
         for member_id, member in self.known.items():
             behind = None not in (now[0], member.topology_epoch) and (member.topology_epoch or 0) < (now[0] or 0)
             if behind and member_id not in self.stale:
                 self.stale.add(member_id)
                 words = f"{member.name} has the topology of epoch {member.topology_epoch}, the group has {now[0]}: STALE_TOPOLOGY"
-                self.out.append(Told(ts_ms, words))
+                self._note(ts_ms, words)
 
     # --- heartbeats of a streams group that were refused
 
@@ -348,7 +315,7 @@ class _Reader:
         words = f"{who} waited {time} for {what}, which {whom} had not given up"
         if not over:
             words = f"{who} has waited {time} for {what}, which {whom} has not given up"
-        self.out.append(Told(ts_ms, words))
+        self._note(ts_ms, words)
 
     def end(self, last_ms: int) -> list[Told]:
         """What there is to tell at the journal's end."""
@@ -377,7 +344,6 @@ def _units(row: Event, key: str) -> frozenset[_Unit]:
     )
 
 
-<<<<<<< HEAD
 def _tasks(row: Event, key: str) -> frozenset[_Unit]:
     """``0_3`` is task 3 of subtopology 0."""
     found = []
@@ -401,19 +367,19 @@ def _words(units: list[_Unit]) -> str:
 
 def _lower(words: str) -> str:
     return words[:1].lower() + words[1:]
-=======
+
+
 def _places(units: Iterable[_Unit]) -> str:
     """``orders-4 and orders-5``; of many so many of their topics."""
     logs = sorted(units)
-    shown = [f"{topic}-{partition}" for topic, partition in logs]
+    shown = [f"{unit.name}-{unit.number}" for unit in logs]
     if len(shown) <= _SHOWN:
         return joined(shown)
-    return f"{len(shown)} partitions of {joined(list(dict.fromkeys(topic for topic, _ in logs))[:_SHOWN])}"
+    return f"{len(shown)} partitions of {joined(list(dict.fromkeys(unit.name for unit in logs))[:_SHOWN])}"
 
 
 def _are(units: frozenset[_Unit]) -> str:
     return "is" if len(units) == 1 else "are"
->>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
 
 
 def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
@@ -422,24 +388,16 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
     for event in events:
         if isinstance(event, dict):
             last_ms = max(last_ms, number(event, "ts_ms") or 0)
-<<<<<<< HEAD
-            kind, mine = event.get("event"), event.get("group") == group
+            kind, mine, api = event.get("event"), event.get("group") == group, event.get("api")
             if kind == "epochs" and mine:
                 met = True
                 reader.take(event)
-            elif kind == "request" and mine and event.get("api") == _REFUSALS:
-                reader.asks(event)
-            elif kind == "response" and event.get("api") == _REFUSALS:
-                reader.answered(event)
-=======
-            if event.get("group") != group:
-                continue
-            if event.get("event") == "epochs":
-                met = True
-                reader.take(event)
-            elif event.get("api") == "LeaveGroup" and event.get("event") == "request":
+            elif kind == "request" and mine and api == "LeaveGroup":
                 reader.leave(event)
->>>>>>> 7024a787e0d2dbfa85318f7a2fda46bc38dc0e5f
+            elif kind == "request" and mine and api == _REFUSALS:
+                reader.asks(event)
+            elif kind == "response" and api == _REFUSALS:
+                reader.answered(event)
     if not met:
         return None
     things = reader.end(last_ms)
