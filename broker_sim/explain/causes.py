@@ -15,11 +15,13 @@ from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import joined
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
 
-__all__ = ["Causes"]
+__all__ = ["WENT_OVER", "Causes"]
 
 
 _SHOWN = 4
 """Partitions that a clause names."""
+
+WENT_OVER = "the group went over to the consumer protocol (KIP-848)"
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
 """Answers after which a client gives up its generation and joins again."""
@@ -275,6 +277,8 @@ class Causes:
         """The group is no more, here at least."""
         if cause.kind != "unloaded":
             said = "the group was deleted" if cause.kind == "deleted" else "the group ceased to exist"
+            if cause.call is not None and cause.call.api == "ConsumerGroupHeartbeat":
+                said = WENT_OVER
             self.incidents.append(Incident("deleted", cause.ts_ms, said, order))
             return
         waited = 0 if before is None else len(before.waiting("JoinGroup")) + len(before.waiting("SyncGroup"))

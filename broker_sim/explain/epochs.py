@@ -100,6 +100,8 @@ class _Reader:
         self.assignor: str | None = None
         self.request = 0
         """The last one that has led to an event."""
+        self.ended: tuple[int, int] | None = None
+        """When it was a group by epochs no more, and its last epoch, where that is its state."""
         self.clients: dict[int, str] = {}
         """Whose a LeaveGroup is, by its request's number."""
 
@@ -115,10 +117,14 @@ class _Reader:
         found = dict(self._members(event))
         self.known = found if whole else {**self.known, **found}
         self.state, self.log = text(event, "state") or "", text(event, "log") or self.log
-        epoch = number(event, "group_epoch")
         if self.state == _DEAD:
-            self._end(event, ts_ms)
-        elif epoch is not None and epoch != self.epoch and (before or self.known):
+            self._note(ts_ms, self._end(event, before))
+            self.ended = ts_ms, self.epoch or 0
+            self.epoch, self.topology = None, (None, "")
+            self.stale.clear()
+            return
+        self.ended, epoch = None, number(event, "group_epoch")
+        if epoch is not None and epoch != self.epoch and (self.epoch is not None or epoch > 0):
             self.epoch = epoch
             self._note(ts_ms, f"epoch {epoch}: {self._why(event, before, earlier)}")
         self.assignor = text(event, "assignor") or self.assignor
@@ -127,12 +133,6 @@ class _Reader:
 
     def _note(self, ts_ms: int, words: str) -> None:
         self.out.append(Told(ts_ms, words, self.request))
-
-    def _end(self, event: Event, ts_ms: int) -> None:
-        if text(table(event, "cause"), "api") == "DeleteGroups":
-            self._note(ts_ms, "the group was deleted")
-        self.epoch, self.topology = None, (None, "")
-        self.stale.clear()
 
     def _members(self, event: Event) -> Iterable[tuple[str, _Member]]:
         rows = [row for row in items(event, "members") if isinstance(row, dict)]
@@ -167,15 +167,37 @@ class _Reader:
         back = [each for each in came if self.known[each].instance in gone]
         for each in back:
             del gone[self.known[each].instance or ""]
+        over = [] if before else [each for each in came if self.known[each].classic]
+        came = [each for each in came if each not in over]
         new = [self.names[each] for each in came if each not in back and each not in earlier]
         again = [self.names[each] for each in came if each not in back and each in earlier]
         said = [
             *([f"{joined(new)} joined"] if new else []),
             *([f"{joined(again)} joined again"] if again else []),
+            *(
+                [f"the classic group went over to it with {joined([self.names[each] for each in over])}"]
+                if over
+                else []
+            ),
             *(f"{self.names[each]} came back under another id" for each in back),
             *([self._gone(table(event, "cause"), [before[each] for each in gone.values()])] if gone else []),
         ]
         return "; ".join(said) or self._changed(event, before)
+
+    def _end(self, event: Event, before: dict[str, _Member]) -> str:
+        """What became of the group, which is none by epochs from here on."""
+        cause = table(event, "cause")
+        if cause.get("kind") == "unload":
+            return "the group's coordinator was unloaded"
+        if text(cause, "api") == "DeleteGroups":
+            return "the group was deleted"
+        classic = [one.name for one in before.values() if one.classic]
+        if not classic:
+            return "the group ceased to exist"
+        gone = [one.name for one in before.values() if not one.classic]
+        return f"the group went over to the classic protocol with {joined(classic)}" + (
+            f", as {joined(gone)} {'was' if len(gone) == 1 else 'were'} gone" if gone else ""
+        )
 
     def _gone(self, cause: Event, gone: list[_Member]) -> str:
         names = joined([one.name for one in gone])
@@ -402,6 +424,9 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
         return None
     things = reader.end(last_ms)
     where = f" on {reader.log}" if reader.log else ""
+    if reader.ended is not None:
+        at_ms, epoch = reader.ended
+        return f"{reader.kind} group {group}{where}: until {clock(at_ms)}, the last epoch was {epoch}.", things
     standing = f"{reader.state}, epoch {reader.epoch or 0}, {count(len(reader.known), 'member')}"
     return f"{reader.kind} group {group}{where}: {standing}.", things
 

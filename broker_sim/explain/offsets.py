@@ -84,6 +84,8 @@ class Offsets:
         """Topic id -> name, of Fetches by id (v13)."""
         self._owners: dict[str, str] = {}
         """Partition -> the member that it was assigned to last."""
+        self._tails: dict[str, tuple[int, int]] = {}
+        """Partition -> the first and the last offset of the tail that its log has lost since the group committed there."""
         self._readers: dict[Reader, str] = {}
         """The members of a consumer group (KIP-848)."""
         self._found: list[tuple[int, int, Callable[[], str]]] = []
@@ -134,6 +136,9 @@ class Offsets:
         offsets = {str(log): at for log, at in table(event, "offsets").items() if isinstance(at, int)}
         before: dict[str, int | None] = {log: self._committed.get(log) for log in offsets}
         self._committed.update(offsets)
+        tails = {
+            log: self._tails.pop(log) for log in offsets if log in self._tails
+        }  # what is committed next is of the new records
         if call is not None and call.api == "OffsetCommit" and not call.member and call.generation == -1:
             reader = call.client_id, call.client_host
             moved = {
@@ -148,6 +153,13 @@ class Offsets:
             return None
 
         member = "" if call is None else call.member
+        gone = [log for log, (_, new) in back.items() if (tail := tails.get(log)) and tail[0] <= new <= tail[1]]
+        then = "who starts there is given what lies between again"
+        if gone:
+            rest = "" if len(gone) == len(back) else f"; else {then}"
+            then = (
+                f"the records between are lost{'' if len(gone) == len(back) else f' of {_listed(sorted(gone))}'}{rest}"
+            )
         others = (
             {log: owner for log in sorted(back) if (owner := self._owners.get(log, member)) != member} if member else {}
         )
@@ -156,7 +168,7 @@ class Offsets:
             who = "" if call is None else f" by {self.past.name(member) if member else _who(call)}"
             theirs = [f"{log} is assigned to {self.past.name(owner)}" for log, owner in others.items()]
             whose = f" ({_listed(theirs)}, not to {self.past.name(member)})" if theirs else ""
-            return f"committed offsets went back{who}: {_moves(back)}{whose}; who starts there is given what lies between again"
+            return f"committed offsets went back{who}: {_moves(back)}{whose}; {then}"
 
         return words
 
@@ -176,6 +188,8 @@ class Offsets:
     def _lost(self, event: Event) -> Callable[[], str] | None:
         """Committed records that a log has lost, where the group has a committed offset in it."""
         log, first, last = text(event, "log") or "", number(event, "first"), number(event, "last")
+        if event.get("part") == "tail" and first is not None and last is not None:
+            self._tails[log] = first, last
         committed = self._committed.get(log)
         if committed is None or first is None or last is None:
             return None

@@ -393,9 +393,7 @@ def life_of(past: History, rebalance: Rebalance) -> str:
     gone = next((ts_ms for ts_ms, state, _ in past.states if state == DEAD and ts_ms >= rebalance.ended_ms), None)
     lasted = f"Stable for {duration_text(until - rebalance.ended_ms)}"
     if gone is not None and gone <= until:
-        words = [
-            f"It was Stable for {duration_text(gone - rebalance.ended_ms)}, until the coordinator gave the group away."
-        ]
+        words = [f"It was Stable for {duration_text(gone - rebalance.ended_ms)}, until {_end_of_group(past, gone)}."]
     elif following is None:
         words = [f"It has been {lasted}."]
     else:
@@ -410,6 +408,12 @@ def life_of(past: History, rebalance: Rebalance) -> str:
         told = [f"{api} {error} {times(number)}" for (api, error), number in errors.most_common(FEW)]
         words.append(f"Errors besides: {joined(told)}.")
     return " ".join(words)
+
+
+def _end_of_group(past: History, ts_ms: int) -> str:
+    """What became of the group then: it was deleted, went over to another protocol, or is at another coordinator."""
+    ends = (one.text for one in past.incidents if one.kind == "deleted" and one.ts_ms == ts_ms)
+    return next(ends, "the coordinator gave the group away")
 
 
 def commit_words(past: History, commits: list[Call]) -> list[str]:

@@ -27,6 +27,8 @@ __all__ = [
 WORTH_TELLING_MS = 1000
 """A reader that waits less than that waits for any transaction, as it is meant to."""
 _FENCING = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE")
+_NOT_ITS_OWN = ("fenced", "timed out")
+"""Ends that were not its producer's."""
 
 
 @dataclass(slots=True)
@@ -199,8 +201,19 @@ class Transactions:
         if owner is None or error is None:
             return
         last = self._open.get(owner) or self._last.get(owner)
-        if last is not None and last.ends in ("fenced", "timed out"):
+        if last is None or last.ends not in _NOT_ITS_OWN:
+            last = self._taken_from(who, owner)
+        if last is not None:
             last.fenced.append((self._ts_ms, who, error))
+
+    def _taken_from(self, who: Who, owner: str) -> Transaction | None:
+        """The last transaction that was ended for this client: others may have come under the same id before it asks again."""
+        for one in reversed(self.found):
+            if one.transactional_id == owner and one.ends in _NOT_ITS_OWN and one.began_by is not None:
+                began = one.began_by
+                if (began.client_id, began.client_host) == (who.client_id, who.client_host):
+                    return one
+        return None
 
     def _who(self, event: Event) -> Who | None:
         asked = self._asked.get(number(table(event, "cause"), "request") or 0)

@@ -77,7 +77,7 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
     for row in facts.regressions:
         if row["how"] == "reset" and row["group"] in reset:
             continue  # told with what went forward
-        kinds[row["group"], row["how"]].append(row)
+        kinds[row["group"], "truncated" if _was_lost(facts, row) else row["how"]].append(row)
     for (group, how), rows in kinds.items():
         severity, what, advice = _BACK.get(how, _BACK[None])
         worst = max(rows, key=lambda row: row["by"])
@@ -96,6 +96,8 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
                 f" again"
             )
             advice = _ONCE if how in ("rebalance", "rewind") else advice
+        elif how == "truncated":
+            words += f"; what was there, up to {count(worst['by'], 'record')}, is gone"
         else:
             words += f"; up to {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
         said = _said(facts, group, rows)
@@ -118,6 +120,18 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
             tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_partition"] is not None),
             tuple(f"{one['file']}:{one['line']}" for one in said),
         )
+
+
+def _was_lost(facts: Facts, row: Row) -> bool:
+    """Whether the log had lost what lies between, since the commit before: a journal tells."""
+    since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
+    same = (one for one in facts.losses if (one["topic"], one["partition"]) == (row["topic"], row["partition"]))
+    return any(
+        one["part"] == "tail"
+        and since_ms <= one["at_ms"] <= row["at_ms"]
+        and one["first_offset"] <= row["to_offset"] <= one["last_offset"]
+        for one in same
+    )
 
 
 _ONCE = (

@@ -23,6 +23,8 @@ from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from tests.handles.members import Member
 from tests.handles.test_consumer_groups import Consumer
 from tests.support.wire import Wire
 
@@ -203,3 +205,36 @@ async def test_states_of_its_log_and_brokers_are_told_of_such_a_group_too(kafka:
         assert await commit(a, 6, 0, a.epoch) != Err.NONE
     log = kafka.offsets_log("g").name
     assert f"{log} readonly: off after 0 ms" in told(kafka)
+
+
+async def test_a_classic_group_that_goes_over_and_back_is_neither_dead_nor_given_away() -> None:
+    config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+    async with Cluster(topics={"orders": 4}, clock="manual", config=config) as kafka:
+        kafka.observe()
+        old = await Member.connect(kafka, group="g", client_id="old")
+        await old.enter((0, 1, 2, 3))
+        new = await Consumer.joined(kafka, "A")
+        new.epoch, new.owned = -1, []
+        await new.beat()
+        lines = told(kafka)
+        assert "The group went over to the consumer protocol (KIP-848)." in [one[:1].upper() + one[1:] for one in lines]
+        [life] = [one for one in lines if one.startswith("Generation 1 began")]
+        assert life.endswith("until the group went over to the consumer protocol (KIP-848).")
+        own = next(at for at, one in enumerate(lines) if one.startswith("Consumer group g on "))
+        assert re.search(r": until [\d:.]+, the last epoch was 2\.$", lines[own])
+        assert lines[own + 1 :] == [
+            "epoch 2: app-A joined; the classic group went over to it with old",
+            "the group went over to the classic protocol with old, as app-A was gone",
+        ]
+        for wire in (old.wire, new.wire):
+            await wire.close()
+
+
+async def test_a_group_that_is_deleted_is_told_as_deleted(kafka: Cluster, joined: Joined) -> None:
+    a = await joined("A")
+    a.epoch, a.owned = -1, []
+    await a.beat()
+    assert (await a.wire.send(DeleteGroupsRequest(["g"]), 2)).results[0].error_code == Err.NONE
+    lines = told(kafka)
+    assert re.fullmatch(r"Consumer group g on \S+: until [\d:.]+, the last epoch was 2\.", lines[0])
+    assert lines[-1] == "the group was deleted"

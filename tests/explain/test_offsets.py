@@ -211,3 +211,19 @@ async def test_a_commit_of_a_partition_that_is_assigned_to_another_member(kafka:
     ]
     await one.close()
     await two.close()
+
+
+async def test_what_a_log_has_lost_is_not_given_again(kafka: Cluster, app: Member) -> None:
+    await app.commit(10)
+    await app.commit(8, partition=1)
+    kafka.log("orders", 0).lose_tail(to=6)
+    await app.commit(6)
+    await app.commit(2, partition=1)
+    await app.commit(9)
+    await app.commit(6)  # of the records that came since
+    back = [words for words in told(kafka) if words.startswith("committed offsets went back")]
+    assert back == [
+        "committed offsets went back by app: orders-0 10 → 6; the records between are lost",
+        "committed offsets went back by app: orders-1 8 → 2; who starts there is given what lies between again",
+        "committed offsets went back by app: orders-0 9 → 6; who starts there is given what lies between again",
+    ]

@@ -290,6 +290,25 @@ def test_records_that_a_log_lost_and_the_groups_that_had_committed_there(duck: S
     assert (tail.group, head.group) == ("billing", "audit")
 
 
+def test_an_offset_that_went_back_to_where_the_log_was_cut_reads_nothing_again(duck: Session) -> None:
+    book = Book()
+    commit_of(book, 100)
+    book.later(1000)
+    lost(book, "tail", 60, 99)
+    commit_of(book, 60)
+    events = duck.of_arrow(arrow(book.events))
+    log = journal_log(events)
+    regressions = rows(offset_regressions(log, "journal"))
+    given = facts(losses=rows(data_losses(events, log)), regressions=regressions)
+    found = next(one for one in findings(given) if one.kind == "regression")
+    assert "went back as the topic's log was cut on orders-0: from 100 to 60 at" in found.text
+    assert found.text.endswith("; what was there, up to 40 records, is gone.")
+    for other in ({"first_offset": 61}, {"at_ms": 999_000}, {"partition": 1}, {"part": "head"}):
+        elsewhere = facts(losses=[{**one, **other} for one in given.losses], regressions=regressions)
+        found = next(one for one in findings(elsewhere) if one.kind == "regression")
+        assert found.text.endswith("up to 40 records are read again.")
+
+
 def test_a_loss_that_meets_no_group_is_told_too(duck: Session) -> None:
     book = Book()
     lost(book, "tail", 60, 99)

@@ -16,6 +16,7 @@ from broker_sim.fields.kafka import TRANSACTION_STATE
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.support.wire import Wire
 from tests.transactions.test_cluster import DATA, TX, Client, cluster, markers
 from tests.transactions.test_journal import end, produce
 
@@ -181,6 +182,24 @@ async def test_the_story_of_one_that_timed_out_and_of_who_waited() -> None:
         assert ": wire for " in text
         assert "The EndTxn of wire was answered" in text
         assert "it had been fenced" in text
+
+
+async def test_a_producer_that_was_fenced_is_told_so_however_many_transactions_its_successor_has_had() -> None:
+    async with cluster() as (kafka, client):
+        orders = await begin(kafka, client)
+        successor = Client(await Wire.connect(kafka.bootstrap, client_id="successor"))
+        while await successor.init() is not Err.NONE:  # what was open is to be aborted first
+            await orders.wait(state="CompleteAbort")
+        for _ in range(2):
+            assert [await successor.add(), await successor.end()] == [Err.NONE] * 2
+            await orders.wait(state="CompleteCommit")
+        assert await client.end() is Err.PRODUCER_FENCED
+        fenced, *others = orders.history()
+        assert [(who.client_id, error) for _, who, error in fenced.fenced] == [("wire", "PRODUCER_FENCED")]
+        assert [one.ends for one in others] == ["commit", "commit"]
+        assert [one.fenced for one in others] == [[], []]
+        assert "The EndTxn of wire was answered PRODUCER_FENCED" in " ".join(orders.explain().split())
+        await successor.wire.close()
 
 
 async def test_the_story_of_a_marker_that_could_not_be_written() -> None:
