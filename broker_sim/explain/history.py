@@ -58,6 +58,7 @@ class _Reader:
         self.deliveries = Deliveries(group)
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
+        self.by_epochs: Snapshot | None = None  # its members, where it is a group by epochs
         self.handlers = {
             "request": self._request,
             "response": self._response,
@@ -153,6 +154,11 @@ class _Reader:
         if text(event, "group") == self.group:
             self.history.log = text(event, "log") or self.history.log
             self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
+            after = Snapshot.of(event)
+            if after is not None:
+                after.completed(self.by_epochs, None)  # of a large group who is gone is not told
+                self._note_members(self.by_epochs, after)
+                self.by_epochs = after
 
     # --- the group ------------------------------------------------------------------------------------------------------
 

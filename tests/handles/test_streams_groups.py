@@ -52,7 +52,10 @@ async def test_who_waited_for_whose_task_is_told_in_words() -> None:
         assert "epoch 3: app-2 joined" in told
         assert "app-2 waited 12 s for tasks 0_2 and 0_3, which app-1 had not given up" in told
         assert "app-2 waited 12 s" in recent(kafka.journal.events, "g")
-        assert "Stable in epoch 3" in group.timeline()
+        drawn = group.timeline()
+        assert "Stable in epoch 3" in drawn
+        lanes = {line.split()[0]: line.count("─") for line in drawn.splitlines() if line.startswith("  app-")}
+        assert lanes["app-1"] >= lanes["app-2"] > 5, "both are drawn for as long as they are members"
         assert [problem for event in kafka.journal.events for problem in problems(event)] == []
         await close(a, b)
 

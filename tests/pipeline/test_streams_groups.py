@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.cli.main import main
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.findings import findings
 from kafka_wire.errors import Err
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafka_wire.messages.k88_streams_group_heartbeat import Subtopology
 from tests.conformance.driver import create_topic, offsets_topic_ready, topic_known
 from tests.importing.past import copy_of
@@ -69,8 +76,6 @@ async def script(bootstrap: str, waits: Callable[[float], Awaitable[object]]) ->
 
 def told(data: Path, out: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of the tables."""
-    from pyarrow import parquet
-
     words = ["--engine", "duckdb", "--input", str(data), "--out", str(out), "--quiet"]
     assert main(["pipeline", "run", *words]) == 0
     names = ("rebalances", "member_churn", "groups")
@@ -152,3 +157,26 @@ def test_a_topology_without_its_topics_is_a_finding(tmp_path: Path) -> None:
     assert unready.severity == "warn"
     assert unready.text.startswith("g had no task assigned for 30 s from ")
     assert "no task is assigned: MISSING_SOURCE_TOPICS, source topics orders are missing" in explained
+
+
+def test_a_client_that_only_heartbeats_and_reads_is_known_by_its_group(tmp_path: Path) -> None:
+    """Exactly once, the offsets are committed by a producer, which has another client id."""
+
+    async def play() -> None:
+        async with Cluster(as_version="4.4", clock="manual", journal=tmp_path / "journal", config=AT_ONCE) as kafka:
+            kafka.state.ensure_offsets_topic()
+            kafka.create_topic("orders", 1)
+            kafka.topic("orders").fill(20)
+            app, producer = await App.joined(kafka.bootstrap, "ann", PLAIN), await Wire.connect(kafka.bootstrap)
+            row = OffsetCommitRequestTopic("orders", partitions=[OffsetCommitRequestPartition(0, 3, -1, "")])
+            await producer.send(OffsetCommitRequest(GROUP, app.epoch, "ann", topics=[row]), 9)
+            fetch = FetchRequest(topics=[FetchTopic("orders", partitions=[FetchPartition(0, fetch_offset=9)])])
+            await app.wire.send(fetch, 4)
+            for wire in (app.wire, producer):
+                await wire.close()
+
+    asyncio.run(play())
+    words = ["--engine", "duckdb", "--journal", str(tmp_path / "journal"), "--out", str(tmp_path / "out"), "--quiet"]
+    assert main(["pipeline", "run", *words]) == 0
+    (skip,) = parquet.read_table(tmp_path / "out" / "tables" / "offset_skips").to_pylist()
+    assert [skip[name] for name in ("group", "client_id", "from_offset", "to_offset")] == [GROUP, "ann", 3, 9]

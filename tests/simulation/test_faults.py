@@ -12,8 +12,9 @@ from broker_sim.common.text import UsageError
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.liveness import Expected, NotAlive, Unsafe, converge, safe
-from broker_sim.simulation.faults.kinds import KINDS, Fault, check, from_json, inject, to_json
+from broker_sim.simulation.faults.kinds import KINDS, Fault, check, checked, from_json, inject, to_json
 from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
+from broker_sim.simulation.workloads.catalogue import WORKLOADS
 from broker_sim.simulation.workloads.programs import Delivery
 from tests.simulation.workload import GROUP, begin
 
@@ -205,8 +206,23 @@ def test_everything_is_drawn_and_what_is_drawn_can_be_meant() -> None:
     assert {0, 1, 2, 5, 10} <= sizes
 
 
+@pytest.mark.parametrize(("workload", "api"), [("shares", "ShareGroupHeartbeat"), ("streams", "StreamsGroupHeartbeat")])
+def test_the_heartbeats_of_share_and_streams_groups_are_hit(workload: str, api: str) -> None:
+    targets = WORKLOADS[workload].targets()
+    rules = [fault.args for seed in range(200) for fault in draw(seed, 30, targets) if fault.kind == "rule"]
+    hits = [rule for rule in rules if rule["api"] == api]
+    assert {"error", "drop_after"} <= {key for rule in hits for key in rule}
+
+
+def test_a_rule_may_name_what_the_release_has() -> None:
+    rule = Fault(1.0, "rule", {"api": "StreamsGroupHeartbeat", "drop": True})
+    assert checked([rule]) == checked([rule], "4.2") == [rule]
+    with pytest.raises(UsageError, match=r"Kafka 4\.1 has no API StreamsGroupHeartbeat"):
+        checked([rule], "4.1")
+
+
 def test_a_kind_less_leaves_the_other_faults_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = 0
+    compared = 0
     for seed in range(60):
         whole = draw(seed, 30, TARGETS)
         if not 1 < len(whole) < 14:
@@ -216,8 +232,8 @@ def test_a_kind_less_leaves_the_other_faults_in_place(monkeypatch: pytest.Monkey
                 patch.setattr("broker_sim.simulation.faults.swarm.SWARM", {k: v for k, v in SWARM.items() if k != name})
                 rest = draw(seed, 30, TARGETS)
             assert [fault for fault in whole if fault in rest] == rest
-            checked += len(rest) < len(whole)
-    assert checked > 20
+            compared += len(rest) < len(whole)
+    assert compared > 20
 
 
 # --- what must be well ---------------------------------------------------------------------------------------------------

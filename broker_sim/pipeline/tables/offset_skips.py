@@ -51,7 +51,10 @@ OFFSET_SKIPS = Table(
 )
 
 _OUT_OF_RANGE = 1
-_MEMBERS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat")
+_MEMBERS = (
+    *("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCommit"),
+    *("ConsumerGroupHeartbeat", "StreamsGroupHeartbeat"),
+)
 _READER = ("run_id", "client_id", "client_host")
 _WHERE = ("topic", "partition")
 

@@ -41,6 +41,7 @@ from broker_sim.simulation.virtual.disk import Killed
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.virtual.process import context_of
 from broker_sim.storage.errors import StorageError
+from kafka_wire.api_keys import KAFKA_VERSIONS
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -331,13 +332,15 @@ _ALL = (
     *(Kind(*each) for each in FAULTS),
 )
 
+_LAST = KAFKA_VERSIONS[-1]
+
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
 """All that can go wrong; each takes ``for_s`` too."""
 
 
-def check(fault: Fault) -> dict[str, Any]:
-    """The arguments of a fault in their types. Raises UsageError, with all that can't be meant; names of hosts and logs are looked at
-    when it comes."""
+def check(fault: Fault, as_version: str = _LAST) -> dict[str, Any]:
+    """The arguments of a fault in their types. Raises UsageError, with all that can't be meant: of a rule, too, an API that the release
+    does not have; names of hosts and logs are looked at when it comes."""
     if fault.kind not in KINDS:
         raise unknown("kind of fault", fault.kind, KINDS)
     kind, problems, args = KINDS[fault.kind], Problems(), dict(fault.args)
@@ -346,18 +349,19 @@ def check(fault: Fault) -> dict[str, Any]:
     with problems.at():
         args = read(kind.fields, fault.args, fault.kind, f"argument of the fault {fault.kind!r}")
         if fault.kind == "rule":
-            rule_from({name: value for name, value in args.items() if name != "for_s"})
+            rule_from({name: value for name, value in args.items() if name != "for_s"}, as_version=as_version)
     problems.check()
     return args
 
 
-def checked(plan: Iterable[Fault]) -> FaultPlan:
-    """The plan with its times as numbers of seconds, the rest as it was given. Raises UsageError, with all that can't be meant."""
+def checked(plan: Iterable[Fault], as_version: str = _LAST) -> FaultPlan:
+    """The plan with its times as numbers of seconds, the rest as it was given. Raises UsageError, with all that can't be meant under a
+    release; without one, under the last."""
     found: FaultPlan = []
     problems = Problems()
     for place, fault in enumerate(plan):
         with problems.at(place):
-            times = {name: value for name, value in check(fault).items() if name.endswith("_s")}
+            times = {name: value for name, value in check(fault, as_version).items() if name.endswith("_s")}
             found.append(replace(fault, t_s=Seconds().read(fault.t_s), args={**fault.args, **times}))
     problems.check()
     return found
@@ -395,7 +399,7 @@ class Injection:
 
     def _come(self, plan: Iterable[Fault]) -> None:
         past_s = self.sim.loop.time() - self._began_s
-        for fault in sorted(checked(plan), key=lambda fault: fault.t_s):
+        for fault in sorted(checked(plan, self.kafka.state.as_version), key=lambda fault: fault.t_s):
             number, self._number = self._number, self._number + 1
             self._later(max(0.0, fault.t_s - past_s), lambda number=number, fault=fault: self._begin(number, fault))  # type: ignore[misc]
             self._to_come.append(self._timers[-1])

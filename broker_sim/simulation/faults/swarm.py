@@ -44,6 +44,9 @@ _ERRORS = {
 }  # fmt: skip
 """Errors that a broker answers in the normal course of things, so that a client must live with them at any time."""
 
+_HEARTBEATS = 6
+"""As many of the APIs that a request's fault is drawn from are a group's heartbeats, where it has its own."""
+
 _ERRORS_OF_TRANSACTIONS = {
     "TxnOffsetCommit": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
     **dict.fromkeys(
@@ -58,7 +61,8 @@ _ERRORS_OF_TRANSACTIONS = {
 class Targets:
     """What can be hit. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual all
     goes: faults last that much less, and there are more of them. ``disk``: the brokers have none, "cached" what they acknowledged, or
-    "synced" it. ``transactions``: partitions of the log of transactions, where there are any."""
+    "synced" it. ``transactions``: partitions of the log of transactions, where there are any. ``heartbeats``: the API by which members
+    heartbeat, where it is to be hit more often than others."""
 
     groups: tuple[str, ...]
     logs: tuple[str, ...]
@@ -68,6 +72,7 @@ class Targets:
     pace: float = 1.0
     disk: str = ""
     transactions: int = 0
+    heartbeats: str = ""
 
     @property
     def coordinators(self) -> tuple[str, ...]:
@@ -109,12 +114,16 @@ def _state(name: str) -> Draw:
 
 def _rule(verdict: str) -> Draw:
     def draw(chance: random.Random, targets: Targets) -> dict[str, Any]:
-        errors = {**_ERRORS, **_ERRORS_OF_TRANSACTIONS} if targets.transactions else _ERRORS
+        errors = {**_ERRORS, **_ERRORS_OF_TRANSACTIONS} if targets.transactions else dict(_ERRORS)
+        if targets.heartbeats:
+            errors[targets.heartbeats] = _ERRORS["Heartbeat"]
         apis = (
             tuple(errors) if verdict == "error" else _APIS if verdict != "error_after" else ("OffsetCommit", "Produce")
         )
         if targets.transactions and verdict != "error":
             apis = (*apis, *_ERRORS_OF_TRANSACTIONS, "TxnOffsetCommit", "Produce")
+        if targets.heartbeats and verdict not in ("error", "error_after"):
+            apis = (*apis, *[targets.heartbeats] * _HEARTBEATS)
         api = chance.choice(apis)
         args: dict[str, Any] = {
             "api": api,

@@ -39,7 +39,8 @@ class Workload:
     """``teams``: of aiokafka consumers. ``topics``: with their numbers of partitions; ``produced``: those that get records.
     ``hostile``: a client that breaks all rules is there; ``admin``: somebody who makes, grows and deletes what can be. ``raw``: the
     members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said, or that of groups
-    ``by_epochs``, of a share group (``shares``), or of a ``streams`` group. ``versions``: the releases that a seed chooses from.
+    ``by_epochs``, of a share group (``shares``), or of a ``streams`` group; ``heartbeats``: an API of theirs that faults hit
+    more often than others. ``versions``: the releases that a seed chooses from.
     ``bank``: the members are a bank's tellers, who work with "aiokafka" or on the "wire" (`bank`), where transactions are of the
     version ``flow``, 0 for the one that the seed draws. ``probers``: who knows what every answer must be, each with topics and
     groups of its own (`probing`). ``disk``: the brokers keep their logs on one, and have "cached" what they acknowledge, or
@@ -62,6 +63,7 @@ class Workload:
     by_epochs: bool = False
     shares: bool = False
     streams: bool = False
+    heartbeats: str = ""
     versions: tuple[Release, ...] = ("3.4", "4.1")
     probers: tuple[str, ...] = ()
     disk: str = ""
@@ -104,7 +106,9 @@ class Workload:
         groups = tuple(team.group for team in self.teams)
         hanging = () if self.raw or self.probers else self.clients(members)
         transactions = int(str(self.config.get(_TRANSACTION_LOGS, 0))) if self.bank else 0
-        return Targets(groups, logs, brokers, self.hosts(members), hanging, self.pace, self.disk, transactions)
+        return Targets(
+            groups, logs, brokers, self.hosts(members), hanging, self.pace, self.disk, transactions, self.heartbeats
+        )
 
 
 _EVERYTHING = {TOPIC: 4, "orders-eu": 2}
@@ -204,6 +208,7 @@ WORKLOADS: dict[str, Workload] = {
             topics={TOPIC: 2},
             raw=True,
             shares=True,
+            heartbeats="ShareGroupHeartbeat",
             versions=("4.1", "4.4"),
         ),
         Workload(
@@ -212,6 +217,7 @@ WORKLOADS: dict[str, Workload] = {
             (Team(members=5),),
             raw=True,
             streams=True,
+            heartbeats="StreamsGroupHeartbeat",
             versions=("4.2", "4.4"),
         ),
         Workload(
