@@ -24,8 +24,8 @@ Topology = log.StreamsGroupTopologyValue
 
 _PIECE = 2000  # subtopologies, topics and copartition groups that are looked at before others are served
 MOST_TASKS = 10_000
-"""Kafka has no limit: a megabyte of subtopologies that read a topic of 10,000 partitions has 500 million tasks, over which its broker
-runs out of memory. Tasks are assigned in one step."""
+"""Kafka has no limit. Tasks are assigned in one step here, and a megabyte of subtopologies that read a topic of 10,000 partitions would
+have 500 million."""
 _NAMED = 3  # topics that a status names; of the others the number
 _NO_SINK = (
     "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never used as a sink "
