@@ -59,7 +59,8 @@ from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, Des
 from kafka_wire.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafka_wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafka_wire.record_batch import build_batch
-from tests.support.greatest_counts import CASES, TOPICS, Case, batch
+from tests.support.greatest_counts import batch
+from tests.support.greatest_topologies import CASES, TOPICS, Case
 
 LIMIT_MS = 100
 _MIB = 1_000_000
@@ -121,6 +122,7 @@ def _address(broker: Running) -> Address:
 def _watched(system: System, shared_in: Path, where: Path, port: int) -> list[str]:
     python, _, _, *words = system.command(where, port)  # python -m broker_sim ..
     words += ["--as-version", VERSION, "--config", f"log.cleaner.backoff.ms={_MAINTENANCE_MS}"]
+    words += ["--config", "group.streams.initial.rebalance.delay.ms=0"]
     return [python, "-m", "benchmarks.watched", str(shared_in / "longest"), *words]
 
 
@@ -222,7 +224,7 @@ def _beside(address: Address, work: Callable[[socket.socket], object]) -> tuple[
         try:
             work(busy)
             took = time.perf_counter() - began
-        except TimeoutError:
+        except (TimeoutError, ConnectionError):
             pass
         finally:
             over.set()

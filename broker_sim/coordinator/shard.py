@@ -51,12 +51,12 @@ from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.streams import departing as streams_departing
 from broker_sim.coordinator.streams import heartbeat as streams_heartbeat
 from broker_sim.coordinator.streams.group import StreamsGroup
+from broker_sim.coordinator.streams.requests import Heartbeat as StreamsHeartbeat
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
-from kafka_wire.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
 class Shard(ShardState):
@@ -260,7 +260,7 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     SyncGroupRequest: syncing.sync,
     ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
     ShareGroupHeartbeatRequest: share_heartbeat.heartbeat,
-    StreamsGroupHeartbeatRequest: streams_heartbeat.heartbeat,
+    StreamsHeartbeat: streams_heartbeat.heartbeat,
     share_offsets.AlterOffsets: share_offsets.alter,
     share_offsets.ForgetOffsets: share_offsets.delete,
     LeaveGroup: membership.leave,

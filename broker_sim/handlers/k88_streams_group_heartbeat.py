@@ -8,17 +8,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 
 from broker_sim.common.refusals import warn_of_group
+from broker_sim.common.slices import Job, Pace, ended
 from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
-from broker_sim.coordinator.streams.requests import Answer, check
-from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode
+from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking
+from broker_sim.coordinator.streams.topology import Brought, InternalTopic, StatusCode, bringing
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
 from broker_sim.metadata.topics import INTERNAL_TOPICS, KafkaError, check_topic_name
+from broker_sim.runtime.group_coordinator import GroupCoordinator
 from kafka_wire.errors import Err
 from kafka_wire.messages.k88_streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -29,23 +33,44 @@ from kafka_wire.messages.k88_streams_group_heartbeat import (
 log = logging.getLogger("broker_sim.coordinator")
 
 _WORDS = "streams groups are switched off: group.coordinator.rebalance.protocols has to contain streams"
+_PIECE = 2000  # names that are looked at before others are served
+_TOPIC_COST = 100  # what creating a topic takes besides its partitions
 _NAMED = 3  # topics whose creation failed that a status names
 
 
 def handle(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
     """Whether there are streams groups, the names of the topology's topics, the request's form, the gate; then the group."""
+    response: StreamsGroupHeartbeatResponse | None = ctx.in_pieces(_heartbeat(ctx, request))
+    return response
+
+
+def _heartbeat(
+    ctx: RequestContext, request: StreamsGroupHeartbeatRequest
+) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
     state, runtime = ctx.broker.state, ctx.broker.runtime
     if not state.config.has_streams_groups:
         warn_of_group(state.told_once, log, ctx.client_id, request.group_id, _WORDS)
         return StreamsGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
     try:
-        _check_names(request.topology)
-        check(request, runtime.settings.policy)
+        yield from _check_names(request.topology)
+        yield from checking(request, runtime.settings.policy)
     except Refused as refused:
         return StreamsGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
         return StreamsGroupHeartbeatResponse(error_code=shard)
+    brought = None
+    if request.topology is not None:
+        brought = yield from bringing(request.topology, shard.topics)
+        shard = gate(ctx, request.group_id)  # it may have moved meanwhile
+        if isinstance(shard, Err):
+            return StreamsGroupHeartbeatResponse(error_code=shard)
+    _submit(ctx, request, shard, brought)
+    return None
+
+
+def _submit(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Shard, brought: Brought | None) -> None:
+    runtime = ctx.broker.runtime
     known = shard.groups.get(request.group_id)
     before = None if known is None else known.version
 
@@ -62,24 +87,34 @@ def handle(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> Stream
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         if missing:
             _tell_failures(answer, missing, runtime.failed_internal_topics)
-            _create(ctx, missing)
+            job = _creating(ctx.broker.state, runtime, missing)
+            if not ended(job):
+                ctx.broker.state.slices.add(job, ended)
         return answer
 
-    runtime.submit(shard, ctx, request, response)
-    return None
+    runtime.submit(shard, ctx, Heartbeat(request, brought), response)
 
 
-def _check_names(topology: Topology | None) -> None:
-    """Raises Refused for topics that no application may use."""
+def _check_names(topology: Topology | None) -> Generator[None, None, None]:
+    """In pieces. Raises Refused for topics that no application may use."""
+    pace = Pace(_PIECE)
     names: dict[str, None] = {}
     for one in topology.subtopologies if topology is not None else ():
         named = [topic.name for topic in (*one.repartition_source_topics, *one.state_changelog_topics)]
         names |= dict.fromkeys([*one.source_topics, *one.repartition_sink_topics, *named])
-    internal = [name for name in names if name in INTERNAL_TOPICS]
+        if pace.full(1 + len(one.source_topics) + len(one.repartition_sink_topics) + len(named)):
+            yield
+    internal = [name for name in INTERNAL_TOPICS if name in names]
+    internal.sort(key=list(names).index)
     if internal:
         words = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
         raise Refused(Err.STREAMS_INVALID_TOPOLOGY, words)
-    wrong = [name for name in names if not _is_valid(name)]
+    wrong: list[str] = []
+    for name in names:
+        if pace.full():
+            yield
+        if not _is_valid(name):
+            wrong.append(name)
     if wrong:
         words = f"Topic names {','.join(wrong)} are not valid topic names."
         raise Refused(Err.STREAMS_INVALID_TOPOLOGY, words)
@@ -104,18 +139,30 @@ def _tell_failures(
             status.status_detail += f"; Creation failed: {', '.join(reported[:_NAMED])}{more}."
 
 
-def _create(ctx: RequestContext, missing: Mapping[str, InternalTopic]) -> None:
-    """The topics, whether auto.create.topics.enable allows topics or not."""
-    state, failed = ctx.broker.state, ctx.broker.runtime.failed_internal_topics
-    for name, topic in missing.items():
-        try:
-            state.create_topic(
-                name,
-                topic.partitions,
-                replication_factor=topic.replication_factor or -1,
-                configs=dict(topic.configs),
-            )
-            failed.pop(name, None)
-        except KafkaError as error:
-            if error.error is not Err.TOPIC_ALREADY_EXISTS:
-                failed[name] = error.message or error.error.name
+def _creating(state: ClusterState, runtime: GroupCoordinator, missing: Mapping[str, InternalTopic]) -> Job:
+    """The topics, whether auto.create.topics.enable allows topics or not. As Kafka's controller takes one request for all of them, too
+    many partitions are refused all together."""
+    failed = runtime.failed_internal_topics
+    wanted = [topic for name, topic in missing.items() if name not in runtime.coming_internal_topics]
+    if sum(topic.partitions for topic in wanted) > MAX_PARTITIONS_AT_ONCE:
+        failed.update(dict.fromkeys((topic.name for topic in wanted), TOO_MANY_PARTITIONS))
+        return
+    pace = Pace(_PIECE)
+    runtime.coming_internal_topics.update(topic.name for topic in wanted)
+    try:
+        for topic in wanted:
+            if pace.full(_TOPIC_COST + topic.partitions):
+                yield
+            try:
+                yield from state.creating_topic(
+                    topic.name,
+                    topic.partitions,
+                    replication_factor=topic.replication_factor or -1,
+                    configs=dict(topic.configs),
+                )
+                failed.pop(topic.name, None)
+            except KafkaError as error:
+                if error.error is not Err.TOPIC_ALREADY_EXISTS:
+                    failed[topic.name] = error.message or error.error.name
+    finally:
+        runtime.coming_internal_topics.difference_update(topic.name for topic in wanted)

@@ -63,6 +63,7 @@ MAX_ANSWERS = 4096
 """How many worked-out answers are kept."""
 
 MAX_PARTITIONS_AT_ONCE = 10_000
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 """The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 _PARTITIONS_AT_A_TIME = 20  # whose directories are made or removed before others are served: some 25 ms
 
@@ -322,7 +323,7 @@ class ClusterState:
         partitions = self.config.int("num.partitions") if partitions == -1 else partitions
         factor = self.config.int("default.replication.factor") if factor == -1 else factor
         if partitions > MAX_PARTITIONS_AT_ONCE and self.config.release >= (4, 0):
-            raise KafkaError(Err.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            raise KafkaError(Err.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         return self._place(partitions, factor)
 
     def _place(self, partitions: int, factor: int) -> list[list[int]]:

@@ -103,6 +103,8 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         """What OffsetCommit v0 stored (ZooKeeper's part, once): by group, topic and partition; read by OffsetFetch v0 alone."""
         self.failed_internal_topics: dict[str, str] = {}
         """Internal topics of streams groups that could not be created: name -> why, until one could be."""
+        self.coming_internal_topics: set[str] = set()
+        """Those that are being created, in pieces."""
         self.presence: Presence | None = None
         """Keeps members alive while somebody moves the clock; None beside a clock that moves by itself."""
 

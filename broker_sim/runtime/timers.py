@@ -10,6 +10,10 @@ session may end while its heartbeat lies unread in a socket: so what is late fir
 that is no sign of life asks ``overdue`` first, and waits by ``then``. Loops give neither: which of timers and sockets they look at
 first differs, and a timer that rings late would take along all that came due since the sockets were last read. Time that stands still
 while code runs, moved by hand or virtual, is never late.
+
+A deadline may be in the past: an interval that is over, a timeout below 0 that a client sent. Such a key fires at once. One that arms
+itself so each time that it fires would never let go of the loop, nor of time that is moved by hand; so a key fires once in a pass over
+what is due, and again a millisecond later at the earliest.
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ class KeyedTimers(Generic[K]):
         self._alarm_ms = 0
         self._reading_ms: int | None = None  # what is due by then fires as soon as the sockets were read
         self._waiting: list[Callable[[], object]] = []
+        self._fired: set[K] = set()  # in the pass over what is due that is on, if one is
+        self._due_ms = 0  # what this pass takes
 
     def __len__(self) -> int:
         return len(self._armed)
@@ -65,6 +71,8 @@ class KeyedTimers(Generic[K]):
 
     def set(self, key: K, deadline_ms: int) -> None:
         """Arm ``key``, or move it."""
+        if key in self._fired:
+            deadline_ms = max(deadline_ms, self._due_ms + 1)
         one = self._armed.get(key)
         if one is None:
             one = self._armed[key] = Armed(key, deadline_ms)
@@ -152,14 +160,18 @@ class KeyedTimers(Generic[K]):
             callback()
 
     def _fire_due(self, now: int) -> None:
-        order = self._order
-        while order and order[0][0] <= now:
-            one: Armed[K] = order.pop(0)[2]
-            if one.deadline_ms > now:
-                self._enter(one)
-            else:
-                one.alive = False
-                del self._armed[one.key]
-                self._fire(one.key)
+        order, fired, self._due_ms = self._order, self._fired, now
+        try:
+            while order and order[0][0] <= now:
+                one: Armed[K] = order.pop(0)[2]
+                if one.deadline_ms > now:
+                    self._enter(one)
+                else:
+                    one.alive = False
+                    del self._armed[one.key]
+                    fired.add(one.key)
+                    self._fire(one.key)
+        finally:
+            fired.clear()
         if order and (self._alarm is None or order[0][0] < self._alarm_ms):
             self._set_alarm(order[0][0])

@@ -18,7 +18,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.known_differences import KNOWN, NOT_COVERED
+from tests.conformance.known_differences import KNOWN, NOT_COVERED, UNTESTED
 from tests.conformance.targets import RELEASES
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +132,7 @@ def render(results: list[dict[str, Any]]) -> str:
 
 def known_section() -> str:
     rows = [f"- {', '.join(known.generations)}: `{known.case}`. {known.reason}" for known in KNOWN]
+    rows += [f"- {release}: {reason}" for release, reason in UNTESTED]
     return "## Known differences\n\n" + "\n".join(rows or ["None."]) + "\n"
 
 

@@ -74,6 +74,10 @@ UNORDERED: tuple[Unordered, ...] = (
         r"ConsumerGroup(Heartbeat|Describe)\..*topic_partitions(\.partitions)?", "maps by topic id, sets of partitions"
     ),
     Unordered(r"ConsumerGroupDescribe\.groups\.members\.subscribed_topic_names", "a set of names"),
+    Unordered(
+        r"StreamsGroupHeartbeat\.partitions_by_user_endpoint\.(active|standby)_partitions",
+        "a map of subtopologies that can't be changed: each JVM draws the order of these at its start",
+    ),
     Unordered(r"Offset(Commit|Delete)\.topics(\.partitions)?", "Scala's maps by partition", ("3.4", "3.9")),
     Unordered(
         r"(Metadata|DescribeTopicPartitions)\.topics\.partitions\.isr_nodes",
@@ -135,6 +139,10 @@ def _both_settings(real: Any, simulated: Any) -> bool:
     return all(kinds) and kinds[0][1][:6] == kinds[1][1][:6]
 
 
+def _but_for_failed_creations(real: Any, simulated: Any) -> bool:
+    return str(real).partition("; Creation failed: ")[0] == str(simulated).partition("; Creation failed: ")[0]
+
+
 ID_BYTES = 18
 
 
@@ -170,6 +178,12 @@ TOLERATED: tuple[Tolerated, ...] = (
         r"(CreateTopics|AlterConfigs|IncrementalAlterConfigs) .*\.error_message",
         "Kafka names the first that it meets in a hash map, or in the order in which it defines its settings",
         _both_settings,
+    ),
+    Tolerated(
+        "failed creations",
+        r"StreamsGroupHeartbeat .*\.status_detail",
+        "Kafka tries in the background to create an internal topic, and says that it failed for as long as it remembers that",
+        _but_for_failed_creations,
     ),
     Tolerated(
         "feature epochs",

@@ -74,3 +74,23 @@ def test_a_key_that_is_armed_while_another_fires_fires_too() -> None:
     clock.advance(16)
     assert fired == [(10, "first"), (15, "third")]
     assert list(timers) == [(start + 18, "first")]
+
+
+def test_a_key_that_arms_itself_for_the_past_lets_go_of_time_and_of_the_others() -> None:
+    clock, fired = ManualClock(), []
+    start = clock.now_ms()
+
+    def fire(key: str) -> None:
+        fired.append((clock.now_ms() - start, key))
+        assert len(fired) < 20, "it fires on and on"
+        if key == "again":
+            timers.set("again", start - 1000)
+        if key == "late":
+            timers.set("other", start - 1000)
+
+    timers: KeyedTimers[str] = KeyedTimers(clock, fire)
+    timers.set("again", start + 10)
+    timers.set("late", start + 12)
+    clock.advance(13)
+    assert fired == [(10, "again"), (11, "again"), (12, "late"), (12, "other"), (12, "again"), (13, "again")]
+    assert list(timers) == [(start + 14, "again")]

@@ -1,5 +1,6 @@
-"""Each count of the wire and record formats at its greatest (``tests/support/greatest_counts.py``): no callback of the loop does more
-than `MOST` lines' work for it. What a library in C does is not counted here: ``benchmarks --only hostile`` has its time."""
+"""Each count of the wire and record formats at its greatest (``tests/support/greatest_counts.py``, ``greatest_topologies.py`` beside
+it): no callback of the loop does more than `MOST` lines' work for it. What a library in C does is not counted here: ``benchmarks --only
+hostile`` has its time."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ import pytest
 from broker_sim import ClusterThread
 from kafka_wire.codec import decode, encode
 from kafka_wire.frame import encode_request_header, frame, response_is_tagged
-from tests.server.test_work_at_once import ALMOST_STILL, MOST, Work
-from tests.support.greatest_counts import CASES, TOPICS
+from tests.server.test_work_at_once import MOST, Work
+from tests.support.greatest_topologies import CASES, TOPICS
 from tests.support.processes import DEADLINE_S
 from tests.support.wire import api_key_of, response_class_of
 
@@ -23,6 +24,9 @@ _ONE_STEP = (
     "an assignment of very many partitions",  # a topic's 10,000 are shared out anew in one step
     "regular expression",  # is read at once: a string has 32 KB at most
     "topic names of a share group",  # a member is given a topic's 10,000 partitions in one step
+    "tasks of a member",  # the same of its tasks
+    "topology: a chain of subtopologies",  # has a task for each
+    "client tags of a member",  # are one record of the group
     "acknowledged batches",  # what was said, or given back, of 20,000 records of one batch is settled in one step
 )
 _PACKED_AS_OTHERS = (", snappy", ", lz4", ", zstd")
@@ -37,10 +41,14 @@ _NAMES = [
 def broker() -> Iterator[ClusterThread]:
     config = {
         "group.initial.rebalance.delay.ms": "0",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "group.streams.assignment.interval.ms": "0",
         "group.consumer.assignment.interval.ms": "0",  # else it is time that decides whether a request computes an assignment
         "log.initial.task.delay.ms": "86400000",  # a look at thousands of logs is nobody's request
     }
-    with ClusterThread(topics=TOPICS, as_version="4.4", config=config, clock=ALMOST_STILL) as thread:
+    with ClusterThread(
+        topics=TOPICS, as_version="4.4", config=config, clock="manual"
+    ) as thread:  # no session ends meanwhile
         yield thread
 
 

@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fillings import TOPIC, Make, fillings
+from benchmarks.fillings import TOPIC, VERSION, Make, fillings
 from broker_sim import ClusterThread
 from kafka_wire.codec import encode
 from kafka_wire.frame import encode_request_header, frame
 from tests.support.processes import DEADLINE_S
 
 MOST = 150_000
-ALMOST_STILL = "scaled:0.001"
-"""The broker's clock: what requests ask for happens, and no session that they leave behind ends beside a later one."""
 _AT_ONCE = {
     "OffsetCommit v9, different topics.partitions": 220_000,
+    "OffsetCommit v10, different topics": 220_000,
     "OffsetDelete v0, different topics.partitions": 300_000,
+    "AlterShareGroupOffsets v0, different topics.partitions": 220_000,
     "Metadata v13, different topics": 300_000,
 }
 """What a group does in one step: the records of a commit, or of what deletes it, are one batch of the log (larger ones are refused
@@ -82,7 +82,7 @@ class Work:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ClusterThread]:
-    with ClusterThread(topics={TOPIC: 10_000}, clock=ALMOST_STILL) as thread:
+    with ClusterThread(topics={TOPIC: 10_000}, as_version=VERSION, clock="manual") as thread:  # no session ends meanwhile
         thread.run(lambda kafka: kafka.state.topics_by_id.update({_TOPIC_ID: kafka.state.topics[TOPIC]}))
         thread.run(lambda kafka: kafka.state.ensure_offsets_topic())
         yield thread

@@ -70,7 +70,7 @@ from kafka_wire.messages.k79_share_acknowledge import (
 from kafka_wire.record_batch import build_batch, encode_batch
 from kafka_wire.wire import uvarint
 
-__all__ = ["CASES", "TOPICS", "Case", "Speaker", "batch"]
+__all__ = ["CASES", "TOPICS", "Case", "Speaker", "batch", "case", "found"]
 
 TOPICS = {"wide": 10_000, "records": 1, "shared": 1} | {f"n{number:0240d}": 1 for number in range(200)}
 
@@ -327,14 +327,14 @@ def _subscription(topics: int, user: int = 0, owned: int = 0) -> bytes:
     return out + struct.pack(">i", owned) + (b"\0\1t" + bytes(4)) * owned
 
 
-def _found(speaker: Speaker, name: str, kind: int) -> None:
+def found(speaker: Speaker, name: str, kind: int) -> None:
     """Its coordinator is there from here on."""
     while speaker.ask(FindCoordinatorRequest(name, kind), 3).error_code:
         pass
 
 
 def _joined(speaker: Speaker, group: str, protocols: list[JoinGroupRequestProtocol]) -> tuple[str, int]:
-    _found(speaker, group, 0)
+    found(speaker, group, 0)
 
     def join(member: str) -> Any:
         return speaker.ask(JoinGroupRequest(group, 30_000, 30_000, member, None, "consumer", protocols), 7)
@@ -406,7 +406,7 @@ def leaving(speaker: Speaker, size: int) -> None:
 
 
 def _beat(speaker: Speaker, group: str, **how: Any) -> Any:
-    _found(speaker, group, 0)
+    found(speaker, group, 0)
     request = ConsumerGroupHeartbeatRequest(group, "m", 0, rebalance_timeout_ms=30_000, topic_partitions=[])
     for name, value in how.items():
         setattr(request, name, value)
@@ -474,7 +474,7 @@ _MEMBER = "A" * 22
 
 
 def _share_member(speaker: Speaker, group: str, topics: list[str]) -> bytes:
-    _found(speaker, group, 0)
+    found(speaker, group, 0)
     speaker.ask(ShareGroupHeartbeatRequest(group, _MEMBER, 0, None, topics), 1)
     answer = speaker.ask(MetadataRequest([MetadataRequestTopic(name="shared")], allow_auto_topic_creation=False), 12)
     topic_id: bytes = answer.topics[0].topic_id
@@ -528,8 +528,8 @@ def acknowledged(speaker: Speaker, size: int, how: str, types: bool) -> None:
 @case("partitions of a transaction, all at once", True)
 def transaction(speaker: Speaker, size: int, grouped: bool) -> None:
     name = f"t {grouped}"
-    _found(speaker, name, 1)
-    _found(speaker, f"{name} group", 0)
+    found(speaker, name, 1)
+    found(speaker, f"{name} group", 0)
     began = speaker.ask(InitProducerIdRequest(name, 60_000), 4)
     identity = (began.producer_id, began.producer_epoch)
     topics = [AddPartitionsToTxnTopic("wide", list(range(10_000)))]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
+from broker_sim.common.slices import at_once
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, state_name
 from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
@@ -18,9 +19,10 @@ from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
 from broker_sim.coordinator.streams.topology import (
+    Brought,
     Configured,
     Topology,
-    configured,
+    configuring,
     required_topics,
     source_subtopologies,
 )
@@ -267,9 +269,14 @@ class StreamsGroup(EpochGroup[StreamsState]):
         known = self._configured
         if known is not None and known[0] is topology and known[1] == topics.version:
             return known[2]
-        found = configured(topology, topics)
+        found = at_once(configuring(topology, topics))
         self._configured = topology, topics.version, found
         return found
+
+    def configured_as(self, brought: Brought) -> None:
+        """That is known already."""
+        if isinstance(brought.found, Configured):
+            self._configured = brought.topology, brought.version, brought.found
 
 
 # records

@@ -38,15 +38,8 @@ from broker_sim.coordinator.streams.group import (
     TaskOffsets,
     member_key,
 )
-from broker_sim.coordinator.streams.requests import Request, Response, refusal
-from broker_sim.coordinator.streams.topology import (
-    Configured,
-    StatusCode,
-    Topology,
-    check_copartition_groups,
-    from_request,
-    is_same,
-)
+from broker_sim.coordinator.streams.requests import Heartbeat, Request, Response, refusal
+from broker_sim.coordinator.streams.topology import Brought, Configured, StatusCode, Topology, is_same
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -63,13 +56,13 @@ _TAGS_SINCE = 1  # version whose clients know MISSING_CLIENT_TAGS
 Reported = list[tuple[TaskKey, list[int]]] | None
 
 
-def heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+def heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -> None:
     """A heartbeat behind the common gate and the check of its form."""
     try:
-        if request.member_epoch < 0:
-            departing.leave(shard, token, request)
+        if body.request.member_epoch < 0:
+            departing.leave(shard, token, body.request)
         else:
-            _heartbeat(shard, token, client, request)
+            _heartbeat(shard, token, client, body.request, body.brought)
     except Refused as refused:
         shard.answer(token, refusal(refused.error, refused.words), refusal)
 
@@ -96,17 +89,21 @@ def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
         submit(shard, None, changes, None)
 
 
-def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+def _heartbeat(shard: ShardState, token: int, client: Client, request: Request, brought: Brought | None) -> None:
     member_id, reported = request.member_id, _reported(request)
     changes = _changes_of(shard, request)
     group = changes.group
     assert isinstance(group, StreamsGroup)
     replaced = _admit(group, request)
     _check_tags(request)
-    topology = _topology(group, request)
+    topology = _topology(group, brought)
+    if brought is not None and topology is brought.topology and brought.version == shard.topics.version:
+        if isinstance(brought.found, Refused):
+            raise brought.found
+        group.configured_as(brought)
     found = group.configured(topology, shard.topics)
     _check_tasks(found, reported)
-    is_known = shard.groups.get(group.group_id) is group
+    is_known, is_alone = shard.groups.get(group.group_id) is group, list(group.latest.members) == [replaced]
     _check_endpoints(group, request, found, is_known=is_known)
     was_empty, status = not group.latest.members, list(_stale(group, request))
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
@@ -142,6 +139,10 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) 
     if not is_known:
         answer.endpoint_information_epoch = group.endpoint_epoch = 0
         group.shutdown_by = None
+    if is_alone:
+        group.shutdown_by = (
+            None  # with the member that it replaces nobody is in the group for a moment; this answer is made before
+        )
     submit(shard, token, changes, (answer, found.missing), refusal)
 
 
@@ -220,18 +221,18 @@ def _check_tags(request: Request) -> None:
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
 
 
-def _topology(group: StreamsGroup, request: Request) -> Topology:
+def _topology(group: StreamsGroup, brought: Brought | None) -> Topology:
     """The group's topology, which the first member brings. Raises Refused for another one."""
     known = group.latest.topology
-    if request.topology is None:
+    if brought is None:
         if known is None:
             raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
         return known
-    brought = from_request(request.topology)
+    if not brought.is_sound:
+        raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
     if known is None:
-        check_copartition_groups(brought)
-        return brought
-    if known.epoch <= brought.epoch and not is_same(known, brought):
+        return brought.topology
+    if known.epoch <= brought.topology.epoch and not is_same(known, brought.topology):
         raise Refused(Err.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
 

@@ -6,12 +6,14 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
 
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.streams.topology import InternalTopic
+from broker_sim.coordinator.streams.topology import Brought, InternalTopic
 from kafka_wire.errors import Err
 from kafka_wire.messages.k88_streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -19,8 +21,22 @@ from kafka_wire.messages.k88_streams_group_heartbeat import (
     TaskOffset,
 )
 
+_PIECE = 2000  # elements that are looked at before others are served
 Request = StreamsGroupHeartbeatRequest
 Response = StreamsGroupHeartbeatResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A heartbeat whose form was looked at, and the topology that it brings."""
+
+    request: Request
+    brought: Brought | None = None
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
+
 
 Answer = tuple[Response, Mapping[str, InternalTopic]]
 """A heartbeat's answer, and the internal topics that the broker is to create."""
@@ -31,8 +47,9 @@ def refusal(error: Err, words: str | None = None) -> Answer:
     return Response(error_code=error, error_message=words), {}
 
 
-def check(request: Request, policy: Policy) -> None:
-    """Raises Refused for a request that no group would take."""
+def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
+    """Look at a request's form, in pieces. Raises Refused for one that no group would take."""
+    pace = Pace(_PIECE)
     topology, epoch = request.topology, request.member_epoch
     need(policy.has_static_streams_members or request.instance_id is None, "Static membership is not yet supported.")
     if not policy.has_task_offsets:
@@ -40,13 +57,15 @@ def check(request: Request, policy: Policy) -> None:
         need(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
         need(not request.warmup_tasks, "WarmupTasks are not supported yet.")
     for one in topology.subtopologies if topology is not None else ():
+        if pace.full():
+            yield
         need(not one.source_topic_regex, "Regular expressions for source topics are not supported yet.")
     need(_is_said(request.member_id), "MemberId can't be empty.")
     need(_is_said(request.group_id), "GroupId can't be empty.")
     need(_is_said(request.instance_id), "InstanceId can't be empty.")
     need(_is_said(request.rack_id), "RackId can't be empty.")
     if epoch == 0:
-        _check_join(request)
+        yield from _check_join(request, pace)
     elif epoch == LEFT_FOR_NOW:
         need(request.instance_id is not None, "InstanceId can't be null.")
     elif epoch < LEFT:
@@ -57,11 +76,11 @@ def check(request: Request, policy: Policy) -> None:
     if epoch != 0:
         need(topology is None, "Topology can only be provided when (re-)joining.")
     if epoch >= 0:
-        _check_offsets(request.task_offsets)
-        _check_offsets(request.task_end_offsets)
+        yield from _check_offsets(request.task_offsets, pace)
+        yield from _check_offsets(request.task_end_offsets, pace)
 
 
-def _check_join(request: Request) -> None:
+def _check_join(request: Request, pace: Pace) -> Generator[None, None, None]:
     need(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
     need(request.active_tasks == [], "ActiveTasks must be empty when (re-)joining.")
     need(request.standby_tasks == [], "StandbyTasks must be empty when (re-)joining.")
@@ -71,6 +90,8 @@ def _check_join(request: Request) -> None:
         raise Refused(Err.INVALID_REQUEST, "Topology must be non-null when (re-)joining.")
     for one in topology.subtopologies:
         for topic in one.state_changelog_topics:
+            if pace.full():
+                yield
             if topic.partitions:
                 raise Refused(
                     Err.STREAMS_INVALID_TOPOLOGY,
@@ -78,9 +99,11 @@ def _check_join(request: Request) -> None:
                 )
 
 
-def _check_offsets(listed: Iterable[TaskOffset] | None) -> None:
+def _check_offsets(listed: Iterable[TaskOffset] | None, pace: Pace) -> Generator[None, None, None]:
     named: set[tuple[str, int]] = set()
     for one in listed or ():
+        if pace.full():
+            yield
         task = one.subtopology_id, one.partition
         if task in named:
             words = f"Task offsets contain a duplicate entry for subtopology {task[0]} and partition {task[1]}."

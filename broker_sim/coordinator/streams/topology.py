@@ -7,9 +7,11 @@ Source: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforcer, Ch
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
+from broker_sim.common.slices import Pace, in_order
 from broker_sim.coordinator.classic.vote import java_order
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.topics import Topics
@@ -20,6 +22,10 @@ from kafka_wire.messages.k88_streams_group_heartbeat import Topology as Requeste
 
 Topology = log.StreamsGroupTopologyValue
 
+_PIECE = 2000  # subtopologies, topics and copartition groups that are looked at before others are served
+MOST_TASKS = 10_000
+"""Kafka has no limit. Tasks are assigned in one step here, and a megabyte of subtopologies that read a topic of 10,000 partitions would
+have 500 million."""
 _NAMED = 3  # topics that a status names; of the others the number
 _NO_SINK = (
     "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never used as a sink "
@@ -88,38 +94,55 @@ class _Misconfigured(Exception):
         self.problem = code, words
 
 
-def from_request(topology: RequestedTopology) -> Topology:
-    """The record of a topology that a member brings. Raises Refused for an epoch that no topology has, and for two subtopologies of one
-    id, of which Kafka can't make a map."""
-    if topology.epoch < 0 or len({one.subtopology_id for one in topology.subtopologies}) < len(topology.subtopologies):
-        raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
-    return Topology(
-        topology.epoch,
-        [
-            log.Subtopology(
-                one.subtopology_id,
-                list(one.source_topics),
-                list(one.source_topic_regex),
-                _infos(one.state_changelog_topics),
-                list(one.repartition_sink_topics),
-                _infos(one.repartition_source_topics),
-                [
-                    log.CopartitionGroup(
-                        list(group.source_topics), list(group.source_topic_regex), list(group.repartition_source_topics)
-                    )
-                    for group in one.copartition_groups
-                ],
+@dataclass(slots=True)
+class Brought:
+    """A topology that a member brings, as the group's record has it, and what becomes of it on the topics at their ``version``. Not
+    ``is_sound``: Kafka falls over its epoch, or over two subtopologies of one id, of which it can't make a map."""
+
+    topology: Topology
+    is_sound: bool
+    version: int
+    found: Configured | Refused | None = None
+
+
+def bringing(requested: RequestedTopology, topics: Topics) -> Generator[None, None, Brought]:
+    """Read a topology, in pieces; the group then does the rest in one step."""
+    pace, topology, ids = Pace(_PIECE), Topology(requested.epoch, []), set[str]()
+    for one in requested.subtopologies:
+        row = log.Subtopology(
+            one.subtopology_id, one.source_topics, one.source_topic_regex, [], one.repartition_sink_topics, [], []
+        )
+        ids.add(one.subtopology_id)
+        topology.subtopologies.append(row)
+        if pace.full():
+            yield
+        row.state_changelog_topics = yield from _infos(one.state_changelog_topics, pace)
+        row.repartition_source_topics = yield from _infos(one.repartition_source_topics, pace)
+        for group in one.copartition_groups:
+            if pace.full():
+                yield
+            row.copartition_groups.append(
+                log.CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
             )
-            for one in topology.subtopologies
-        ],
-    )
+    found = Brought(topology, topology.epoch >= 0 and len(ids) == len(topology.subtopologies), topics.version)
+    if found.is_sound:
+        try:
+            yield from _check_copartition_groups(topology, pace)
+            found.found = yield from configuring(topology, topics)
+        except Refused as refused:
+            found.found = refused
+    return found
 
 
-def check_copartition_groups(topology: Topology) -> None:
+def _check_copartition_groups(topology: Topology, pace: Pace) -> Generator[None, None, None]:
     """Raises Refused where one counts a topic that its subtopology doesn't have: Kafka falls over it, whatever topics exist."""
     for one in topology.subtopologies:
         sources, repartitioned = range(len(one.source_topics)), range(len(one.repartition_source_topics))
+        if pace.full():
+            yield
         for group in one.copartition_groups:
+            if pace.full(1 + len(group.source_topics) + len(group.repartition_source_topics)):
+                yield
             if not (
                 all(number in sources for number in group.source_topics)
                 and all(number in repartitioned for number in group.repartition_source_topics)
@@ -127,16 +150,14 @@ def check_copartition_groups(topology: Topology) -> None:
                 raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
 
 
-def _infos(topics: Iterable[TopicInfo]) -> list[log.InternalTopicInfo]:
-    return [
-        log.InternalTopicInfo(
-            topic.name,
-            topic.partitions,
-            topic.replication_factor,
-            [log.TopicConfig(one.key, one.value) for one in topic.topic_configs],
-        )
-        for topic in topics
-    ]
+def _infos(topics: Iterable[TopicInfo], pace: Pace) -> Generator[None, None, list[log.InternalTopicInfo]]:
+    rows: list[log.InternalTopicInfo] = []
+    for topic in topics:
+        if pace.full(1 + len(topic.topic_configs)):
+            yield
+        configs = [log.TopicConfig(one.key, one.value) for one in topic.topic_configs]
+        rows.append(log.InternalTopicInfo(topic.name, topic.partitions, topic.replication_factor, configs))
+    return rows
 
 
 def is_same(one: Topology, other: Topology) -> bool:
@@ -149,12 +170,13 @@ def _by_id(topology: Topology) -> dict[str, log.Subtopology]:
 
 
 def required_topics(topology: Topology) -> list[str]:
-    """The topics that it reads or keeps its state in, sorted by name."""
-    found: set[str] = set()
+    """The topics that it reads or keeps its state in."""
+    found: dict[str, None] = {}
     for one in topology.subtopologies:
-        found.update(one.source_topics)
-        found.update(topic.name for topic in (*one.repartition_source_topics, *one.state_changelog_topics))
-    return sorted(found)
+        found.update(dict.fromkeys(one.source_topics))
+        internal = (*one.repartition_source_topics, *one.state_changelog_topics)
+        found.update(dict.fromkeys(topic.name for topic in internal))
+    return list(found)
 
 
 def source_subtopologies(topology: Topology) -> dict[str, str]:
@@ -166,31 +188,43 @@ def source_subtopologies(topology: Topology) -> dict[str, str]:
     return found
 
 
-def configured(topology: Topology, topics: Topics) -> Configured:
-    """The topology on the topics as they are. Raises Refused for one that no topics would make work."""
+def configuring(topology: Topology, topics: Topics) -> Generator[None, None, Configured]:
+    """The topology on the topics as they are, in pieces. Raises Refused for one that no topics would make work."""
     try:
-        return _configured(topology, topics)
+        return (yield from _configuring(topology, topics, Pace(_PIECE)))
     except _Misconfigured as wrong:
         return Configured(topology.epoch, problem=wrong.problem)
 
 
-def _configured(topology: Topology, topics: Topics) -> Configured:
-    missing = {name for one in topology.subtopologies for name in one.source_topics if name not in topics.by_name}
+def _configuring(topology: Topology, topics: Topics, pace: Pace) -> Generator[None, None, Configured]:
+    missing: set[str] = set()
+    for one in topology.subtopologies:
+        if pace.full(1 + len(one.source_topics)):
+            yield
+        missing.update(name for name in one.source_topics if name not in topics.by_name)
     if missing:
-        words = f"Source topics {_summary(sorted(missing))} are missing."
+        words = f"Source topics {_summary((yield from in_order(missing)))} are missing."
         raise _Misconfigured(StatusCode.MISSING_SOURCE_TOPICS, words)
-    counts = _Counts(topology, topics)
-    counts.decide()
-    subtopologies = {
-        one.subtopology_id: _subtopology(one, counts)
-        for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id)
-    }
-    internal = {
-        topic.name: topic
-        for one in subtopologies.values()
-        for topic in (*one.repartition_source_topics.values(), *one.changelog_topics.values())
-    }
-    for name in java_order(required_topics(topology)):
+    if any(topic.partitions < 0 for one in topology.subtopologies for topic in one.repartition_source_topics):
+        raise Refused(Err.UNKNOWN_SERVER_ERROR, None)  # Kafka falls over it
+    counts = _Counts(topology, topics, pace)
+    yield from counts.deciding()
+    subtopologies: dict[str, ConfiguredSubtopology] = {}
+    internal: dict[str, InternalTopic] = {}
+    tasks = 0
+    for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id):
+        if pace.full(_size(one)):
+            yield
+        made = subtopologies[one.subtopology_id] = _subtopology(one, counts)
+        tasks += made.tasks
+        if tasks > MOST_TASKS:
+            words = f"The topology has more than {MOST_TASKS:,} tasks, which are all that the simulator assigns."
+            raise Refused(Err.STREAMS_INVALID_TOPOLOGY, words)
+        for topic in (*made.repartition_source_topics.values(), *made.changelog_topics.values()):
+            internal[topic.name] = topic
+    for name in java_order((yield from in_order(required_topics(topology)))):
+        if pace.full():
+            yield
         image, wanted = topics.by_name.get(name), internal.get(name)
         if image is not None and wanted is not None and image.partitions != wanted.partitions:
             raise _Misconfigured(
@@ -203,6 +237,12 @@ def _configured(topology: Topology, topics: Topics) -> Configured:
     if lacking:
         problem = StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_summary(lacking)}"
     return Configured(topology.epoch, subtopologies, {name: internal[name] for name in lacking}, problem)
+
+
+def _size(one: log.Subtopology) -> int:
+    """The topics that it names, and itself."""
+    internal = len(one.repartition_source_topics) + len(one.state_changelog_topics)
+    return 1 + len(one.source_topics) + len(one.repartition_sink_topics) + internal
 
 
 def _summary(names: Collection[str]) -> str:
@@ -232,10 +272,13 @@ def _subtopology(one: log.Subtopology, counts: _Counts) -> ConfiguredSubtopology
 
 
 class _Counts:
-    """How many partitions the internal topics have, decided one from the other."""
+    """How many partitions the internal topics have, decided one from the other. The time for that grows with the topology's size alone:
+    a subtopology is looked at again only where something that it waits for has been decided."""
 
-    def __init__(self, topology: Topology, topics: Topics) -> None:
-        self._subtopologies, self._topics = topology.subtopologies, topics
+    def __init__(self, topology: Topology, topics: Topics, pace: Pace) -> None:
+        self._subtopologies, self._topics, self._pace = topology.subtopologies, topics, pace
+        self._sources = {topic.name: topic for one in topology.subtopologies for topic in one.repartition_source_topics}
+        self._fixed = [name for name, topic in self._sources.items() if topic.partitions]
         self.decided: dict[str, int] = {}
 
     def of(self, name: str) -> int:
@@ -253,34 +296,57 @@ class _Counts:
             raise Refused(Err.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {one.subtopology_id}")
         return max(self.of(name) for name in names)
 
-    def decide(self) -> None:
-        self._repartition_topics()
+    def deciding(self) -> Generator[None, None, None]:
+        """In pieces. Raises Refused, _Misconfigured."""
+        yield from self._repartition_topics()
+        differs: bool | None = None  # those of a fixed number stay as they are
         for one in self._subtopologies:
             for group in one.copartition_groups:
-                self._copartitioned(_names(one, group))
+                if self._pace.full(1 + len(group.source_topics) + len(group.repartition_source_topics)):
+                    yield
+                names = _names(one, group)
+                if differs is None and self._fixed and names:
+                    differs = len({self.of(name) for name in self._fixed}) > 1
+                self._copartitioned(names, differs=bool(differs))
         for one in self._subtopologies:
+            if self._pace.full(_size(one)):
+                yield
             most = self.most(one)
             self.decided.update(dict.fromkeys((topic.name for topic in one.state_changelog_topics), most))
 
-    def _repartition_topics(self) -> None:
-        decided = self.decided
-        sources = [topic for one in self._subtopologies for topic in one.repartition_source_topics]
-        decided.update({topic.name: topic.partitions for topic in sources if topic.partitions})
-        waits = True
-        while waits:
-            waits = moved = False
-            for one in self._subtopologies:
-                for name in one.repartition_sink_topics:
-                    if name in decided:
-                        continue
-                    count = self._upstream(one)
-                    if count is None:
-                        waits = True
-                    else:
-                        decided[name], moved = count, True
-            if waits and not moved:
-                raise Refused(Err.STREAMS_INVALID_TOPOLOGY, _LOOP)
-        if any(topic.name not in decided for topic in sources):
+    def _repartition_topics(self) -> Generator[None, None, None]:
+        """Kafka goes over the subtopologies again and again, until a round decides nothing: `due` has those whose turn it is, by round
+        and place."""
+        decided, readers = self.decided, dict[str, list[int]]()
+        decided.update({name: self._sources[name].partitions for name in self._fixed})
+        for place, one in enumerate(self._subtopologies):
+            if self._pace.full(_size(one)):
+                yield
+            for topic in one.repartition_source_topics if one.repartition_sink_topics else ():
+                readers.setdefault(topic.name, []).append(place)
+        due = [(0, place) for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics]
+        waiting: set[int] = set()
+        while due:
+            turn, place = heappop(due)
+            one = self._subtopologies[place]
+            if self._pace.full(_size(one)):
+                yield
+            names = [name for name in one.repartition_sink_topics if name not in decided]
+            if not names:
+                continue
+            count = self._upstream(one)
+            if count is None:
+                waiting.add(place)
+                continue
+            for name in names:
+                decided[name] = count
+                for reader in readers.get(name, ()):
+                    if reader in waiting:
+                        waiting.remove(reader)
+                        heappush(due, (turn if reader > place else turn + 1, reader))
+        if any(name not in decided for place in waiting for name in self._subtopologies[place].repartition_sink_topics):
+            raise Refused(Err.STREAMS_INVALID_TOPOLOGY, _LOOP)
+        if any(name not in decided for name in self._sources):
             raise Refused(Err.STREAMS_INVALID_TOPOLOGY, _NO_SINK)
 
     def _upstream(self, one: log.Subtopology) -> int | None:
@@ -291,25 +357,24 @@ class _Counts:
         ]
         return max((count for count in found if count is not None), default=None)
 
-    def _copartitioned(self, names: list[str]) -> None:
-        """Topics that are read together have as many partitions each."""
-        sources = {topic.name: topic for one in self._subtopologies for topic in one.repartition_source_topics}
+    def _copartitioned(self, names: list[str], *, differs: bool) -> None:
+        """Topics that are read together have as many partitions each; ``differs``: those that the topology fixes have not."""
+        sources = self._sources
         repartition = {name: self.of(name) for name in names if name in sources}
         others = {name: self.of(name) for name in names if name not in sources}
-        fixed = [name for name in sources if sources[name].partitions]
         if not names:
             return
         if others:
             count = _same(others)
-        elif fixed:
-            count = self.of(fixed[0])
-            if any(self.of(name) != count for name in fixed):
+        elif self._fixed:
+            count = self.of(self._fixed[0])
+            if differs:
                 raise _differ(repartition)
         else:
             count = max(repartition.values())
         for name, has in repartition.items():
             self.decided[name] = count
-            if name in fixed and has != count:
+            if sources[name].partitions and has != count:
                 raise _Misconfigured(
                     StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Number of partitions [{has}] of repartition topic [{name}] doesn't match number of partitions [{count}] of the "

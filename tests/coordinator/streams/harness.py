@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_sim.common.slices import at_once
 from broker_sim.coordinator.outcome import Client, GroupConfigured, Request, TopicsChanged
 from broker_sim.coordinator.policy import JAVA_SINCE, Policy, StreamsSettings
 from broker_sim.coordinator.records import EpochRecord, decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
-from broker_sim.coordinator.streams.requests import Answer
-from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode
+from broker_sim.coordinator.streams.requests import Answer, Heartbeat
+from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, bringing
 from broker_sim.coordinator.topics import TopicImage
 from kafka_wire.errors import Err
 from kafka_wire.messages.k88_streams_group_heartbeat import (
@@ -92,7 +93,9 @@ class Streams(Core):
         """A heartbeat with the member's epoch, as long as nothing else is said."""
         thread = self.threads.setdefault(member, Thread())
         at = thread.epoch if epoch is None else epoch
-        answered: Answer = self.ask(StreamsGroupHeartbeatRequest("g", member, at, **said))
+        request = StreamsGroupHeartbeatRequest("g", member, at, **said)
+        brought = None if request.topology is None else at_once(bringing(request.topology, self.shard.topics))
+        answered: Answer = self.ask(Heartbeat(request, brought))
         answer, self.missing = answered
         if answer.error_code == Err.NONE:
             thread.epoch = answer.member_epoch
