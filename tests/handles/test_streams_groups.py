@@ -130,10 +130,12 @@ async def test_the_deletion_of_a_group_is_told_and_its_epochs_begin_anew() -> No
         assert (await a.wire.send(DeleteGroupsRequest(["g"]), 2)).results[0].error_code == 0
         b = await joined(kafka, "app-2", COUNTS, epoch=1)
         told = group.explain().splitlines()[1:]
-        assert [line.split("  ", 1)[1] for line in told[:4]] == [
+        assert [line.split("  ", 1)[1] for line in told[:6]] == [
+            "epoch 1: the group was made",
             "epoch 2: app-1 joined",
             "epoch 3: app-1 left",
             "the group was deleted",
+            "epoch 1: the group was made",
             "epoch 2: app-2 joined",
         ]
         await close(a, b)

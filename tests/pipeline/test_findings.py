@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker_sim.pipeline.compaction import compaction
 from broker_sim.pipeline.facts import Facts
-from broker_sim.pipeline.findings import MOST_ALIKE, compaction, findings, text
+from broker_sim.pipeline.findings import MOST_ALIKE, findings, text
 from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS
 from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS
 from tests.pipeline.facts import Row, churned, facts, hotspot, rebalance, regression, row, window

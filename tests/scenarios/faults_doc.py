@@ -41,7 +41,7 @@ INCIDENTS = {
     "error_after": "The request was applied and the response reports an error: a commit that timed out and is stored.",
     "delay": "A broker with a long request queue: the request waits before it is handled.",
     "reply_delay": "A slow network path to the client: handled at once, response delayed.",
-    "hang": "A broker that accepts requests and never responds: a deadlock, a frozen disk, a firewall that dropped the connection state.",
+    "hang": "A broker that accepts requests and never responds: a deadlock, a frozen disk, a firewall that lost the connection.",
     "drop": "The connection is reset before the request is handled: a broker crash, a load balancer's idle timeout.",
     "drop_after": "The connection is reset after the request was handled. The client can't know whether it was.",
     "truncate": "The connection ends within a response.",
@@ -80,29 +80,31 @@ ANSWERS = {
 HEAD = """\
 # Faults
 
-For authors of tests and scenarios: every fault, the incident on a real cluster that it stands for, the coordinator's errors, and how each client
-reacts. `make docs` writes this page; `python -m tests.scenarios.observe` measures the clients again.
+For authors of tests and scenarios: every fault, the incident on a real cluster that it stands for, the coordinator's errors, and
+how each client reacts. `make docs` writes this page; `python -m tests.scenarios.observe` measures the clients again.
 
-Every fault is available in Python, over HTTP, on the command line and in scenario files (the [README](../README.md#break-something) has an example
-of each). A partition state lasts until it is cleared; a rule applies to the requests that its selectors match.
+Every fault is available in Python, over HTTP, on the command line and in scenario files (the [README](../README.md#break-something)
+has an example of each). A partition state lasts until it is cleared; a rule applies to the requests that its selectors match.
 
-In the tables one consumer polls continuously, and its application commits synchronously after every poll. The fault lasts {lasts} s,
-`offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. *Keeps consuming*: the application received records more than a second after the
-fault began (none while it waits for a commit). *First commit after healing*: time from the end of the fault to the first commit that the
-application knows to have succeeded. The clients ran on the simulator. The coordinator's errors were measured on Apache Kafka 3.4.0 and 4.1.0 for
-`stuck`, `under_min_isr`, `too_large` and a moved coordinator (tests/stuck, tests/conformance); for the other states they follow from Kafka's
-error tables.
+In the tables one consumer polls continuously, and its application commits synchronously after every poll. The fault lasts {lasts}
+s, `offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. *Keeps consuming*: the application received records more than a
+second after the fault began (none while it waits for a commit). *First commit after healing*: time from the end of the fault to the
+first commit that the application knows to have succeeded. The clients ran on the simulator. The coordinator's errors were measured
+on Apache Kafka 3.4.0 and 4.1.0 for `stuck`, `under_min_isr`, `too_large` and a moved coordinator (tests/stuck, tests/conformance);
+for the other states they follow from Kafka's error tables.
 """
 
 
 LOST = """\
 ## Loss of committed records
 
-`kafka.log("orders", 0).lose_tail(40)` and `.lose_head(40)` (operations `log.lose_tail` and `log.lose_head`) delete committed records, as an
-unclean leader election or a disk restored from a backup does. Another replica becomes the leader in a new epoch; with one replica the partition
-has no leader for a moment. Committed offsets are unchanged, so the lag is negative after a lost tail.
+`kafka.log("orders", 0).lose_tail(40)` and `.lose_head(40)` (operations `log.lose_tail` and `log.lose_head`) delete committed
+records, as an unclean leader election or a disk restored from a backup does. Another replica becomes the leader in a new epoch;
+with one replica the partition has no leader for a moment. Committed offsets are unchanged, so the lag is negative after a lost
+tail.
 
-The responses equal those of 3.4.0 and 4.1.0 brokers whose partition was restored from an earlier copy (tests/cluster/test_data_loss.py):
+The responses equal those of 3.4.0 and 4.1.0 brokers whose partition was restored from an earlier copy
+(tests/cluster/test_data_loss.py):
 
 | request | response |
 | --- | --- |
@@ -112,8 +114,9 @@ The responses equal those of 3.4.0 and 4.1.0 brokers whose partition was restore
 | OffsetFetch, OffsetCommit beyond the end | success: coordinators don't read the log |
 | Produce of an idempotent producer with its next sequence | OUT_OF_ORDER_SEQUENCE_NUMBER: its previous batches are lost |
 
-A consumer that gets OFFSET_OUT_OF_RANGE applies its `auto.offset.reset`; clients with leader epoch support (Java, librdkafka) detect the point
-of divergence. In a coordinator's log (`offsets(GROUP)`) a lost tail restores earlier committed offsets and members.
+A consumer that gets OFFSET_OUT_OF_RANGE applies its `auto.offset.reset`; clients with leader epoch support (Java, librdkafka)
+detect the point of divergence. In a coordinator's log (`offsets(GROUP)`) a lost tail restores earlier committed offsets and
+members.
 """
 
 

@@ -82,7 +82,9 @@ class Work:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ClusterThread]:
-    with ClusterThread(topics={TOPIC: 10_000}, as_version=VERSION, clock="manual") as thread:  # no session ends meanwhile
+    with ClusterThread(
+        topics={TOPIC: 10_000}, as_version=VERSION, clock="manual"
+    ) as thread:  # no session ends meanwhile
         thread.run(lambda kafka: kafka.state.topics_by_id.update({_TOPIC_ID: kafka.state.topics[TOPIC]}))
         thread.run(lambda kafka: kafka.state.ensure_offsets_topic())
         yield thread

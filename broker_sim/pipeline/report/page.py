@@ -19,8 +19,9 @@ from broker_sim.common.text import clock, date, duration_text
 from broker_sim.drawing.colours import FONT, picture_css
 from broker_sim.drawing.pages import page
 from broker_sim.explain.phrases import count
+from broker_sim.pipeline.compaction import compaction
 from broker_sim.pipeline.facts import Facts, Row
-from broker_sim.pipeline.findings import Finding, compaction
+from broker_sim.pipeline.findings import Finding
 from broker_sim.pipeline.report import lanes
 from broker_sim.pipeline.report.bars import churn
 from broker_sim.pipeline.report.heat import heat
