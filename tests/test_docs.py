@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from broker_sim.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -47,3 +52,51 @@ def test_a_broken_link_would_be_found(tmp_path: Path) -> None:
 def test_the_index_names_every_page() -> None:
     named = {link.partition("#")[0] for link in links(ROOT / "docs" / "index.md")}
     assert {page.name for page in PAGES[1:]} - named == {"index.md"}
+
+
+PRIVATE = re.compile(
+    r"\b(told|whoever|there is none|is no more|can't be meant|in vain|likewise|nobody|stands)\b", re.IGNORECASE
+)
+"""Words and phrases for which Kafka's users have better ones."""
+LIMITS = {"README": 0, "help": 0, "docs": 249, "errors": 0, "docstrings": 929}
+"""How often they may stand in each kind of text; a limit is lowered where a text is mended, and never raised."""
+
+
+def helps() -> str:
+    """What every command and verb prints with --help."""
+    texts, parsers = [], [cli._parser([command]) for command in ("", *cli._HERE, *cli.ELSEWHERE)]
+    while parsers:
+        parser = parsers.pop()
+        texts.append(parser.format_help())
+        for action in parser._actions:
+            parsers += action.choices.values() if isinstance(action, argparse._SubParsersAction) else ()
+    return "\n".join(texts)
+
+
+def sources() -> Iterator[ast.AST]:
+    for path in sorted([*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "protocol").rglob("*.py")]):
+        yield from ast.walk(ast.parse(path.read_text()))
+
+
+def counted() -> dict[str, int]:
+    docstrings, errors = [], []
+    for node in sources():
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstrings.append(ast.get_docstring(node) or "")
+        elif isinstance(node, ast.Raise):
+            errors += [
+                one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+    texts = {
+        "README": PAGES[0].read_text(),
+        "help": helps(),
+        "docs": "\n".join(page.read_text() for page in PAGES[1:]),
+        "errors": "\n".join(errors),
+        "docstrings": "\n".join(docstrings),
+    }
+    return {name: len(PRIVATE.findall(text)) for name, text in texts.items()}
+
+
+def test_private_phrases_do_not_come_back() -> None:
+    over = {name: (count, LIMITS[name]) for name, count in counted().items() if count > LIMITS[name]}
+    assert over == {}, "each is (how often, its limit)"

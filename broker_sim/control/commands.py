@@ -210,7 +210,7 @@ _TEXTS = {
     "journal": "Recorded events: requests, responses, groups, transactions, timers, appends, faults.",
     "broker": "Brokers, down and up.",
     "leader": "Who leads a log partition; for an offsets partition that is its groups' coordinator.",
-    "log": "A log partition as it stands, who waits for it, and records for it.",
+    "log": "A log partition, the requests that wait for it, and records for it.",
     "topic": "Topics.",
     "order": "Requests held back at the brokers.",
     "cluster": "Virtual clusters of a running process, each with ports, logs and a clock of its own.",

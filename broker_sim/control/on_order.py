@@ -107,7 +107,7 @@ async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
     waits=True,
 )
 async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Release the oldest held request, waiting for one if there is none, and return it."""
+    """Release the oldest held request, waiting for one if necessary, and return it."""
     found = _hold(cluster, given)
     stepped = await found.step(timeout=given["timeout"])
     return {**_shown(found), "stepped": stepped}

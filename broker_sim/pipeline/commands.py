@@ -57,7 +57,7 @@ examples:
   broker-sim pipeline run --input ./copied-from-broker-3 --broker-log /var/log/kafka --client-log ./billing.log --out ./report
       the same with what brokers and consumers logged: causes, refused appends, loads, failed commits
   broker-sim pipeline run --input ./copied-from-broker-3 --since 2026-11-24T09:00 --until 2026-11-24T10:00 --group 'eu-*' --out ./report
-      an hour of some groups; what began before is told as that
+      an hour of some groups; earlier events are marked as such
   broker-sim pipeline run --journal ./journal --out ./report
       a journal alone
   broker-sim pipeline run --input ./copied-from-broker-3 --out ./report --fail-on bad --fail-on storm

@@ -109,7 +109,7 @@ def reproduce(options: Options, steps: Steps) -> Reproduction:
         raise NotReproducible(f"{group}: its records of that time are gone, compaction took them")
     if found.finding.kind in PARTITIONED and not lives.members:
         raise NotReproducible(
-            f"{group}: who was in it then is not in the log, so that nobody can be played who tries to commit"
+            f"{group}: its members at that time are not in the log, so no client that tries to commit can be simulated"
         )
     story = story_of(found, lives, release)
     story.changed.append(f"the brokers behave as Kafka {release}: {why}")

@@ -258,7 +258,7 @@ class Planted:
 PLANTED = [
     Planted(strangers_are_fenced, RULES, 3),
     Planted(the_epoch_before_needs_no_list, RULES, 6),
-    Planted(the_epoch_before_is_good_with_any_list, RULES, 6),
+    Planted(the_epoch_before_is_good_with_any_list, RULES, 12),
     Planted(a_lost_answer_is_not_forgiven, ("an epoch that holds is not fenced",), 20),
     Planted(epochs_from_the_future_are_taken, RULES, 3),
     Planted(tasks_are_told_each_time, ("an assignment is told when it has changed",), 3),

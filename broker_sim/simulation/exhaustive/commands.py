@@ -25,9 +25,9 @@ examples:
   broker-sim explore 'transaction 4.1' --depth 6
       one world, up to six actions deep
   broker-sim explore 'static 4.1' --replay 'S join; time; S sync; move all'
-      one way through it, told step by step
+      one path through it, step by step
 
-exit codes: 0 nothing found, 1 a rule is broken (the shortest way to it is told), 2 a wrong argument
+exit codes: 0 nothing found, 1 a rule is broken (the shortest sequence is printed), 2 invalid argument
 """
 
 
@@ -37,8 +37,8 @@ def register(commands: Commands, name: str) -> None:
         commands,
         name,
         explore_worlds,
-        description="Take a coordinator's pure core, two or three clients, its log and its time, and let everything happen in every "
-        "order, to a depth. Where a rule breaks, the shortest way there is told.",
+        description="Explore all orders of events of a coordinator with two or three clients, its log and its clock, to a depth. For a "
+        "broken rule the shortest sequence of events is printed.",
         epilog=_EXAMPLES,
     )
     add = verb.add_argument

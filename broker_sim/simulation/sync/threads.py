@@ -425,7 +425,7 @@ class SimLock:
         if self._owner is not None and not self._owner.done:
             if blocking:
                 raise RuntimeError(
-                    f"a lock that a simulation's thread holds, and nobody else can wait for: {self._owner}"
+                    f"a lock held by a thread of the simulation, which no other thread can wait for: {self._owner}"
                 )
             return False
         taken: bool = self._real.acquire(blocking, timeout)

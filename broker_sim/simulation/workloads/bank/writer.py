@@ -100,7 +100,7 @@ class Writer:
     async def _tell(self, request: Any, broker: int, number: int) -> Any:
         """Send and wait for the response; who gets none leaves the connection as it is. Raises OSError."""
         if broker < 0:
-            raise ConnectionRefusedError("nobody leads")
+            raise ConnectionRefusedError("no broker leads")
         line = await self.client.line(broker, number)
         version = _FIND if isinstance(request, FindCoordinatorRequest) else self._versions[type(request)]
         try:
