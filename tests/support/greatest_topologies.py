@@ -46,7 +46,7 @@ _TOPOLOGIES: dict[str, Callable[[int], list[Subtopology]]] = {
             [],
             [],
             [],
-            [StreamsTopic(f"{k:x}", 1) for k in range(n // 30)],
+            [StreamsTopic(f"i{k:x}", 1) for k in range(n // 30)],
             [CopartitionGroup([0], [], [0]) for _ in range(n // 20)],
         )
     ],
