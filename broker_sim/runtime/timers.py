@@ -12,8 +12,8 @@ first differs, and a timer that rings late would take along all that came due si
 while code runs, moved by hand or virtual, is never late.
 
 A deadline may be in the past: an interval that is over, a timeout below 0 that a client sent. Such a key fires at once. One that arms
-itself so each time that it fires would never let go of the loop, nor of time that is moved by hand; so a key fires once in a pass over
-what is due, and again a millisecond later at the earliest.
+itself so each time that it fires would never let go of the loop, nor of time that is moved by hand; so a key that has fired in a pass
+over what is due, and arms itself for the past in it, fires a millisecond later. For the present it may: a delay of 0 is over at once.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class KeyedTimers(Generic[K]):
 
     def set(self, key: K, deadline_ms: int) -> None:
         """Arm ``key``, or move it."""
-        if key in self._fired:
-            deadline_ms = max(deadline_ms, self._due_ms + 1)
+        if deadline_ms < self._due_ms and key in self._fired:
+            deadline_ms = self._due_ms + 1
         one = self._armed.get(key)
         if one is None:
             one = self._armed[key] = Armed(key, deadline_ms)
