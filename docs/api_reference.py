@@ -22,7 +22,7 @@ Written by `make docs` (docs/api_reference.py) out of the code's signatures and 
 `from broker_sim import ...` has the names of this page, and those of its last part are in `broker_sim.simulation`. What is marked
 *await* is a coroutine of asyncio. On a [`ClusterThread`](#clusterthread) the same methods wait themselves, and `async with` is `with`:
 the types there have the same names in `broker_sim.sync`. `mypy --strict` knows all of them; of a checkout that is
-installed with `pip install -e` it has to be told where they are: `MYPYPATH=CHECKOUT:CHECKOUT/protocol`.
+installed with `pip install -e` it needs their location: `MYPYPATH=CHECKOUT:CHECKOUT/protocol`.
 
 - A **duration** is a text, `"40s"`, `"500ms"`, `"1m30s"`, `"7d"`, or a number of seconds.
 - A **`timeout`** is real time, 10 s if not said: what does not come by then is a `WaitTimeout`, which tells what was waited for, how it

@@ -91,9 +91,9 @@ class Cluster:
     ``topics``: created unless they are there: ``{"orders": 6}`` (-1: num.partitions), ``["orders", "payments:6"]``, or with
     settings ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``. ``config``: settings by Kafka's names. ``data_dir``:
     where logs are kept, with ``sync`` forced to the disk before an acknowledgement. ``port``: of the first broker, the others take
-    the next ones; 0 takes free ones. ``advertised_host``: what clients are told to connect to, where that is not ``host``.
+    the next ones; 0 takes free ones. ``advertised_host``: host in the advertised listeners, if it is not ``host``.
 
-    ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (stands still, ``time.advance`` moves it) or one of your
+    ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (does not advance by itself; ``time.advance`` advances it) or one of your
     own. ``seed``: the same one gives the same member ids, topic ids and chances. ``journal``: True, or a directory for its files;
     else it begins when somebody looks (`observe`). ``rng`` takes the place of ``seed``.
     """
@@ -357,7 +357,7 @@ class Cluster:
 
     @property
     def transactions(self) -> TransactionCoordinator:
-        """The transaction coordinators, likewise."""
+        """The transaction coordinators."""
         return self.coordinators.transactions
 
     def _prepare(self, runtime: GroupCoordinator) -> None:
@@ -410,7 +410,7 @@ class Cluster:
         return kept if kept is not None and self._state is None else self.observe()
 
     def observe(self) -> Journal:
-        """Watch from now on, if nobody does yet, and return the journal. Raises ClusterError where the cluster is not running,
+        """Start recording, if it is not on yet, and return the journal. Raises ClusterError where the cluster is not running,
         UsageError for a directory that can't be used."""
         seen = self._observation
         if seen.tap is not None and seen.journal is not None:
@@ -494,14 +494,14 @@ class Cluster:
         return ids_of(self)
 
     def log(self, topic: str, partition: int = 0) -> LogHandle:
-        """A partition's log. Raises UsageError where there is none."""
+        """A partition's log. Raises UsageError if it does not exist."""
         from broker_sim.api.handles import LogHandle
         from broker_sim.api.handles.partitions import find_partition
 
         return LogHandle(self, find_partition(self.state, topic, partition))
 
     def offsets_log(self, group_id: str) -> LogHandle:
-        """The partition of ``__consumer_offsets`` behind a group; the topic is created where there is none."""
+        """The partition of ``__consumer_offsets`` behind a group; the topic is created if it does not exist."""
         from broker_sim.api.handles import LogHandle
 
         self.state.ensure_offsets_topic()
@@ -514,7 +514,7 @@ class Cluster:
         return list(self.state.topics)
 
     def topic(self, name: str, partitions: int | None = None) -> TopicHandle:
-        """A topic; with ``partitions`` it is created where there is none (-1: the broker's default number). Raises UsageError."""
+        """A topic; with ``partitions`` it is created if it does not exist (-1: the broker's default number). Raises UsageError."""
         from broker_sim.api.handles import TopicHandle
 
         if partitions is not None and name not in self.state.topics:
@@ -522,7 +522,7 @@ class Cluster:
         return TopicHandle(self, name)
 
     def broker(self, node_id: int) -> BrokerHandle:
-        """A broker. Raises UsageError where there is none."""
+        """A broker. Raises UsageError if it does not exist."""
         from broker_sim.api.handles import BrokerHandle
 
         return BrokerHandle(self, node_id)
@@ -553,7 +553,7 @@ class Cluster:
         await self._controller.restart_all(graceful=graceful)
 
     def move_leader(self, partition: Partition, node_id: int | None = None) -> None:
-        """Let another broker lead a partition, the next one unless it is told; a coordinator moves with its partition. Raises
+        """Let another broker lead a partition, by default the next one that is up; a coordinator moves with its partition. Raises
         UsageError: it is down, it leads already, there is no other."""
         self._controller.move_leader(partition, node_id)
 

@@ -65,7 +65,7 @@ class Policy:
     answers_partitions_once: bool
     """OffsetFetch is sorted into maps: a partition asked twice is answered once, a topic asked without partitions not at all."""
     commits_are_maps: bool
-    """OffsetCommit and OffsetDelete likewise."""
+    """The same for OffsetCommit and OffsetDelete."""
     missing_are_maps: bool
     """So are the partitions in them that do not exist."""
     clean_up_removes_group: bool
@@ -107,7 +107,7 @@ class Policy:
     appends_need_min_isr: bool
     """Appends to the offsets partition ask for acks=all: refused below min.insync.replicas (else they are taken, and wait)."""
     nameless_protocol_is_null: bool
-    """A JoinGroup v7+ is told null as the name of a protocol whose name is empty."""
+    """JoinGroup v7+ returns null for a protocol with an empty name."""
     votes_are_counted_in: str
     """The hash map whose order breaks ties of the protocol vote: of those with most votes its first one wins (``vote.ORDERS``)."""
     replaced_member_stays_new: bool
@@ -135,7 +135,7 @@ class Policy:
     """The tombstone of an offset ends what open transactions have staged for it: whoever deletes writes one for what is staged alone,
     and who expires leaves the offset (else what is staged is struck off without a record, and a load finds it again)."""
     what_is_given_up_is_described: bool
-    """ConsumerGroupDescribe counts what a member was told to give up, and still holds, among what it has."""
+    """ConsumerGroupDescribe includes partitions that a member was asked to revoke and still owns."""
     misdirected_join_names_member: bool
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id that it names."""
     has_share_records: bool
@@ -157,9 +157,9 @@ class Policy:
     share_deletion_clears_state: bool
     """DeleteGroups writes that a share group has no partitions' state, though it had none."""
     old_share_epoch_is_told_previous: bool
-    """A share group's member with an old epoch is told that the one before would have been fine."""
+    """The error for a share member with an old epoch mentions that the previous epoch is accepted."""
     nameless_share_member_is_told: bool
-    """A ShareGroupHeartbeat without a member id is told what is missing."""
+    """The error for a ShareGroupHeartbeat without a member id names the missing field."""
     share_offsets_may_be_altered: bool
     """AlterShareGroupOffsets does what it says (4.1.0 does nothing, and says nothing of topics that are there)."""
 

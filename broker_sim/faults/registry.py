@@ -277,7 +277,7 @@ class Faults:
         return found
 
     def remove(self, number: int) -> Fault:
-        """End a rule by its id. Raises UsageError where there is none."""
+        """End a rule by its id. Raises UsageError if it does not exist."""
         fault = self.get(number)
         fault.remove()
         return fault
@@ -302,7 +302,7 @@ class Faults:
             self._tell("fault_removed", fault)
 
     def match(self, asked: Asked) -> Fault | None:
-        """The rule that has this request, its hit counted; None where there is none. For the tap, once for each request."""
+        """The rule that has this request, its hit counted; None if it has none. For the tap, once for each request."""
         if not self._installed:
             return None
         now_ms = self.clock.now_ms()

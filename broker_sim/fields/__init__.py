@@ -1,1 +1,1 @@
-"""What a value may be: fields with their kinds, read under one rule wherever a value comes from, and all that is wrong told at once."""
+"""What a value may be: fields with their kinds, read under one rule wherever a value comes from, and all errors reported together."""

@@ -48,7 +48,7 @@ EVENTS: dict[str, dict[str, str]] = {
     "response": {
         "request": "number of the request that is answered",
         "api": "as in the request",
-        "error?": "name of the first error in it that isn't NONE; each partition's own stands in the body",
+        "error?": "name of the first error other than NONE; the body has each partition's error",
         "took_ms": "between request and response on the broker's clock",
         "body": "the decoded response, as in the request; null where nothing is written (acks=0)",
         "action?": "`dropped`, `truncated`, `not answered`: what became of it where it did not go out whole",
@@ -72,7 +72,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "log": _LOG,
         "group": "group id",
         "cause": "what changed it: see *cause*",
-        "state": "`Empty`, `Assigning`, `Reconciling`, `Stable`; `Dead` when it is no more, or a classic group from here on",
+        "state": "`Empty`, `Assigning`, `Reconciling`, `Stable`; `Dead` when it was deleted or became a classic group",
         "group_epoch": "moves when what is to be shared out, or among whom, has changed",
         "target_epoch": "of which group epoch the assignment is that members are on their way to",
         "assignor": "which one made that, null before, and after a load",
@@ -83,8 +83,8 @@ EVENTS: dict[str, dict[str, str]] = {
     },
     "timer": {
         "log": _LOG,
-        "timer": "`session`, `pending` (told MEMBER_ID_REQUIRED, never came back), `rebalance`, `sync`; of consumer groups "
-        "`revocation` (told to give something up), `join` (a classic member, told to join again), `patterns` (regular "
+        "timer": "`session`, `pending` (got MEMBER_ID_REQUIRED and did not rejoin), `rebalance`, `sync`; of consumer groups "
+        "`revocation` (asked to revoke partitions), `join` (a classic member, asked to rejoin), `patterns` (regular "
         "expressions are looked at); `append` (offsets.commit.timeout.ms), `expire` (of offsets), `transactions` (that a loaded "
         "log left open); of transactions `timeout` (of an open one), `markers` (they are sent again), `append`, `expire` (of ids)",
         "group?": "whose group",
@@ -155,7 +155,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "transactional_id": "transactional id",
         "partition": "where it goes",
         "action": "`sent`, `written` (committed there), `failed` (it is sent again, but where somebody else has ended the transaction; "
-        "told once for each error)",
+        "reported once per error)",
         "tries?": "of `written` and `failed`: how often this coordinator has sent it",
         "ends": "`commit` or `abort`",
         "producer_id": "producer id",
@@ -173,12 +173,12 @@ EVENTS: dict[str, dict[str, str]] = {
     "share": {
         "log": "partition of data",
         "group": "share group",
-        "action": "`loaded`: its leader knows from the share coordinator how the group stands there; `not loaded`: it was not told; "
+        "action": "`loaded`: its leader has the group's state from the share coordinator; `not loaded`: it was not told; "
         "`dropped`: it holds the partition for the group no longer, as there is another leader, nobody reads, or the share "
         "coordinator has refused",
         "leader_epoch": "of the partition, as that leader has it",
         "start_offset?": "the earliest record that isn't done with",
-        "error?": "what members are told",
+        "error?": "the error that members get",
     },
     "delivery": {
         "log": "partition of data",
@@ -187,7 +187,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "`given back`: its share session did; `aborted`: they are of an aborted transaction; `deleted`: they lie below the start of "
         "the log; `dead letter`: a letter of them is written, or given up; `refused`: the share coordinator "
         "did not take it, and all is as before",
-        "member": "the member that had them, or has them now; null for nobody",
+        "member": "the member that had or has them; null for none",
         "first": "offset of the first record",
         "last": "offset of the last record, which is one of them",
         "deliveries": "how often each of them has been delivered, with this delivery",
@@ -198,8 +198,8 @@ EVENTS: dict[str, dict[str, str]] = {
         "until_ms?": "of `acquired` and `renewed`: when the lock ends",
         "request?": "the ShareFetch or ShareAcknowledge that it came with",
         "said?": "of `refused`: what it would have been",
-        "to?": "of `dead letter`: the partition that it stands in",
-        "error?": "of `refused`: what the member is told; of `dead letter`: why there is none",
+        "to?": "of `dead letter`: the partition that it was written to",
+        "error?": "of `refused`: the error that the member gets; of `dead letter`: why it was not written",
     },
     "state": {
         "log": "partition",
@@ -246,10 +246,10 @@ EVENTS: dict[str, dict[str, str]] = {
     },
     "client": {
         "client": "name of a scenario's client",
-        "says": "`started`, `exited`, or what its program told: `assigned`, `revoked`, `lost`, `read`, `committed`, `commit_failed`, "
-        "`error`, `left`; in transactions `begun`, `aborted`, `fenced`",
+        "says": "`started`, `exited`, or what its program reported: `assigned`, `revoked`, `lost`, `read`, `committed`, "
+        "`commit_failed`, `error`, `left`; in transactions `begun`, `aborted`, `fenced`",
         "text": "the error in its words, else empty",
-        "details": "what else it told: `partitions`, `tasks`, `log` and `offset`, `offsets`, `code`",
+        "details": "further details: `partitions`, `tasks`, `log` and `offset`, `offsets`, `code`",
     },
     "mark": {"text": "a note of the user, or a step of a scenario"},
 }
@@ -274,7 +274,7 @@ STORIES = {
     "marker": "What becomes of the marker that ends a transaction in a partition.",
     "stable": "The last stable offset of a partition of data is held by a transaction, by another one, or by none any more.",
     "share": "A partition's leader begins or ceases to hold it for a share group.",
-    "delivery": "Records of a share group are in other hands, or nobody's any more.",
+    "delivery": "Records of a share group changed owner, or have no owner any more.",
     "state": "A lasting state of a log partition began or ended.",
     "leader": "A partition has another leader.",
     "lost": "A log lost records that were committed: an unclean election, or a disk as it was earlier.",
@@ -283,7 +283,7 @@ STORIES = {
     "load": "A coordinator reads its partition, or gives it away.",
     "clock": "The user moved the clock.",
     "order": "A request was held back, let go, or came when another one was expected.",
-    "client": "A client that a scenario started told something.",
+    "client": "A client of a scenario reported something.",
     "mark": "A note.",
 }
 """Kind of event -> what it tells."""
@@ -297,7 +297,7 @@ PARTS: dict[str, dict[str, str]] = {
         "leader": "member id of the leader, null without members",
         "size": "how many members it has",
         "members": "see *member*, in the order in which they came; of more than 64 only those that the step changed",
-        "pending": "member ids that were told MEMBER_ID_REQUIRED and have not come back",
+        "pending": "member ids that got MEMBER_ID_REQUIRED and have not rejoined",
     },
     "member": {
         "member": "member id",
@@ -323,12 +323,12 @@ PARTS: dict[str, dict[str, str]] = {
         "rebalance_timeout_ms": "how long it may take to give something up",
         "topics": "what it reads",
         "assignment": "topic -> partitions that it has",
-        "gives_up": "topic -> partitions that it was told to give up, and has not said that it has",
+        "gives_up": "topic -> partitions that it was asked to revoke and has not confirmed",
         "lacks": "topic -> partitions that it should have and has not",
         "process?": "of a member of a streams group the process id",
         "topology_epoch?": "of a member of a streams group the epoch of the topology that it has",
         "tasks?": "of a member of a streams group `active`, `standby`, `warm-up` -> ids of the tasks that it has: `0_3`",
-        "tasks_given_up?": "the same of the tasks that it was told to give up, and has not said that it has",
+        "tasks_given_up?": "the same for tasks that it was asked to revoke and has not confirmed",
         "tasks_lacking?": "the same of the tasks that it should have and has not",
     },
     "cause": {

@@ -276,9 +276,7 @@ def _arrow_type(kind: Type) -> Any:
 
 # ------------------------------------------------------------------------------------------------ the offsets log
 
-RUN_ID = Column(
-    "run_id", STRING, "which run it is from; never null. The input directory's name, unless told", "option runId"
-)
+RUN_ID = Column("run_id", STRING, "id of the run; never null. Default: the input directory's name", "option runId")
 
 _VALUE, _KEY, _BATCH, _RECORD = "value", "key", "batch header", "record"
 
@@ -286,7 +284,7 @@ _MEMBER = StructOf(
     (
         Column("member_id", STRING, "as the coordinator gave it", _VALUE),
         Column("group_instance_id", STRING, "of a static member (KIP-345), else null; value v3+", _VALUE),
-        Column("client_id", STRING, "as the client told it", _VALUE),
+        Column("client_id", STRING, "as the client sent it", _VALUE),
         Column("client_host", STRING, "as Kafka shows it: `/10.0.0.1`", _VALUE),
         Column("rebalance_timeout_ms", INT, "ms; null before value v1", _VALUE),
         Column("session_timeout_ms", INT, "ms", _VALUE),

@@ -50,7 +50,7 @@ def _archived(facts: Facts) -> Iterable[Finding]:
                 )
             else:
                 words = f"{group} rejected {count(records, 'record')}: {example} at {when(first['last_ms'])}"
-                advice = "Its application said so (REJECT): nobody gets them any more. Was that meant?"
+                advice = "Its application said so (REJECT): no member gets them again. Was that meant?"
             if len(some) > 1:
                 words += f", and {count(len(some) - 1, 'place')} more until {when(max(row['last_ms'] for row in some))}"
             yield Finding(

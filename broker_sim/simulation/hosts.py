@@ -147,7 +147,7 @@ class Host:
         end_process(self.sim.loop, self.process)
 
     def pause(self) -> None:
-        """Its process stands still; what is sent to it is received by its kernel. Raises UsageError where it has crashed."""
+        """Its process is stopped (SIGSTOP); its kernel still receives. Raises UsageError where it has crashed."""
         if self.process.state == DEAD:
             raise UsageError(f"host {self.name} has crashed")
         if self.process.state == RUNNING:

@@ -170,7 +170,7 @@ class Simulation:
         return self.host(host).spawn(program, name, again=again)
 
     def crash(self, host: str, *, reset: bool = False) -> None:
-        """As `Host.crash`. Raises UsageError for a host that there is none of; so do the next three."""
+        """As `Host.crash`. Raises UsageError for an unknown host; so do the next three."""
         self._known(host).crash(reset=reset)
 
     def pause(self, host: str) -> None:
@@ -192,7 +192,7 @@ class Simulation:
 
     def inject(self, faults: Plan, *, kafka: SimCluster | None = None) -> UserInjection:
         """Let a plan come true from now on, on ``kafka`` (default: the first cluster). ``simulate(faults=...)`` does so when time first
-        runs. Raises UsageError for what can't be meant."""
+        runs. Raises UsageError for an invalid plan."""
         return self._inject(plan_from(faults), kafka)
 
     def _inject(self, meant: Swarm | list[Fault], kafka: SimCluster | None) -> UserInjection:
@@ -323,7 +323,7 @@ class Simulation:
 
     @property
     def pinned(self) -> bool:
-        """Whether a run in another process is the same, as far as can be told; ``not_pinned`` tells why not."""
+        """Whether a run in another process is the same, as far as is known; ``not_pinned`` says why not."""
         return not self.not_pinned
 
     # --- what went wrong ------------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class Simulation:
 
     @property
     def journal(self) -> Journal:
-        """Of the first cluster. Raises UsageError where there is none."""
+        """Of the first cluster. Raises UsageError if it does not exist."""
         if not self.clusters:
             raise UsageError("no cluster, no journal")
         return self.clusters[0].journal

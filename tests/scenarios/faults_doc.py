@@ -80,7 +80,7 @@ ANSWERS = {
 HEAD = """\
 # Faults
 
-For authors of tests and scenarios: every fault, the incident on a real cluster that it stands for, the coordinator's errors, and
+For authors of tests and scenarios: every fault, the corresponding incident on a real cluster, the coordinator's errors, and
 how each client reacts. `make docs` writes this page; `python -m tests.scenarios.observe` measures the clients again.
 
 Every fault is available in Python, over HTTP, on the command line and in scenario files (the [README](../README.md#break-something)

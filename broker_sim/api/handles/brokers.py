@@ -52,7 +52,7 @@ class Down:
 
 
 class BrokerHandle:
-    """One broker of ``cluster``. Raises UsageError where there is none with that node id."""
+    """One broker of ``cluster``. Raises UsageError if there is no broker with that node id."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         known = cluster.state.brokers

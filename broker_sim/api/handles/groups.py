@@ -153,12 +153,12 @@ class GroupHandle:
 
     @property
     def visible(self) -> bool:
-        """Whether one can see if it is there: not while its offsets partition is loading, or led by nobody."""
+        """Whether its coordinator can be asked: not while its offsets partition is loading, or has no leader."""
         return not isinstance(self._shard(), Err)
 
     @property
     def coordinator(self) -> int | None:
-        """The node id of its coordinator; None while there is none."""
+        """The node id of its coordinator; None while it has none."""
         partition = self.cluster.runtime.partition_of(self.group_id)
         return None if partition is None or partition.leader < 0 else partition.leader
 

@@ -197,7 +197,7 @@ class LogHandle:
         return StateGuard(self, self.cluster.conditions.set(self.partition, state, replace=replace, **given))
 
     def stuck(self, *, isr_shrinks_after: object = None, for_: object = None) -> StateGuard:
-        """The followers stop fetching but stay in the ISR: records are appended, the high watermark stands still. After
+        """The followers stop fetching but stay in the ISR: records are appended, the high watermark does not advance. After
         ``isr_shrinks_after`` they leave the ISR, as after replica.lag.time.max.ms."""
         return self.set("stuck", isr_shrinks_after=isr_shrinks_after, for_=for_)
 
@@ -218,7 +218,7 @@ class LogHandle:
         return self.set("no_leader", for_=for_)
 
     def not_leader(self, *, for_: object = None) -> StateGuard:
-        """The broker that metadata names has lost the leadership and nobody knows yet: NOT_LEADER_OR_FOLLOWER."""
+        """The leader in the metadata has lost the leadership, and metadata is not updated yet: NOT_LEADER_OR_FOLLOWER."""
         return self.set("not_leader", for_=for_)
 
     def storage_error(self, *, for_: object = None) -> StateGuard:
@@ -295,7 +295,7 @@ class LogHandle:
 
     async def abort_transaction(self, producer_id: int, timeout: object = TIMEOUT) -> None:
         """Write an abort marker for the transaction that this producer has open here, as ``kafka-transactions abort`` does to one that
-        hangs. Raises UsageError where there is none, or where the leader refuses."""
+        hangs. Raises UsageError if it has none, or where the leader refuses."""
         from broker_sim.api.handles.in_process import ask
         from kafka_wire.messages.k27_write_txn_markers import (
             WritableTxnMarker,
@@ -322,7 +322,8 @@ class LogHandle:
     # who leads, what is in it
 
     def move_to(self, broker: int | None = None) -> LogHandle:
-        """Make another broker the leader, the next one unless it is told; for an offsets partition that moves its coordinator. Raises
+        """Make another broker the leader, by default the next one that is up; for an offsets partition that moves its
+        coordinator. Raises
         UsageError."""
         self.cluster.move_leader(self.partition, broker)
         return self

@@ -68,7 +68,7 @@ class ShareGroupHandle(GroupHandle):
 
     @property
     def partitions(self) -> dict[tuple[str, int], SharedPartition]:
-        """Of every partition that it has read, or is to read: how it stands there."""
+        """Its position in every partition that it has read, or is to read."""
         found = {}
         for key, partition in self._shared().items():
             live = self._live(key)

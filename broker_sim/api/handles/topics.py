@@ -16,7 +16,7 @@ __all__ = ["TopicHandle"]
 
 
 class TopicHandle:
-    """One topic of ``cluster``. Raises UsageError where there is none of that name."""
+    """One topic of ``cluster``. Raises UsageError if it does not exist."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         find_topic(cluster.state, name)

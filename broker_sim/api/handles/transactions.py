@@ -66,13 +66,13 @@ class TransactionHandle:
 
     @property
     def producer_id(self) -> int:
-        """That of its producer, -1 where there is none."""
+        """That of its producer, -1 if it has none."""
         found = self._look().found
         return -1 if found is None else found.stored.producer_id
 
     @property
     def epoch(self) -> int:
-        """The epoch that producers are measured by, -1 where there is none."""
+        """The epoch that producers are measured by, -1 if it has none."""
         found = self._look().found
         return -1 if found is None else found.epoch
 
@@ -84,13 +84,13 @@ class TransactionHandle:
 
     @property
     def timeout_ms(self) -> int | None:
-        """transaction.timeout.ms of its producer, None where there is none."""
+        """transaction.timeout.ms of its producer, None if it has none."""
         found = self._look().found
         return None if found is None else found.stored.timeout_ms
 
     @property
     def coordinator(self) -> int | None:
-        """The node id of its coordinator; None while there is none."""
+        """The node id of its coordinator; None while it has none."""
         partition = self.cluster.transactions.partition_of(self.transactional_id)
         return None if partition is None or partition.leader < 0 else partition.leader
 

@@ -31,7 +31,7 @@ COORDINATOR_MOVES = Table(
         RUN_ID,
         Column("log_partition", INT, "partition of `__consumer_offsets`; never null", "both"),
         *moment("at", "when it was elected, by a broker's line; else the first record of the epoch", "both"),
-        *moment("after", "the last record of the epoch before; null where there is none", "offset_log"),
+        *moment("after", "the last record of the previous epoch; null if it has none", "offset_log"),
         Column("from_epoch", INT, "leader epoch before; null where only lines tell", "offset_log"),
         Column("to_epoch", INT, "leader epoch now; never null", "both"),
         Column("log_offset", LONG, "the first record of it; null where only lines tell", "offset_log"),

@@ -37,8 +37,8 @@ _BODY = "request, response: body"
 PARTITION = StructOf(
     (
         Column("group", STRING, "group id, where one request names several groups", _BODY),
-        Column("topic", STRING, "topic; null where the client told its id alone", _BODY),
-        Column("topic_id", STRING, "its id, as Kafka prints it; null where the client told its name", _BODY),
+        Column("topic", STRING, "topic; null if the client sent only its id", _BODY),
+        Column("topic_id", STRING, "its id, as Kafka prints it; null if the client sent the name", _BODY),
         Column("partition", INT, "partition", _BODY),
         Column(
             "offset",
@@ -85,7 +85,12 @@ EVENTS = Table(
         Column(
             "type", STRING, "kind of event (docs/journal.md), or `skipped`: the line can't be read; never null", _LINE
         ),
-        Column("broker", INT, "node id: who was asked (request), went (broker), leads (leader; -1 for nobody)", _LINE),
+        Column(
+            "broker",
+            INT,
+            "node id: of the request's broker (request), the stopped broker (broker), the leader (leader; -1 for none)",
+            _LINE,
+        ),
         Column("connection", LONG, "number of the connection", "connection, request"),
         Column(
             "client_id",
@@ -177,7 +182,7 @@ EVENTS = Table(
         Column("last_offset", LONG, "of the last record; -1 where nothing was written", "append, lost"),
         Column("high_watermark", LONG, "of the partition after it", "append, committed"),
         Column("epoch", INT, "leader epoch", "leader"),
-        Column("says", STRING, "what a scenario's client told: read, committed, assigned ..", "client"),
+        Column("says", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
         Column(
             "text",
             STRING,

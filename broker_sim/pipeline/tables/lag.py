@@ -36,7 +36,7 @@ LAG = Table(
         Column("partition", INT, "partition", "offset_log"),
         *moment("window_start", "when the window begins", ""),
         Column("window_ms", LONG, "how long it is", "option"),
-        Column("committed", LONG, "offset that stands committed at its end; null where it was deleted", "offset_log"),
+        Column("committed", LONG, "committed offset at its end; null if it was deleted", "offset_log"),
         Column("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
         Column(
             "lag",

@@ -41,7 +41,7 @@ OFFSET_STALLS = Table(
         Column("log_offset", LONG, "of the commit that reached the offset", "offset_log"),
         Column("offset", LONG, "where it stood still: the next record to be read", "offset_log"),
         *moment("from", "when it was reached: the window's begin", "lag"),
-        *moment("to", "when it went on, likewise; null if it did not", "lag"),
+        *moment("to", "when it continued; null if it did not", "lag"),
         Column("stalled_ms", LONG, "how long, or until the log's last record", "lag"),
         Column("commits", LONG, "how often the same offset was committed again", "lag"),
         Column("generations", LONG, "generations of the group that began meanwhile", "offset_log"),

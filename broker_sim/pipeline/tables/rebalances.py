@@ -88,14 +88,12 @@ REBALANCES = Table(
         Column("error", STRING, "the log's error, where the cause is that it took no assignment", "journal"),
         Column("size_before", INT, "members before", _BOTH),
         Column("size_after", INT, "members in the new generation; null if the window never closed", _BOTH),
-        Column(
-            "members_before", ListOf(STRING), "member ids; of more than 64 those of which the first step told", _BOTH
-        ),
-        Column("members_after", ListOf(STRING), "member ids; of more than 64 those of which the last step told", _BOTH),
+        Column("members_before", ListOf(STRING), "member ids; of more than 64 those in the first step", _BOTH),
+        Column("members_after", ListOf(STRING), "member ids; of more than 64 those in the last step", _BOTH),
         Column(
             "timed_out",
             ListOf(STRING),
-            "members that were removed as they did not rejoin in time; null if the window never closed, or nobody saw it close",
+            "members that were removed as they did not rejoin in time; null if the window never closed, or its end was not recorded",
             "journal",
         ),
         Column(
@@ -154,7 +152,7 @@ REBALANCES = Table(
             "from the log, where the coordinator assigns: client id of the member that took longest to give something up",
             "log",
         ),
-        Column("revoked_ms", LONG, "how long that took, from when it was told; null where none had to", "log"),
+        Column("revoked_ms", LONG, "how long that took, from when it was asked to; null if none had to", "log"),
         Column("revoked_tasks", ListOf(STRING), "of a streams group: the active tasks that these are, `0_3`", "log"),
         Column(
             "topology_ready",

@@ -40,14 +40,14 @@ SHARE_DELIVERIES = Table(
         Column(
             "outcome",
             STRING,
-            "`acknowledged`, `archived` (rejected, or delivered as often as they may be: nobody gets them any more), `passed` (the"
+            "`acknowledged`, `archived` (rejected, or delivered as often as they may be: no member gets them again), `passed` (the"
             " start offset went over them), `reset` (the start offset was set from outside); null: they wait to be delivered again",
             _STATE,
         ),
         *moment(
             "first", "when they came back for the first time; where they never did, when they were archived", _STATE
         ),
-        *moment("last", "when the outcome was written; while there is none, when they came back last", _STATE),
+        *moment("last", "when the outcome was written; before that, when they were last released", _STATE),
         Column("log_partition", INT, "partition of `__share_group_state`", "folder name"),
         Column("log_offset", LONG, "of the first record there that tells of it", _STATE),
     ),

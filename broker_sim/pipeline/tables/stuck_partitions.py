@@ -95,10 +95,10 @@ STUCK_PARTITIONS = Table(
         *moment(
             "from", "the first attempt that had no success; from the log the last record before; never null", _BOTH
         ),
-        *moment("to", "the next success; null if there is none: it is still stuck", _BOTH),
-        *moment("last_success", "the last success before; null if there is none", _BOTH),
+        *moment("to", "the next success; null if it is still stuck", _BOTH),
+        *moment("last_success", "the last success before; null if there was no success", _BOTH),
         Column("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
-        Column("silence_ms", LONG, "to - last_success, likewise; null if there was no success before", _BOTH),
+        Column("silence_ms", LONG, "to - last_success; null if there was no success before", _BOTH),
         Column("attempts", LONG, "attempts without success; null where they can't be known", "journal"),
         Column("waiting", LONG, "those of them that were appended and not committed, or not answered", "journal"),
         Column("errors", ListOf(STRING), "the errors, each once, in the order of the alphabet", "journal"),

@@ -58,9 +58,7 @@ TRANSACTIONS = Table(
             "client ids of read_committed readers that waited for a second or more",
             "journal",
         ),
-        Column(
-            "hangs", BOOLEAN, "whether no coordinator knows of it: nobody is going to end it; null: not known", "all"
-        ),
+        Column("hangs", BOOLEAN, "whether no coordinator knows it, so that it stays open; null: not known", "all"),
         Column(
             "lost_abort", BOOLEAN, "it came behind its own abort, and the next commit counted for it (KIP-890)", "all"
         ),

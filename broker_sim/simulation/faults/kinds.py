@@ -309,7 +309,7 @@ _ALL = (
             Field("noticed_after_s", Seconds(), "of a broker: so long nobody knows"),
         ),
     ),
-    Kind("pause", "a host stands still", _pause, (HOST,)),
+    Kind("pause", "a host is stopped", _pause, (HOST,)),
     Kind("restart", "a host's process dies and starts again at once", _restart, (HOST,)),
     Kind(
         "buggify",

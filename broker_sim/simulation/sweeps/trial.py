@@ -328,7 +328,7 @@ def _tidy() -> None:
 
 def verdict_row(outcome: Outcome) -> dict[str, Any]:
     """An outcome as a flat row of plain values: ``seed``, ``workload``, ``verdict`` ("clean" or "failed"), ``failure`` and
-    ``invariant`` (None where there is none), ``as_version``, ``duration_s``, ``journal`` (whether the brokers were watched),
+    ``invariant`` (None if it has none), ``as_version``, ``duration_s``, ``journal`` (whether the brokers were watched),
     ``faults``, ``schedule`` (the fault plan, JSON), ``steps``, ``journal_hash``, ``schedule_hash``, ``virtual_s``, ``healed_s``,
     ``cpu_s``, and as JSON ``hits``, ``reached`` and ``waived``."""
     case = outcome.case
