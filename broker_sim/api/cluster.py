@@ -93,7 +93,8 @@ class Cluster:
     where logs are kept, with ``sync`` forced to the disk before an acknowledgement. ``port``: of the first broker, the others take
     the next ones; 0 takes free ones. ``advertised_host``: host in the advertised listeners, if it is not ``host``.
 
-    ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (does not advance by itself; ``time.advance`` advances it) or one of your
+    ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (does not advance by itself; ``time.advance``
+    advances it) or one of your
     own. ``seed``: the same one gives the same member ids, topic ids and chances. ``journal``: True, or a directory for its files;
     else it begins when somebody looks (`observe`). ``rng`` takes the place of ``seed``.
     """
