@@ -508,7 +508,7 @@ def test_who_stands_outside_does_not_wait_for_a_lock_of_a_program() -> None:
         sim.run_for(1)
         for lock in made:
             assert lock.acquire(blocking=False) is False
-            with pytest.raises(RuntimeError, match=r"a lock that a simulation's thread holds.* waits for a sleep"):
+            with pytest.raises(RuntimeError, match=r"a lock held by a thread of the simulation.* waits for a sleep"):
                 lock.acquire()
         sim.run_for(10)
         for lock in made:
