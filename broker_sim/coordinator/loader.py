@@ -7,8 +7,9 @@ transactions, a tombstone. So a shard that skips commits is equal to one that re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
+from broker_sim.common.slices import at_once
 from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.records import (
     CONSUMER_RECORDS,
@@ -71,13 +72,12 @@ class Loader(ShardLoader):
             self._settle(group_id)
         self.store.end_transaction(producer_id, committed=committed)
 
-    def settling(self) -> Iterator[None]:
+    def settling(self) -> Generator[None, None, None]:
         while self._keys:
             yield from self._settling(next(iter(self._keys)))
 
     def finish(self) -> GroupStore:
-        for _ in self.settling():
-            pass
+        at_once(self.settling())
         self.store.resume()
         return self.store
 
@@ -88,10 +88,9 @@ class Loader(ShardLoader):
         return decode(key, value, later=self._later, epochs=self._epochs)
 
     def _settle(self, group_id: str) -> None:
-        for _ in self._settling(group_id):
-            pass
+        at_once(self._settling(group_id))
 
-    def _settling(self, group_id: str) -> Iterator[None]:
+    def _settling(self, group_id: str) -> Generator[None, None, None]:
         """Replay the last commits of a group; yields after each. They stand behind all that its transactions have staged, or that would
         have been read after them."""
         for key in self._keys.pop(group_id, ()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterator
+from collections.abc import Container, Generator
 from typing import Any
 
 
@@ -42,9 +42,9 @@ class ShardLoader(ABC):
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:  # noqa: B027
         """A control record; nothing to a log that is in no transaction."""
 
-    def settling(self) -> Iterator[None]:
+    def settling(self) -> Generator[None, None, None]:
         """Apply what is left in ``latest``; yields after each. `finish` does it at once."""
-        return iter(())
+        yield from ()
 
     @abstractmethod
     def finish(self) -> Any:

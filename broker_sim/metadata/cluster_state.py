@@ -63,8 +63,8 @@ MAX_ANSWERS = 4096
 """How many worked-out answers are kept."""
 
 MAX_PARTITIONS_AT_ONCE = 10_000
-TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 """The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _PARTITIONS_AT_A_TIME = 20  # whose directories are made or removed before others are served: some 25 ms
 
 

@@ -37,7 +37,7 @@ from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch as rb
 from kafka_wire import transaction_log
 from kafka_wire.codec import DecodeError, decode
-from kafka_wire.last_values import KeyValue, last_values
+from kafka_wire.last_values import KeyValue, is_plain, last_values
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
 from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name, offset_commit_key
@@ -384,9 +384,9 @@ class _Reading:
         if header.is_control:
             return iter([(header.base_offset, None, None)])
         self.content.records += header.record_count
-        if header.is_transactional or header.attributes & rb.CODEC_MASK:
-            return ((record.offset, record.key, record.value) for record in rb.records(batch, 0, header))
-        return last_values(batch, 0, header, self.latest, self.versions)
+        if is_plain(header):
+            return last_values(batch, 0, header, self.latest, self.versions)
+        return ((record.offset, record.key, record.value) for record in rb.records(batch, 0, header))
 
     def _take(self, encoded: bytes | None, value: bytes | None) -> str | None:
         """Note one record; the group whose offset it commits."""
@@ -407,9 +407,8 @@ class _Reading:
                     content.assigned[key.group] = _assigned(value)
                 return None
             place = (key.group, key.topic, key.partition)
-            self.latest[offset_commit_key(*place)] = (
-                None  # there are other keys of the same partition: older, or with more behind
-            )
+            # the partition's own key: there are others, older ones or with more behind
+            self.latest[offset_commit_key(*place)] = None
             if value is None:
                 content.committed.pop(place, None)
                 return None

@@ -459,10 +459,15 @@ def _read_over(facts: Facts) -> Iterable[Finding]:
         )
 
 
+def _and_others(rows: list[Row]) -> str:
+    """What stands behind the worst of a group's partitions."""
+    return f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
+
+
 def _beyond_end(facts: Facts) -> Iterable[Finding]:
     for group, rows in by_group(facts.beyond):
         worst = min(rows, key=lambda row: row["lag"])
-        more = f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
+        more = _and_others(rows)
         yield Finding(
             "beyond",
             "warn",
@@ -480,7 +485,7 @@ def _beyond_end(facts: Facts) -> Iterable[Finding]:
 def _below_start(facts: Facts) -> Iterable[Finding]:
     for group, rows in by_group(facts.below):
         worst = max(rows, key=lambda row: row["below_start"])
-        more = f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
+        more = _and_others(rows)
         yield Finding(
             "below",
             "bad",

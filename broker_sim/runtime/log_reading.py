@@ -9,12 +9,10 @@ from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.metadata.topics import Partition
 from broker_sim.storage.results import LogBatch
 from kafka_wire import record_batch
-from kafka_wire.last_values import last_values
-from kafka_wire.record_batch import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT
+from kafka_wire.last_values import is_plain, last_values
 
 LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
 """Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""
-_NOT_PLAIN = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT
 
 
 def feeding(loader: ShardLoader, partition: Partition) -> Generator[None, None, None]:
@@ -23,8 +21,8 @@ def feeding(loader: ShardLoader, partition: Partition) -> Generator[None, None, 
     latest, versions = loader.latest, loader.versions
     for batch in log_batches(partition):
         header = batch.header
-        if latest is None or header.attributes & _NOT_PLAIN:
-            for offset, key, value, producer_id, marker in _records(batch):
+        if latest is None or not is_plain(header):
+            for offset, key, value, producer_id, marker in records_of(batch):
                 if marker is not None:
                     loader.end_transaction(producer_id, committed=marker)
                 else:
@@ -52,13 +50,8 @@ def log_batches(partition: Partition) -> Iterator[LogBatch]:
     return partition.log.batches()
 
 
-def log_records(partition: Partition) -> Iterator[LogRecord]:
-    """Every record of a partition's log."""
-    for batch in log_batches(partition):
-        yield from _records(batch)
-
-
-def _records(batch: LogBatch) -> Iterator[LogRecord]:
+def records_of(batch: LogBatch) -> Iterator[LogRecord]:
+    """Every record of a batch."""
     header = batch.header
     producer_id = header.producer_id if header.is_transactional else -1
     for record in batch.records():

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Container, Generator
 
 from kafka_wire.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
     HEADER_BYTES,
     LENGTH_END,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     InvalidRecord,
     UnreadableRecords,
@@ -19,7 +22,7 @@ from kafka_wire.record_batch import (
 )
 from kafka_wire.record_checks import varint_at, walking
 
-__all__ = ["KeyValue", "last_values"]
+__all__ = ["KeyValue", "is_plain", "last_values"]
 
 KeyValue = tuple[int, bytes | None, bytes | None]
 """Offset, key and value of a record; a tombstone has no value."""
@@ -27,10 +30,18 @@ _AT_ONCE = 10
 """Superseded records that take the time of one which is read."""
 
 
+_NOT_PLAIN = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT
+
+
+def is_plain(header: BatchHeader) -> bool:
+    """Whether `last_values` may go over a batch: it is not compressed, and of no transaction."""
+    return not header.attributes & _NOT_PLAIN
+
+
 def last_values(
     data: bytes, pos: int, header: BatchHeader, latest: dict[bytes, bytes | None], versions: Container[int]
 ) -> Generator[KeyValue | None, None, None]:
-    """Go over the records of the uncompressed batch at ``pos``: a value whose key is in ``latest`` takes its place there, all other
+    """Go over the records of the plain batch at ``pos``: a value whose key is in ``latest`` takes its place there, all other
     records are yielded, as are tombstones and values that don't begin with one of ``versions`` (int16), have headers or are 8 KiB or
     longer. None is yielded after some that are not. Whoever reads a record may change ``latest``.
 

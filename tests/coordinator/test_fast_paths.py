@@ -26,7 +26,7 @@ from broker_sim.network.connection import Connection
 from broker_sim.network.request_memo import RequestMemo
 from broker_sim.network.server import BrokerServer
 from broker_sim.runtime.group_coordinator import GroupCoordinator
-from broker_sim.runtime.log_reading import log_records
+from broker_sim.runtime.log_reading import log_batches, records_of
 from broker_sim.storage import KafkaStorageError
 from kafka_wire.api_keys import ApiKey, is_flexible
 from kafka_wire.codec import decode, encode
@@ -127,7 +127,10 @@ class Side:
 
     def records(self) -> list[list[Any]]:
         """Key and value of every record, by offsets partition. (How commits share batches may differ.)"""
-        return [[row[:3] for row in log_records(one)] for one in self.state.topics[OFFSETS_TOPIC].partitions]
+        return [
+            [row[:3] for batch in log_batches(one) for row in records_of(batch)]
+            for one in self.state.topics[OFFSETS_TOPIC].partitions
+        ]
 
     def offsets(self) -> list[Any]:
         """Committed offsets as the groups hold them, in their order."""

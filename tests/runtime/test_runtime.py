@@ -14,7 +14,7 @@ from broker_sim.common.chance import Chance
 from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
 from broker_sim.runtime.group_coordinator import GroupCoordinator, partition_of
-from broker_sim.runtime.log_reading import log_records
+from broker_sim.runtime.log_reading import log_batches, records_of
 from broker_sim.runtime.timers import KeyedTimers
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
@@ -199,7 +199,7 @@ def test_deleting_a_topic_drops_its_offsets() -> None:
     sim.commit("g", 1)
     sim.runtime.flush_turn()
     sim.state.delete_topic("t")
-    assert [record[2] for record in log_records(sim.log_of("g"))][-1] is None
+    assert [record[2] for batch in log_batches(sim.log_of("g")) for record in records_of(batch)][-1] is None
     assert sim.committed("g") == -1
 
 

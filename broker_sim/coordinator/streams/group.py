@@ -242,9 +242,8 @@ class StreamsGroup(EpochGroup[StreamsState]):
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
         if member_id is None:
-            return (
-                Err.UNKNOWN_SERVER_ERROR
-            )  # as of a consumer group: Kafka looks for a member without an id, and falls over it
+            # as of a consumer group: Kafka looks for a member without an id, and falls over it
+            return Err.UNKNOWN_SERVER_ERROR
         if member_id not in self.latest.members:
             return Err.UNKNOWN_MEMBER_ID
         return Err.NONE if member_epoch == self.latest.current(member_id).epoch else Err.STALE_MEMBER_EPOCH

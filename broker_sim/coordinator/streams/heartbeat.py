@@ -140,9 +140,8 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request, 
         answer.endpoint_information_epoch = group.endpoint_epoch = 0
         group.shutdown_by = None
     if is_alone:
-        group.shutdown_by = (
-            None  # with the member that it replaces nobody is in the group for a moment; this answer is made before
-        )
+        # with the member that it replaces nobody is in the group for a moment; this answer is made before
+        group.shutdown_by = None
     submit(shard, token, changes, (answer, found.missing), refusal)
 
 

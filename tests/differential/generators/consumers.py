@@ -157,18 +157,25 @@ def _look(draw: Draw, client: Client) -> None:
         draw.step("ListGroups", "look", None, states_filter=states, types_filter=types)
 
 
+OF_OTHERS = ["beat", "leave", "delete", "offsets", "sync"]
+
+
 def _others(draw: Draw, client: Client) -> None:
     """What is meant for classic groups, and for groups without members."""
-    kind = draw.one(["beat", "leave", "delete", "offsets", "sync"])
+    of_others(draw, draw.one(OF_OTHERS), client.name, client.id)
+
+
+def of_others(draw: Draw, kind: str, name: str, member_id: str) -> None:
+    """One of `OF_OTHERS`, from the client ``name``."""
     if kind == "beat":
-        draw.step("Heartbeat", client.name, None, group_id=GROUP, member_id=client.id, generation_id=1)
+        draw.step("Heartbeat", name, None, group_id=GROUP, member_id=member_id, generation_id=1)
     elif kind == "leave":
-        members = [{"member_id": draw.mostly(client.id, "nobody", odds=0.5), "group_instance_id": None}]
-        draw.step("LeaveGroup", client.name, draw.version("LeaveGroup", 3), group_id=GROUP, members=members)
+        members = [{"member_id": draw.mostly(member_id, "nobody", odds=0.5), "group_instance_id": None}]
+        draw.step("LeaveGroup", name, draw.version("LeaveGroup", 3), group_id=GROUP, members=members)
     elif kind == "delete":
         draw.step("DeleteGroups", "look", None, groups_names=[GROUP])
     elif kind == "offsets":
         topics = [{"name": draw.one(["t0", "t1"]), "partitions": [{"partition_index": 0}]}]
         draw.step("OffsetDelete", "look", None, group_id=GROUP, topics=topics)
     else:
-        draw.step("SyncGroup", client.name, 5, group_id=GROUP, member_id=client.id, generation_id=1)
+        draw.step("SyncGroup", name, 5, group_id=GROUP, member_id=member_id, generation_id=1)

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.differential.generators import data
+from tests.differential.generators.consumers import GROUP, OF_OTHERS, of_others
 from tests.differential.generators.data import MADE
 from tests.differential.generators.draw import Draw
 
 API = "StreamsGroupHeartbeat"
-GROUP = "{p}g"
 LONG_MS = 30_000
 _REPARTITION, _CHANGELOG = "{p}rep", "{p}log"
 
@@ -252,19 +252,9 @@ def _look(draw: Draw, client: Client) -> None:
 
 def _others(draw: Draw, client: Client) -> None:
     """What is meant for other kinds of groups, and for groups without members."""
-    kind = draw.one(["beat", "leave", "delete", "offsets", "sync", "join", "consumer", "share"])
-    if kind == "beat":
-        draw.step("Heartbeat", client.name, None, group_id=GROUP, member_id=client.id, generation_id=1)
-    elif kind == "leave":
-        members = [{"member_id": draw.mostly(client.id, "nobody", odds=0.5), "group_instance_id": None}]
-        draw.step("LeaveGroup", client.name, draw.version("LeaveGroup", 3), group_id=GROUP, members=members)
-    elif kind == "delete":
-        draw.step("DeleteGroups", "look", None, groups_names=[GROUP])
-    elif kind == "offsets":
-        topics = [{"name": draw.one(["t0", "t1"]), "partitions": [{"partition_index": 0}]}]
-        draw.step("OffsetDelete", "look", None, group_id=GROUP, topics=topics)
-    elif kind == "sync":
-        draw.step("SyncGroup", client.name, 5, group_id=GROUP, member_id=client.id, generation_id=1)
+    kind = draw.one([*OF_OTHERS, "join", "consumer", "share"])
+    if kind in OF_OTHERS:
+        of_others(draw, kind, client.name, client.id)
     elif kind == "join":
         rows = [{"name": "range", "metadata": "hex:"}]
         body = {"session_timeout_ms": LONG_MS, "rebalance_timeout_ms": LONG_MS, "protocol_type": "consumer"}
