@@ -84,7 +84,7 @@ check-types: $(READY)
 check-imports: $(READY)
 	@echo "== import directions"; $(BIN)/lint-imports
 check-tidy: $(READY)
-	@echo "== tidiness, generated docs, README"; $(BIN)/python -m pytest -q tests/test_tidy.py tests/test_readme.py
+	@echo "== tidiness, generated docs, README, links"; $(BIN)/python -m pytest -q tests/test_tidy.py tests/test_readme.py tests/test_docs.py
 
 docs: $(READY) ## write the generated parts of the README and of docs/ again
 	@$(BIN)/python docs/api_table.py # the rest is drawn from it

@@ -460,7 +460,7 @@ def _read_over(facts: Facts) -> Iterable[Finding]:
 
 
 def _and_others(rows: list[Row]) -> str:
-    """What stands behind the worst of a group's partitions."""
+    """The rest of a group's partitions, after the worst one; empty if it has no other."""
     return f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
 
 
