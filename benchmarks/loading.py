@@ -29,6 +29,7 @@ from kafka_wire.messages.k08_offset_commit import (
 )
 from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
 from kafka_wire.record_batch import build_batch
 from tests.support.real_kafka import Node, RealKafka
@@ -67,10 +68,10 @@ async def _measured(say: Callable[[str], None], *, kafka: bool) -> list[Figure]:
         say("loading: the simulator")
         data = directory / "many"
         shutil.copytree(node.data_dir, data)
-        await _simulator(empty, directory / "longest")
-        few, _ = await _simulator(empty, directory / "longest")
-        first, _ = await _simulator(data, directory / "longest")
-        many, piece = await _simulator(data, directory / "longest")
+        await _simulator(empty, directory / "of the first")
+        few, _ = await _simulator(empty, directory / "of few")
+        first, _ = await _simulator(data, directory / "of a copy")
+        many, piece = await _simulator(data, directory / "of many")
         each = (many.cpu_s - few.cpu_s) / RECORDS * 1e6
         note = f"{many.cpu_s:.1f} s CPU for {RECORDS:,} in {_megabytes(node):.0f} MB, {few.cpu_s:.1f} s for one"
         figures = [
@@ -115,8 +116,8 @@ async def _simulator(data: Path, memory: Path) -> tuple[_Start, tuple[float, str
     options = ["--data", str(data), "--port", str(port), "--log-level", "error", "--as-version", "4.1"]
     began = time.monotonic()
     with _process([sys.executable, "-m", "benchmarks.watched", str(memory), "serve", *options]) as pid:
-        await _listening(port, began)
-        reset(watch)
+        await _until(port, ApiVersionsRequest(), 0, lambda answer: answer.error_code, began)
+        reset(watch)  # nobody waited for the callback that imports the broker and opens its logs
         await _answered(port, began)
         return _Start(pid, began), longest(watch)
 
@@ -129,18 +130,6 @@ def _process(command: list[str]) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-async def _listening(port: int, began: float) -> None:
-    while time.monotonic() < began + _DEADLINE_S:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionError:
-            await asyncio.sleep(0.002)
-            continue
-        writer.close()
-        return
-    raise RuntimeError(f"waited {_DEADLINE_S} s for port {port} to be listened on")
 
 
 async def _answered(port: int, began: float) -> None:
@@ -182,17 +171,16 @@ def _fill(partition: Path) -> None:
     for path in partition.iterdir():
         if path.suffix in (".index", ".timeindex", ".snapshot"):
             path.unlink()
-    now_ms = int(time.time() * 1000)
+    count = RECORDS // PARTITIONS
+    first_ms = int(time.time() * 1000) - count
     kinds = [
-        build_batch(
-            [(offset_commit_key(f"group-{group}", TOPIC, at), _value(group, now_ms)) for at in range(PARTITIONS)],
-            now_ms,
-        )
+        [(offset_commit_key(f"group-{group}", TOPIC, at), _value(group, first_ms)) for at in range(PARTITIONS)]
         for group in range(GROUPS)
     ]
     with (partition / f"{0:020d}.log").open("wb") as log:
-        for number in range(RECORDS // PARTITIONS):
-            log.write((number * PARTITIONS).to_bytes(8, "big") + kinds[number % GROUPS][8:])
+        for number in range(count):
+            batch = build_batch(kinds[number % GROUPS], first_ms + number)
+            log.write((number * PARTITIONS).to_bytes(8, "big") + batch[8:])
 
 
 def _value(group: int, now_ms: int) -> bytes:

@@ -383,10 +383,6 @@ class PartitionLog:
         """Bytes of all segments' batches."""
         return sum(segment.size for segment in self.segments)
 
-    @property
-    def segment_count(self) -> int:
-        return len(self.segments)
-
     # -------------------------------------------------------------------------------------------- lookup by time
 
     def offset_for_timestamp(self, timestamp: int, start: int | None = None) -> TimestampOffset | None:
@@ -591,7 +587,10 @@ class PartitionLog:
     def close(self) -> None:
         """Write what is only in memory and give descriptors back; a full disk costs the next start some reading."""
         self._stop_compaction()
+        self.on_sealed = lambda: None
         try:
+            if self.directory is not None and self.segments[-1].size >= recovery.LEFT_ACTIVE_BYTES:
+                self._roll(0)
             self.segments[-1].flush(False)
         except OSError as error:
             logger.warning("%s: its indexes could not be written, the next start makes them anew: %s", self.name, error)

@@ -3,7 +3,8 @@
 Rules:
 1. The last segment is read whole and every CRC checked: what a crash tore is at its end, and is cut at the last good
    batch. Earlier segments were finished when they were rolled: their indexes and last batches have to fit together;
-   one that doesn't fit is read whole as well. So a big log opens in the time that its last segment takes.
+   one that doesn't fit is read whole as well. So a big log opens in the time that its last segment takes, and after a
+   clean shutdown at once: a log that is closed rolls an active segment of `LEFT_ACTIVE_BYTES` or more.
 2. Nothing disappears in silence. One warning tells the file, the position, the bytes cut and why. Where good batches
    follow the bad bytes (damage, not a torn write) all that is cut is kept beside the log as `<name>.<position>.damaged`.
    Offsets that no segment has are told as well, unless compaction may have taken them.
@@ -38,6 +39,13 @@ from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, check_crc, p
 logger = logging.getLogger(__name__)
 
 SEGMENT_KINDS = ("log", "index", "timeindex")
+
+LEFT_ACTIVE_BYTES = 4 << 20
+"""The size from which a log that is closed rolls its active segment (bytes): 4 MiB of small batches are read in some 20 ms.
+
+Kafka marks a clean shutdown (`.kafka_cleanshutdown`) and believes the active segments then, whatever became of the files meanwhile.
+A finished segment is believed as far as its index and last batches agree with it, by the rules that hold for all others.
+"""
 
 OFFSET_DIGITS = 20
 MAX_OFFSET = 2**63 - 2**32

@@ -91,6 +91,7 @@ class FailingFiles(Files):
         self.failing: set[str] = set()
         """Names of the calls that fail."""
         self.calls: list[str] = []
+        self.bytes_read = 0
         self.descriptors: set[int] = set()
         """Those that are open."""
 
@@ -119,7 +120,9 @@ class FailingFiles(Files):
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         self._call("read")
-        return super().read(fd, size, position)
+        data = super().read(fd, size, position)
+        self.bytes_read += len(data)
+        return data
 
     def truncate(self, fd: int, size: int) -> None:
         self._call("truncate")

@@ -98,11 +98,11 @@ def test_retention_makes_room_on_a_disk_that_is_full(tmp_path: Path) -> None:
     files = FailingFiles()
     log = PartitionLog(tmp_path / "t-0", config(segment_bytes=1000, retention_bytes=1500), files=files)
     fill(log, 40)
-    before = log.segment_count
+    before = len(log.segments)
     files.space = 0
     with pytest.raises(KafkaStorageError):  # room was made, and this disk does not notice
         log.apply_retention(NOW_MS)
-    assert log.segment_count < before - 5
+    assert len(log.segments) < before - 5
     assert log.log_start_offset == int(min((tmp_path / "t-0").glob("*.log")).stem) > 0
 
 
@@ -178,7 +178,7 @@ def test_with_sync_every_append_waits_for_the_disk_and_a_new_segment_for_its_dir
     fill(log, 4)
     assert "sync_dir" not in files.calls[-8:]
     fill(log, 1)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert "sync_dir" in files.calls[-8:]
     log.close()
 

@@ -196,7 +196,7 @@ def test_log_append_time_is_stamped_into_the_batch(make_log: MakeLog) -> None:
 def test_the_first_record_at_or_after_a_time_is_found(make_log: MakeLog) -> None:
     log = make_log(segment_bytes=3000)
     fill(log, 100, step_ms=10)
-    assert log.segment_count > 3
+    assert len(log.segments) > 3
     for number in (0, 1, 17, 50, 98, 99):
         for early in (0, 1, 9):
             found = log.offset_for_timestamp(NOW_MS + number * 10 - early)
@@ -240,7 +240,7 @@ def test_what_happens_to_a_log_between_two_pieces_of_a_lookup_does_not_harm_it(
     headers: list[tuple[str, bytes | None]] = [("", None)] * 5000
     for number in range(6):
         add(log, encode_batch([Record(0, NOW_MS, b"k", b"", headers), Record(1, NOW_MS + number, b"k", b"v")]))
-    assert log.segment_count > 1
+    assert len(log.segments) > 1
     job = log.finding_max_timestamp() if largest else log.finding_timestamp(NOW_MS + 4, 0)
     next(job)
     if change == "cut":
@@ -281,10 +281,10 @@ def test_segments_roll_by_the_time_between_their_first_batch_and_the_next(make_l
 def test_a_change_of_settings_holds_from_the_next_append_on(make_log: MakeLog) -> None:
     log = make_log()
     fill(log, 20)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     log.config = log.config.with_settings({"segment.bytes": "1000"})
     fill(log, 20)
-    assert log.segment_count > 3
+    assert len(log.segments) > 3
     assert len(values(log)) == 40
 
 
@@ -302,7 +302,7 @@ def test_deleted_records_move_the_start_and_whole_segments_go(make_log: MakeLog)
     assert offsets(log.read(7, 1))[-1] == 7
     assert log.delete_records(3) == 7
     assert log.delete_records(20) == 20
-    assert (log.segment_count, log.log_end_offset) == (1, 20)
+    assert (len(log.segments), log.log_end_offset) == (1, 20)
     with pytest.raises(OffsetOutOfRange):
         log.delete_records(21)
     assert add(log, batch("next")).base_offset == 20

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker_sim.storage import PartitionLog
+from broker_sim.storage import PartitionLog, recovery
+from broker_sim.storage.recovery import LEFT_ACTIVE_BYTES
 from kafka_wire.record_batch import build_batch, parse_header
 from tests.storage.batches import NOW_MS, FailingFiles, add, batch, config, content, fill, log_files, pairs_of, values
 
@@ -243,12 +244,52 @@ def test_an_index_of_a_finished_segment_that_is_wrong_inside_is_noticed_when_it_
 def test_opening_a_big_clean_log_reads_its_last_segment_and_little_else(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0", 2000, segment_bytes=20_000)
     log.close()
-    assert log.segment_count > 15
+    assert len(log.segments) > 15
     files = FailingFiles()
     again = PartitionLog(tmp_path / "t-0", config(segment_bytes=20_000), files=files)
-    assert files.calls.count("read") <= 4 * again.segment_count
+    assert files.calls.count("read") <= 4 * len(again.segments)
     assert again.log_end_offset == 2000
     again.close()
+
+
+def test_a_log_that_was_closed_opens_without_reading_its_last_segment(tmp_path: Path) -> None:
+    log = fresh(tmp_path / "t-0")
+    while log.size_bytes < LEFT_ACTIVE_BYTES:
+        fill(log, 100, size=4000, step_ms=1)
+    end = log.log_end_offset
+    log.close()
+    files = FailingFiles()
+    again = PartitionLog(tmp_path / "t-0", config(), files=files)
+    assert files.bytes_read < LEFT_ACTIVE_BYTES // 100
+    assert (again.log_end_offset, [each.base_offset for each in again.segments]) == (end, [0, end])
+    fill(again, 1)
+    assert len(content(again)) == end + 1
+    again.close()
+    assert len(PartitionLog(tmp_path / "t-0", config()).segments) == 2  # a small one is left as it is
+
+
+def test_damage_at_the_end_of_a_log_that_was_closed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "LEFT_ACTIVE_BYTES", 1000)
+    filled(tmp_path / "t-0", 20, index_interval_bytes=500).close()
+    path = tmp_path / "t-0" / f"{FIRST}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert values(fresh(tmp_path / "t-0")) == [b"%d" % number + b"." * 100 for number in range(19)]
+
+
+@pytest.mark.parametrize("call", ["write", "sync", "sync_dir", "rename"])
+def test_a_disk_that_fails_as_a_log_is_closed_costs_the_next_start_some_reading(
+    tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recovery, "LEFT_ACTIVE_BYTES", 1000)
+    files = FailingFiles()
+    log = PartitionLog(tmp_path / "t-0", config(), files=files)
+    fill(log, 20)
+    files.failing = {call}
+    log.close()
+    assert "the next start makes them anew" in caplog.text
+    assert not files.descriptors
+    assert len(content(fresh(tmp_path / "t-0"))) == 20
 
 
 def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:

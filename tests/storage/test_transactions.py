@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.simulation.virtual.disk import Killed, SimDisk
-from broker_sim.storage import InvalidProducerEpoch, LogConfig, Origin, PartitionLog
+from broker_sim.storage import InvalidProducerEpoch, LogConfig, Origin, PartitionLog, recovery
 from broker_sim.storage.errors import InvalidTransactionState, StorageError, TransactionCoordinatorFenced
 from broker_sim.storage.producer_state import InTransaction, decode_snapshot, encode_snapshot
 from broker_sim.storage.recovery import logger
@@ -65,7 +65,7 @@ def test_a_batch_of_encoded_records_is_that_batch(make_log: MakeLog, seed: int) 
             return last_offset
 
         assert _outcome(whole, given) == _outcome(encoded, taken)
-    assert whole.segment_count == encoded.segment_count
+    assert len(whole.segments) == len(encoded.segments)
     assert whole.read(0, 1 << 20) == encoded.read(0, 1 << 20)
     assert known(whole) == known(encoded)
 
@@ -118,7 +118,7 @@ def test_a_transaction_goes_on_over_batches_and_segments(make_log: MakeLog) -> N
         write(log, 1, f"x{number}", sequence=number)
         add(log, batch(f"plain{number}"))
     end(log, 1, commit=False)
-    assert log.segment_count > 3
+    assert len(log.segments) > 3
     assert values(log) == [f"plain{number}" for number in range(6)]
     assert values(log, max_bytes=100) == [f"plain{number}" for number in range(6)]
 
@@ -240,6 +240,24 @@ def test_a_txnindex_that_can_not_be_right_is_made_anew_from_the_log(
     again.close()
     assert files[1].read_bytes() == data
     assert ("can't be right" in caplog.text) == (harm in ("cut", "version", "order"))
+
+
+def test_a_log_that_was_closed_knows_its_transactions_without_reading_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "LEFT_ACTIVE_BYTES", 1000)
+    log = PartitionLog(tmp_path / "t-0", config(index_interval_bytes=300))
+    for number in range(12):
+        write(log, number % 3, f"a{number}", sequence=number // 3)
+        end(log, number % 3, commit=number % 4 == 0)
+    write(log, 5, "open")
+    before = known(log)
+    log.close()
+    again = PartitionLog(tmp_path / "t-0", config(index_interval_bytes=300))
+    assert len(again.segments) == 2
+    assert known(again) == before
+    end(again, 5, commit=True)
+    again.close()
 
 
 def test_entries_are_read_as_they_were_written() -> None:
