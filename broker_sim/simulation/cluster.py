@@ -310,7 +310,7 @@ class SimCluster(Cluster):
         what = lost(stood, self.state, self.disk, all_of_it=self._keeps_all)
         self._keeps_all = True
         if what is not None:
-            self.on_loss(InvariantBroken("what was acknowledged outlives its process", what))
+            self.on_loss(InvariantBroken("acknowledged records survive a crash", what))
 
     def _mount(self) -> None:
         self.disk.on_stall = self._wait

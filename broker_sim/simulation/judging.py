@@ -21,6 +21,7 @@ from broker_sim.simulation import cluster
 from broker_sim.simulation.checks import answers
 from broker_sim.simulation.checks import invariants as invariants_of
 from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.former_names import current
 from broker_sim.simulation.checks.invariants import Invariants
 from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BROKEN_BY_FAULTS", "Judge", "invariants"]
 
-BROKEN_BY_FAULTS = ("parked requests are answered",)
+BROKEN_BY_FAULTS = ("deferred requests are answered",)
 """What is not judged, as a plan breaks it rightly: rules hang requests."""
 
 _LOOK_S = 0.5
@@ -68,6 +69,7 @@ class Judge:
     """Listens to one cluster's journal from its start. ``waive``: invariants that are not judged; ``watch`` False: none are."""
 
     def __init__(self, sim: Run, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
+        waive = [current(name) for name in waive]
         for name in waive:
             if name not in invariants():
                 raise unknown("invariant", name, invariants())

@@ -22,9 +22,9 @@ def commits_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
 
 
 LOST = (
-    "invariant: a loaded coordinator has what its log says",
-    "invariant: an acked commit is never lost nor regressed",
-    "invariant: the log has what the coordinator has",
+    "invariant: a loaded coordinator matches its log",
+    "invariant: acknowledged commits are never lost or regressed",
+    "invariant: the log matches the coordinator's state",
     "not alive: lag",
     "unsafe: lost commit",
 )

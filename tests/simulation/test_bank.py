@@ -60,7 +60,7 @@ def test_a_reader_sees_all_of_a_transaction_behind_its_marker() -> None:
     reading.reached(6)  # a part of it stands before the last stable offset
     assert not found
     reading.ended(7, 7)
-    assert found == ["the books balance behind a marker"]
+    assert found == ["accounts balance after each marker"]
 
 
 def test_an_order_is_carried_out_once() -> None:
@@ -79,7 +79,7 @@ def test_nothing_aborted_is_read_and_nothing_stable_unstable() -> None:
     reading.gave(0, 7, entries[0])
     reading.reached(5)
     reading.reached(4)
-    assert found == ["what is aborted is not read", "a last stable offset only grows"]
+    assert found == ["read_committed returns no aborted records", "the last stable offset never decreases"]
 
 
 def test_version_1_is_excused_where_it_has_given_up_a_request_and_version_2_never() -> None:

@@ -69,7 +69,7 @@ def test_what_is_committed_was_read_by_that_group() -> None:
     book.shows("billing", "elsewhere-0", 99)
     assert not found
     book.shows("billing", "orders-0", 3)
-    assert found == ["what is committed has been read"]
+    assert found == ["committed offsets have been read"]
 
 
 # --- cooperative members
@@ -145,7 +145,7 @@ def test_a_waived_invariant_is_counted_and_the_others_go_on() -> None:
         found: list[InvariantBroken] = []
         from broker_sim.simulation.checks.invariants import Invariants
 
-        watch = Invariants(kafka, found.append, waive=["a group belongs to the partition of its hash"])
+        watch = Invariants(kafka, found.append, waive=["a group is stored in the offsets partition of its hash"])
         cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
         member = {"client_id": "one", "client_host": "/10.0.0.1", "instance": None, "topics": ["orders"], "waits": None}
         member |= {
@@ -157,7 +157,7 @@ def test_a_waived_invariant_is_counted_and_the_others_go_on() -> None:
         shown = {"state": "Stable", "generation": 1, "protocol": "range", "size": 1, "members": [member], "pending": []}
         log = "__consumer_offsets-0"
         kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=None, after={**shown, "leader": "a"})
-        assert watch.answers.waived == {"a group belongs to the partition of its hash": 1}
+        assert watch.answers.waived == {"a group is stored in the offsets partition of its hash": 1}
         assert not found
         kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=None, after={**shown, "leader": "b"})
         assert [error.name for error in found] == ["the leader is a member"]

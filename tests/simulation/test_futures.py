@@ -71,7 +71,7 @@ def test_faults_that_a_turn_takes_away_explain_nothing() -> None:
         Turned(sim, case, inject(sim, ()), told.append)
         sim.run_for(5)
     assert told == [(hangs, other), (hangs,)]
-    assert waived(told[-1]) == ("parked requests are answered",)
+    assert waived(told[-1]) == ("deferred requests are answered",)
     assert waived((other,)) == ()
 
 

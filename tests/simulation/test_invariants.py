@@ -44,7 +44,7 @@ from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-LOST = "an acked commit is never lost nor regressed"
+LOST = "acknowledged commits are never lost or regressed"
 REMOVAL = OffsetDeleteRequest(GROUP, [OffsetDeleteRequestTopic("orders", [OffsetDeleteRequestPartition(0)])])
 
 
@@ -121,7 +121,7 @@ def test_an_acked_commit_that_is_lost(bench: Bench) -> None:
     assert bench.name is None
     bench.read(-1)
     assert bench.name == LOST
-    assert "it was 5, acked" in str(bench.answers.broken)
+    assert "not 5, acked" in str(bench.answers.broken)
 
 
 def test_an_acked_commit_that_regresses(bench: Bench) -> None:
@@ -146,7 +146,7 @@ def test_what_was_read_once_is_not_unread(bench: Bench) -> None:
     bench.read(6)
     bench.read(5)
     assert bench.name == LOST
-    assert "it was 6, seen before" in str(bench.answers.broken)
+    assert "not 6, seen before" in str(bench.answers.broken)
 
 
 @pytest.mark.parametrize(("as_version", "told"), [("3.4", None), ("4.1", LOST)])
@@ -199,7 +199,7 @@ def test_commits_that_overlap_may_land_in_either_order(bench: Bench) -> None:
 def test_a_commit_of_an_older_generation(bench: Bench) -> None:
     bench.join("a", 3)
     bench.commit(5, Err.NONE, "a", 2)
-    assert bench.name == "older generations are refused"
+    assert bench.name == "requests of older generations are refused"
 
 
 def test_an_older_generation_under_another_coordinator_is_not_compared(bench: Bench) -> None:
@@ -216,7 +216,7 @@ def test_an_epoch_that_comes_again_with_other_brokers_is_another_coordinator(ben
     assert bench.name is None
     bench.join("b", 2)
     bench.join("c", 1)
-    assert bench.name == "older generations are refused"
+    assert bench.name == "requests of older generations are refused"
 
 
 def test_an_answer_that_was_under_way_when_the_generation_moved(bench: Bench) -> None:
@@ -231,7 +231,7 @@ def test_a_partition_with_two_owners(bench: Bench) -> None:
         bench.ask(sync_request(member, None, 1, [], 4), assigned(member, 1, ["a", "b"]))
     assert bench.name is None
     bench.ask(sync_request("c", None, 1, [], 4), assigned("a", 1, ["a", "b"]))
-    assert bench.name == "one owner of a partition"
+    assert bench.name == "a partition has one owner"
 
 
 def test_a_generation_with_two_sets_of_members(bench: Bench) -> None:
@@ -259,7 +259,7 @@ def test_a_dynamic_member_that_joins_without_an_id(bench: Bench) -> None:
     bench.ask(join_request("", None), joined("a", 1), version=3)
     assert bench.name is None
     bench.ask(join_request("", None), joined("b", 2), version=4)
-    assert bench.name == "a dynamic member is given its id first (KIP-394)"
+    assert bench.name == "a dynamic member joins with an assigned member id (KIP-394)"
 
 
 def test_a_member_that_has_left(bench: Bench) -> None:
@@ -269,10 +269,10 @@ def test_a_member_that_has_left(bench: Bench) -> None:
     bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(error_code=Err.UNKNOWN_MEMBER_ID), 4)
     assert bench.name is None
     bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(), 4)
-    assert bench.name == "the gone are unknown"
+    assert bench.name == "removed members get UNKNOWN_MEMBER_ID"
 
 
-@pytest.mark.parametrize(("silence_s", "name"), [(2.9, None), (3.1, "silent members expire")])
+@pytest.mark.parametrize(("silence_s", "name"), [(2.9, None), (3.1, "members expire after their session timeout")])
 def test_a_member_that_was_silent(bench: Bench, silence_s: float, name: str | None) -> None:
     bench.join("a", 1)
     bench.ask(sync_request("a", None, 1, ["a"], 4), assigned("a", 1, ["a"]))
@@ -281,7 +281,7 @@ def test_a_member_that_was_silent(bench: Bench, silence_s: float, name: str | No
     assert bench.name == name
 
 
-@pytest.mark.parametrize(("silence_s", "name"), [(2.1, None), (1.9, "the living stay")])
+@pytest.mark.parametrize(("silence_s", "name"), [(2.1, None), (1.9, "live members are not evicted")])
 def test_a_member_that_was_heard_of(bench: Bench, silence_s: float, name: str | None) -> None:
     bench.join("a", 1)
     bench.ask(sync_request("a", None, 1, ["a"], 4), assigned("a", 1, ["a"]))
@@ -293,7 +293,7 @@ def test_a_member_that_was_heard_of(bench: Bench, silence_s: float, name: str | 
 
 def test_a_member_that_never_syncs(bench: Bench) -> None:
     bench.join("a", 1)
-    for name in (None, None, None, "who owes a SyncGroup goes"):
+    for name in (None, None, None, "members without a SyncGroup are removed"):
         bench.now_s += 1
         bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(), 4)
         assert bench.name == name
@@ -318,7 +318,7 @@ def test_an_answer_of_the_wrong_broker(bench: Bench) -> None:
     assert bench.name is None
     unknown = HeartbeatResponse(error_code=Err.UNKNOWN_MEMBER_ID)
     bench.ask(HeartbeatRequest(GROUP, 1, "a"), unknown, 4, broker=other)
-    assert bench.name == "one coordinator per group"
+    assert bench.name == "a group has one coordinator"
 
 
 def test_a_parked_request_that_is_forgotten(bench: Bench) -> None:
@@ -328,7 +328,7 @@ def test_a_parked_request_that_is_forgotten(bench: Bench) -> None:
     assert bench.name is None
     bench.now_s += 0.2
     bench.answers.overdue()
-    assert bench.name == "parked requests are answered"
+    assert bench.name == "deferred requests are answered"
 
 
 def test_a_parked_request_whose_member_has_sent_another(bench: Bench) -> None:
@@ -372,13 +372,13 @@ STABLE = shown("Stable", 2, {"a": [0, 1], "b": [2]}, "a")
     ("before", "after", "name"),
     [
         (STABLE, shown("PreparingRebalance", 2, {"a": [0]}, "a"), None),
-        (STABLE, shown("Stable", 1, {"a": [0]}, "a"), "generations only grow"),
-        (STABLE, shown("Stable", 2, {"a": [0], "b": [0]}, "a"), "one owner of a partition"),
+        (STABLE, shown("Stable", 1, {"a": [0]}, "a"), "generations never decrease"),
+        (STABLE, shown("Stable", 2, {"a": [0], "b": [0]}, "a"), "a partition has one owner"),
         (STABLE, shown("Stable", 2, {"a": [0]}, "b"), "the leader is a member"),
         (
             shown("PreparingRebalance", 2, {"a": []}, "a"),
             shown("CompletingRebalance", 2, {"a": []}, "a"),
-            "a rebalance begins a generation",
+            "a rebalance begins a new generation",
         ),
     ],
 )
@@ -433,7 +433,7 @@ def test_a_join_that_waits_while_a_request_from_before_removes_its_member(remove
             kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=preparing, after=without)
         answer = {"error_code": 25, "generation_id": -1, "member_id": "", "leader": "", "members": []}
         kafka.journal.write("response", request=7, api="JoinGroup", took_ms=1, body=answer)
-        assert [each.name for each in found] == ([] if removed else ["answers follow the rules"])
+        assert [each.name for each in found] == ([] if removed else ["responses follow the coordinator's rules"])
 
 
 def test_a_group_in_the_wrong_partition() -> None:
@@ -441,7 +441,7 @@ def test_a_group_in_the_wrong_partition() -> None:
         kafka, _, found = watched(sim)
         cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
         kafka.journal.write("group", log="__consumer_offsets-1", group=GROUP, cause=cause, before=None, after=STABLE)
-        assert [each.name for each in found] == ["a group belongs to the partition of its hash"]
+        assert [each.name for each in found] == ["a group is stored in the offsets partition of its hash"]
 
 
 def test_offsets_that_show_before_they_are_committed() -> None:
@@ -454,7 +454,7 @@ def test_offsets_that_show_before_they_are_committed() -> None:
         assert not found
         kafka.journal.write("append", requests=[2], base_offset=1, last_offset=1, high_watermark=1, **append)
         kafka.journal.write("offsets", log=log, group=GROUP, request=2, offsets={"orders-0": 6})
-        assert [each.name for each in found] == ["a commit shows when it is committed"]
+        assert [each.name for each in found] == ["uncommitted offsets are not visible"]
 
 
 def test_a_coordinator_that_has_what_its_log_has_not() -> None:
@@ -477,4 +477,4 @@ def test_a_coordinator_that_has_what_its_log_has_not() -> None:
         assert shard is not None
         shard.groups[GROUP].offsets["orders"][0].offset = 6
         watch.finish()
-        assert [each.name for each in found] == ["the log has what the coordinator has"]
+        assert [each.name for each in found] == ["the log matches the coordinator's state"]

@@ -105,4 +105,4 @@ def test_a_torn_tail_that_is_accepted_is_found(tmp_path: Path, monkeypatch: pyte
     assert torn_tail(tmp_path / "sound") is None
     monkeypatch.setattr(recovery, "check_crc", lambda *args: None)
     monkeypatch.setattr(segment, "check_crc", lambda *args: None)
-    assert torn_tail(tmp_path / "torn") == "an acked commit is never lost nor regressed"
+    assert torn_tail(tmp_path / "torn") == "acknowledged commits are never lost or regressed"

@@ -181,33 +181,39 @@ class Planted:
     seeds: int
 
 
-HANDS, SESSIONS = "a record is in one pair of hands", "sessions count requests"
+HANDS, SESSIONS = "a record is acquired by one member", "share sessions check their epoch"
 PLANTED = [
     Planted(a_session_forgets_a_request, (SESSIONS,), 5),
     Planted(a_session_takes_requests_of_any_epoch, (SESSIONS,), 20),
     Planted(a_session_that_is_not_there_is_of_a_wrong_epoch, (SESSIONS,), 20),
-    Planted(batches_are_cut, ("batches come whole",), 20),
-    Planted(a_record_that_somebody_has_is_free, (HANDS, "records are delivered to their limit"), 10),
+    Planted(batches_are_cut, ("batches are acquired whole",), 20),
+    Planted(a_record_that_somebody_has_is_free, (HANDS, "the delivery count stays within its limit"), 10),
     Planted(anybody_may_speak_of_a_record, (HANDS, "who has a record may say"), 40),
-    Planted(what_is_malformed_is_of_a_wrong_state, ("answers follow the rules",), 20),
+    Planted(what_is_malformed_is_of_a_wrong_state, ("responses follow the coordinator's rules",), 20),
     Planted(
         a_part_of_a_range_counts, ("answers follow", "who has a record may say", "a start offset passes", "records"), 40
     ),
-    Planted(what_lies_below_the_start_is_refused, ("answers follow the rules",), 20),
+    Planted(what_lies_below_the_start_is_refused, ("responses follow the coordinator's rules",), 20),
     Planted(all_locks_end_with_the_first, (HANDS, "who has a record may say"), 40),
     Planted(locks_never_end, ("records",), 10),
     Planted(locks_end_early, (HANDS, "who has a record may say"), 40),
     Planted(
-        a_release_is_not_counted, ("deliveries count up", "records are delivered to their limit", "nothing is done"), 10
+        a_release_is_not_counted,
+        ("the delivery count never decreases", "the delivery count stays within its limit", "nothing is done"),
+        10,
     ),
-    Planted(records_come_beyond_their_limit, ("records are delivered to their limit",), 10),
-    Planted(the_start_stays, ("start offsets move on",), 10),
-    Planted(the_start_passes_what_somebody_has, ("a start offset passes what is done with",), 10),
-    Planted(that_a_record_is_acquired_is_stored, ("that a record is acquired is never stored",), 5),
-    Planted(a_snapshot_forgets_what_was_said, ("a snapshot says all", "a start offset passes what is done with"), 20),
+    Planted(records_come_beyond_their_limit, ("the delivery count stays within its limit",), 10),
+    Planted(the_start_stays, ("the share-partition start offset keeps up",), 10),
+    Planted(the_start_passes_what_somebody_has, ("the share-partition start offset passes completed records",), 10),
+    Planted(that_a_record_is_acquired_is_stored, ("acquired state is never persisted",), 5),
+    Planted(
+        a_snapshot_forgets_what_was_said,
+        ("a share snapshot is complete", "the share-partition start offset passes completed records"),
+        20,
+    ),
     Planted(
         what_was_accepted_comes_again_with_another_leader,
-        ("what is done with comes never again", "what is done with stays so"),
+        ("completed records are never redelivered", "completed records stay completed"),
         40,
     ),
 ]

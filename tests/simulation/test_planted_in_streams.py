@@ -23,8 +23,8 @@ from kafka_wire.messages import offsets_log as log
 pytestmark = pytest.mark.slow
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-ONE_OWNER = ("one owner of a partition", "free before given")
-RULES = ("answers follow the rules",)
+ONE_OWNER = ("a partition has one owner", "a partition is revoked before it is reassigned")
+RULES = ("responses follow the coordinator's rules",)
 
 
 def strangers_are_fenced(patch: pytest.MonkeyPatch) -> None:
@@ -259,30 +259,30 @@ PLANTED = [
     Planted(strangers_are_fenced, RULES, 3),
     Planted(the_epoch_before_needs_no_list, RULES, 6),
     Planted(the_epoch_before_is_good_with_any_list, RULES, 12),
-    Planted(a_lost_answer_is_not_forgiven, ("an epoch that holds is not fenced",), 20),
+    Planted(a_lost_answer_is_not_forgiven, ("a valid member epoch is not fenced",), 20),
     Planted(epochs_from_the_future_are_taken, RULES, 3),
-    Planted(tasks_are_told_each_time, ("an assignment is told when it has changed",), 3),
-    Planted(tasks_are_told_at_the_start_alone, ("members", "the living stay"), 6),
+    Planted(tasks_are_told_each_time, ("an assignment is sent only when it has changed",), 3),
+    Planted(tasks_are_told_at_the_start_alone, ("members", "live members are not evicted"), 6),
     Planted(who_says_nothing_has_given_up, ONE_OWNER, 6),
     Planted(what_others_hold_is_given, ONE_OWNER, 3),
     Planted(a_process_may_have_a_task_twice, ONE_OWNER, 20),
-    Planted(a_standby_task_is_assigned_beside_the_active_one, ("a target gives a partition once",), 10),
+    Planted(a_standby_task_is_assigned_beside_the_active_one, ("the target assignment assigns a partition once",), 10),
     Planted(a_task_is_assigned_to_nobody, ("members",), 2),
     Planted(standby_tasks_are_never_assigned, ("members",), 6),
-    Planted(nobody_has_to_give_up_in_time, ("who gives nothing up is removed",), 20),
-    Planted(the_time_to_give_up_begins_anew, ("who gives nothing up is removed",), 20),
-    Planted(an_instance_that_is_there_is_taken_over, ("an instance is one member",), 40),
-    Planted(who_takes_over_moves_the_group, ("an epoch moves for a reason",), 20),
-    Planted(each_heartbeat_moves_the_group, ("an epoch moves for a reason",), 2),
+    Planted(nobody_has_to_give_up_in_time, ("members that revoke nothing are removed",), 20),
+    Planted(the_time_to_give_up_begins_anew, ("members that revoke nothing are removed",), 20),
+    Planted(an_instance_that_is_there_is_taken_over, ("a group.instance.id has one member",), 40),
+    Planted(who_takes_over_moves_the_group, ("the group epoch changes only when the group changes",), 20),
+    Planted(each_heartbeat_moves_the_group, ("the group epoch changes only when the group changes",), 2),
     Planted(another_topology_is_taken_for_the_same, RULES, 6),
-    Planted(a_later_topology_takes_the_place_of_the_first, ("a topology stays as it is",), 3),
+    Planted(a_later_topology_takes_the_place_of_the_first, ("the stored topology never changes",), 3),
     Planted(tasks_that_there_are_not_are_taken, RULES, 6),
     Planted(the_initial_delay_never_ends, ("members",), 3),
     Planted(internal_topics_are_not_created, ("members",), 3),
-    Planted(commits_of_any_epoch_are_taken, ("commits are fenced by epochs",), 6),
-    Planted(records_stand_as_they_come, ("records stand in Kafka's order",), 3),
-    Planted(a_heartbeat_is_no_sign_of_life, ("the living stay",), 3),
-    Planted(who_leaves_stays, ("who has left is no member",), 6),
+    Planted(commits_of_any_epoch_are_taken, ("commits are fenced by member epoch",), 6),
+    Planted(records_stand_as_they_come, ("records are written in Kafka's order",), 3),
+    Planted(a_heartbeat_is_no_sign_of_life, ("live members are not evicted",), 3),
+    Planted(who_leaves_stays, ("members that left are removed",), 6),
 ]
 
 

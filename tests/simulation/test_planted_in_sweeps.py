@@ -110,31 +110,31 @@ LOST_ANSWERS = (Fault(1.0, "rule", {"api": "Produce", "drop_after": True, "proba
 ODD = (Fault(0.0, "buggify", {"site": "takes no short way", "probability": 1.0}),)
 
 PLANTED = [
-    Planted(consumers_commit_before_they_read, Case("group", 0, 8.0, journal=True, plan=()), ("what is committed has been read",), 2),
+    Planted(consumers_commit_before_they_read, Case("group", 0, 8.0, journal=True, plan=()), ("committed offsets have been read",), 2),
     Planted(who_takes_over_begins_one_behind, Case("group", 0, 12.0, journal=False, plan=TAKEOVER), ("no record is skipped",), 4),
     Planted(repeated_batches_are_taken, Case("idempotent", 0, 10.0, journal=True, plan=LOST_ANSWERS), ("sequence", "record twice"), 4),
     Planted(
         a_rebalance_always_takes_its_whole_timeout,
         Case("hostile", 0, 8.0, journal=True),
-        ("a rebalance ends when all are in",),
+        ("the join phase ends when all members have joined",),
         4,
     ),
     Planted(
         a_leader_that_joins_again_changes_nothing,
         Case("hostile", 0, 8.0, journal=True),
-        ("answers follow the rules",),
+        ("responses follow the coordinator's rules",),
         10,
     ),
     Planted(
         an_answer_is_remembered_too_long,
         Case("hostile", 0, 10.0, journal=False),
-        ("an acked commit is never lost nor regressed",),
+        ("acknowledged commits are never lost or regressed",),
         20,
     ),
     Planted(
         a_heartbeat_by_the_general_way_is_no_sign_of_life,
         Case("hostile", 0, 8.0, journal=False, plan=ODD),
-        ("the living stay", "members"),
+        ("live members are not evicted", "members"),
         6,
     ),
 ]  # fmt: skip

@@ -157,8 +157,8 @@ def a_version_less_is_spoken(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "workload", "rule"),
     [
-        (a_reader_is_not_told_where_its_log_parts, "logs", "a reader is told where its log parts"),
-        (records_of_any_time_are_taken, "logs", "what can't be is refused"),
+        (a_reader_is_not_told_where_its_log_parts, "logs", "a Fetch returns the diverging epoch"),
+        (records_of_any_time_are_taken, "logs", "invalid requests are refused"),
         (a_transaction_is_shown_without_its_partitions, "transactions", "transactions are shown as they are"),
         (a_transaction_is_listed_whatever_is_asked, "transactions", "transactions are shown as they are"),
         (a_version_less_is_spoken, "topics", "what is spoken is told"),
@@ -205,10 +205,10 @@ def _stranger(partition: Partition) -> None:
 @pytest.mark.parametrize(
     ("break_it", "name"),
     [
-        (_follower_is_lost, "who is up is in sync"),
-        (_other_leader, "another leader is another epoch"),
-        (_older_epoch, "epochs only grow"),
-        (_stranger, "the ISR is of replicas"),
+        (_follower_is_lost, "brokers that are up are in the ISR"),
+        (_other_leader, "a new leader has a new leader epoch"),
+        (_older_epoch, "leader epochs never decrease"),
+        (_stranger, "the ISR is a subset of the replicas"),
     ],
 )
 def test_what_no_leader_may_be_is_told(break_it: Callable[[Partition], object], name: str) -> None:

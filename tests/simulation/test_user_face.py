@@ -12,8 +12,10 @@ import pytest
 import broker_sim
 from broker_sim.common.text import UsageError
 from broker_sim.simulation import Fault, InvariantBroken, NotAlive, SimError, Simulation, Swarm, Unsafe, simulate
+from broker_sim.simulation.checks import former_names
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.faults.swarm import SWARM
+from broker_sim.simulation.judging import invariants
 from tests.simulation.workload import GROUP, Group, begin
 from tests.support import processes
 
@@ -415,6 +417,16 @@ def test_a_broken_invariant_ends_the_run_with_the_groups_story() -> None:
         assert "billing" in caught.value.__notes__[0]
 
 
+def test_a_former_name_of_an_invariant_is_taken_with_a_warning() -> None:
+    assert not former_names.FORMER.keys() & set(invariants())
+    assert set(former_names.FORMER.values()) <= set(invariants())
+    with (
+        pytest.warns(FutureWarning, match="'the living stay' is now called 'live members are not evicted'"),
+        simulate(1, waive=["the living stay"]) as sim,
+    ):
+        sim.cluster()
+
+
 def test_invariants_can_be_waived_by_name_or_left_out() -> None:
     def broken(**options: Any) -> str | None:
         with simulate(4, **options) as sim:
@@ -433,11 +445,11 @@ def test_invariants_can_be_waived_by_name_or_left_out() -> None:
         waived.append(name)
     assert waived
     assert broken(invariants=False) is None
-    with pytest.raises(UsageError, match="waive= takes a list"), simulate(1, waive="generations only grow"):
+    with pytest.raises(UsageError, match="waive= takes a list"), simulate(1, waive="generations never decrease"):
         pass
     with (
         simulate(1, waive=["generations grow"]) as sim,
-        pytest.raises(UsageError, match="did you mean 'generations only grow'"),
+        pytest.raises(UsageError, match="did you mean 'generations never decrease'"),
     ):
         sim.cluster()
 

@@ -270,7 +270,7 @@ class Answers:
         partition = self.partition(ask.group)
         steady = partition is not None and partition.leader_epoch == ask.epoch and ask.made == self._removed[ask.group]
         if steady and not ask.led and ask.error in _OWNED and ask.api in CHECKS:
-            self.fail("one coordinator per group", ask, "answered by a broker that does not lead the group's partition")
+            self.fail("a group has one coordinator", ask, "answered by a broker that does not lead its partition")
         life = None
         if steady:
             life = self._lives.get((ask.group, ask.epoch))
@@ -308,7 +308,7 @@ class Answers:
             bound_s = self.slack_s + (rebalance_s if ask.api in _PARKED else 0.0)
             if not ask.over and now_s - ask.started_s > bound_s:
                 ask.over = True
-                self.fail("parked requests are answered", ask, f"waits for {now_s - ask.started_s:.1f} s")
+                self.fail("deferred requests are answered", ask, f"waits for {now_s - ask.started_s:.1f} s")
 
     def history(self, group: str) -> Iterable[Ask]:
         """Its last requests and what became of them."""
@@ -337,7 +337,7 @@ class Answers:
             return
         newer = max((g for g, told in life.announced.items() if told < ask.sent), default=-1)
         if newer > generation:
-            self.fail("older generations are refused", ask, f"taken as of {generation} when {newer} was known")
+            self.fail("requests of older generations are refused", ask, f"accepted in {generation}, known was {newer}")
 
     def _check_fresh(self, ask: Ask, member_id: str) -> None:
         key = ask.group, member_id
@@ -350,7 +350,7 @@ class Answers:
         left = life.left.get(ask.member)
         simple = ask.api == "OffsetCommit" and ask.generation < 0  # an empty group takes it from anybody
         if left is not None and left < ask.sent and ask.error is Err.NONE and ask.api != "LeaveGroup" and not simple:
-            self.fail("the gone are unknown", ask, "taken from a member whose LeaveGroup was confirmed")
+            self.fail("removed members get UNKNOWN_MEMBER_ID", ask, "accepted after a confirmed LeaveGroup")
         shortest, longest, rebalance_s = self._timeouts.get(ask.group, (0.0, 0.0, 0.0))
         before = self._asks.get((ask.group, ask.member))
         if (
@@ -365,7 +365,7 @@ class Answers:
             and ask.sent_s - max(before.got_s, before.sent_s) > longest + 1
             and self._alone(ask)
         ):
-            self.fail("silent members expire", ask, f"not heard of since {before.got_s:.3f} s, session {longest} s")
+            self.fail("members expire after their session timeout", ask, f"silent since {before.got_s:.3f} s")
         beat = life.beat.get(ask.member)
         if (
             beat is not None
@@ -377,7 +377,7 @@ class Answers:
             and (ask.group, ask.member) not in self._leaving
             and ask.instance is None
         ):
-            self.fail("the living stay", ask, f"unknown, though its Heartbeat of {beat[0]:.3f} s was taken")
+            self.fail("live members are not evicted", ask, f"unknown after its successful Heartbeat of {beat[0]:.3f} s")
 
     def _alone(self, ask: Ask) -> bool:
         """Whether nothing else is under way that may be a sign of the member's life."""
@@ -391,7 +391,7 @@ class Answers:
         if ask.error is not Err.NONE:
             return
         if unnamed and ask.instance is None and ask.version >= 4:
-            self.fail("a dynamic member is given its id first (KIP-394)", ask, "joined without one")
+            self.fail("a dynamic member joins with an assigned member id (KIP-394)", ask, "joined without one")
         if life is None:
             return
         self._check_generation(ask, life, generation)
@@ -402,7 +402,7 @@ class Answers:
             life.issued.setdefault(ask.instance, []).append((member_id, ask.sent, self.tick))
         leader = _of(body, "leader")
         if leader != member_id and _of(body, "members"):
-            self.fail("the leader alone is told the members", ask, f"{member_id} is told, {leader} leads")
+            self.fail("only the leader gets the member list", ask, f"{member_id} is told, {leader} leads")
         members = frozenset(_of(each, "member_id") for each in _of(body, "members") or ())
         if ask.group in self._static:
             return
@@ -434,7 +434,7 @@ class Answers:
             for index in indexes:
                 owner = owners.setdefault((topic, index), mine)
                 if owner != mine:
-                    self.fail("one owner of a partition", ask, f"{topic}-{index} is {owner}'s in {ask.generation}")
+                    self.fail("a partition has one owner", ask, f"{topic}-{index} is {owner}'s in {ask.generation}")
 
     def _check_given(self, ask: Ask, given: object) -> None:
         """An assignment is what a leader of this generation has said, to the byte, or nothing."""
@@ -442,7 +442,7 @@ class Answers:
         if said is None or not given or ask.group in self._static:  # a static member may have another one's place
             return
         if given not in said.get(ask.member, ()):
-            self.fail("a member gets what its leader gave it", ask, f"{given!r}, which no leader said of it")
+            self.fail("a member receives its leader's assignment", ask, f"{given!r}, which no leader said of it")
 
     def _check_fenced(self, ask: Ask, life: _Life) -> None:
         issued = life.issued.get(ask.instance or "", [])
@@ -470,7 +470,7 @@ class Answers:
         limit_s = told_s + self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2] + 0.1
         owes = (ask.group, ask.member, generation) not in self._syncing
         if generation == ask.generation and owes and ask.sent_s > limit_s and ask.instance is None:
-            self.fail("who owes a SyncGroup goes", ask, f"told of {generation} at {told_s:.3f} s, has never synced")
+            self.fail("members without a SyncGroup are removed", ask, f"joined {generation} at {told_s:.3f} s")
 
     def _left(self, ask: Ask, body: object, life: _Life | None) -> None:
         if ask.error is not Err.NONE or life is None:
@@ -491,7 +491,7 @@ class Answers:
                 self._check_generation(ask, life, ask.generation)
                 self._check_fenced(ask, life)
                 if (ask.group, ask.member) not in self._ids and (ask.group, ask.member) not in self.members:
-                    self.fail("commits of strangers are refused", ask, "taken from an id that nobody was given")
+                    self.fail("commits of non-members are refused", ask, "taken from an id that nobody was given")
         elif ask.error in _REFUSED:
             for write in ask.writes:
                 write.refused()
@@ -558,7 +558,7 @@ class Answers:
         elif (value != -1 and not self._unsure) or floor >= 0:
             last = max((w for w in writes if w.done < ask.sent), key=lambda w: w.sent, default=None)
             was = "nothing" if last is None else f"{last.value}, {'acked' if last.acked else 'seen before'}"
-            self.fail("an acked commit is never lost nor regressed", ask, f"{key[1]}-{key[2]} is {value}; it was {was}")
+            self.fail("acknowledged commits are never lost or regressed", ask, f"{key[1:]} is {value}, not {was}")
 
 
 CHECKS: dict[str, Callable[[Answers, Ask, Any, _Life | None], None]] = {

@@ -177,12 +177,16 @@ class EpochLog:
         places = [self.RECORDS.place(kind) for kind, _, value in records if value is not None]
         written = [place for place in places if place >= 0]
         if written != sorted(written) and not converts and not self._takes_over(records):
-            self._fail("records stand in Kafka's order", "what is later in a request stands earlier", records)
+            self._fail("records are written in Kafka's order", "what is later in a request stands earlier", records)
         self._check_holders(records)
         if self.is_classic and self.members:
-            self._fail("a group is of one kind", "it has a classic group's record and members by epochs", records)
+            self._fail("a group has one type", "it has a classic group's record and members by epochs", records)
         if was_there and self.epoch > epoch and self.members and reasons == self.reasons():
-            self._fail("an epoch moves for a reason", f"from {epoch} to {self.epoch}, and nothing has changed", records)
+            self._fail(
+                "the group epoch changes only when the group changes",
+                f"from {epoch} to {self.epoch}, and nothing has changed",
+                records,
+            )
         if was_there and not self.members:
             self.moves["classic again" if self.is_classic else "empty"] += 1
 
@@ -193,14 +197,16 @@ class EpochLog:
             self.moves["classic"] += self.is_classic
         elif kind == kinds.group:
             if value is not None and value.epoch <= self.epoch and self.members:
-                self._fail("epochs move forward", f"the group's from {self.epoch} to {value.epoch}", records)
+                self._fail(
+                    "group and member epochs never decrease", f"the group's from {self.epoch} to {value.epoch}", records
+                )
             self.epoch = self.first_epoch if value is None else value.epoch
             self.metadata_hash = 0 if value is None else value.metadata_hash
         elif kind == kinds.target_metadata:
             told = self.first_epoch if value is None else value.assignment_epoch
             if value is not None and not self.target_epoch <= told <= self.epoch and self.members:
                 what = f"the target's from {self.target_epoch} to {told}, the group's is {self.epoch}"
-                self._fail("epochs move forward", what, records)
+                self._fail("group and member epochs never decrease", what, records)
             self.target_epoch = told
         elif kind == kinds.member:
             if value is None:
@@ -222,12 +228,14 @@ class EpochLog:
     def _stand(self, member_id: str, value: Any, records: list[tuple[int, Any, Any]]) -> None:
         before, epoch = self.standings.get(member_id), value.member_epoch
         if before is not None and LEFT_FOR_NOW not in (before.epoch, epoch) and epoch < before.epoch:
-            self._fail("epochs move forward", f"that of {member_id} from {before.epoch} to {epoch}", records)
+            self._fail(
+                "group and member epochs never decrease", f"that of {member_id} from {before.epoch} to {epoch}", records
+            )
         if epoch > self.furthest():
             what = f"{member_id} is at {epoch}, the target at {self.target_epoch}"
-            self._fail("nobody is ahead of the target", what, records)
+            self._fail("no member epoch is ahead of the target assignment", what, records)
         if member_id not in self.members:
-            self._fail("who stands somewhere is a member", f"{member_id} is none", records)
+            self._fail("a current assignment belongs to a member", f"{member_id} is none", records)
         assigned, revoking = self._held(value)
         self.standings[member_id] = Standing(epoch, value.previous_member_epoch, assigned, revoking)
         if revoking:
@@ -251,7 +259,7 @@ class EpochLog:
                 other = self.clash(unit, member_id, held)
                 if other is not None:
                     self._fail(
-                        "one owner of a partition", f"{unit_name(unit)} is with {other} and {member_id}", records
+                        "a partition has one owner", f"{unit_name(unit)} is with {other} and {member_id}", records
                     )
                     return
                 held[unit] = member_id
@@ -261,7 +269,7 @@ class EpochLog:
                 other = self.clash(unit, member_id, wanted)
                 if other is not None:
                     what = f"{unit_name(unit)} is to be with {other} and {member_id}"
-                    self._fail("a target gives a partition once", what, records)
+                    self._fail("the target assignment assigns a partition once", what, records)
                     return
                 wanted[unit] = member_id
 

@@ -144,10 +144,10 @@ class Invariants:
         if rightly is not None and ask.error not in rightly:
             state = "not there" if shown is None else f"{shown['state']} in {shown['generation']}"
             what = f"{ask}; the group is {state}, the rules say {' or '.join(error.name for error in rightly)}"
-            self._fail("answers follow the rules", ask.group, what)
+            self._fail("responses follow the coordinator's rules", ask.group, what)
         wrong = at_once(ask, shown, body) if shown is not None and ask.error is Err.NONE else None
         if wrong is not None:
-            self._fail("answers follow the rules", ask.group, f"{ask}: {wrong}")
+            self._fail("responses follow the coordinator's rules", ask.group, f"{ask}: {wrong}")
 
     def _response(self, event: dict[str, Any]) -> None:
         ask = self._asks.pop(event["request"], None)
@@ -167,7 +167,9 @@ class Invariants:
             taken = ask.error is Err.NONE or (ask.error is Err.REBALANCE_IN_PROGRESS and ask.api == "Heartbeat")
             if gone is not None and gone < ask.sent and taken and ask.generation >= 0:
                 self._fail(
-                    "the gone are unknown", ask.group, f"taken from {ask.member}, which was no member any more: {ask}"
+                    "removed members get UNKNOWN_MEMBER_ID",
+                    ask.group,
+                    f"taken from {ask.member}, which was no member any more: {ask}",
                 )
 
     def _epochs(self, event: dict[str, Any]) -> None:
@@ -188,7 +190,7 @@ class Invariants:
                 writes = [write for write in self.answers.writes.get(key, ()) if write.value == value]
                 fresh = bool(writes) and all(write.begun > self._loads for write in writes)
                 if value >= 0 and fresh and shown not in self._shows:
-                    self._fail("a commit shows when it is committed", ask.group, f"{shown[1]} is {value}: {ask}")
+                    self._fail("uncommitted offsets are not visible", ask.group, f"{shown[1]} is {value}: {ask}")
 
     def _group(self, event: dict[str, Any]) -> None:
         group, before, after = event["group"], event["before"], event["after"]
@@ -202,7 +204,7 @@ class Invariants:
             self._before = {number: seen for number, seen in self._before.items() if number == mine}
         partitions = len(self.kafka.state.topics[OFFSETS].partitions)
         if event["log"] != f"{OFFSETS}-{offsets_partition(group, partitions)}":
-            self._fail("a group belongs to the partition of its hash", group, f"it is in {event['log']}")
+            self._fail("a group is stored in the offsets partition of its hash", group, f"it is in {event['log']}")
         if kind in ("load", "unload") or after is None:
             self._gone = {key: then for key, then in self._gone.items() if key[0] != group}
             before = None
@@ -222,7 +224,9 @@ class Invariants:
                 True  # 4.x lets the others wait for the timeout when a full group has refused a member
             )
         if waits_in_vain(after) and not self._was_empty.get(group, True):
-            self._fail("a rebalance ends when all are in", group, f"{after['size']} members have joined")
+            self._fail(
+                "the join phase ends when all members have joined", group, f"{after['size']} members have joined"
+            )
         self._check_members(group, before, after)
         if before is not None:
             self._check_step(group, before, after)
@@ -247,17 +251,17 @@ class Invariants:
             for topic, indexes in (each["assignment"] or {}).items():
                 for index in indexes:
                     if owners.setdefault((topic, index), each["member"]) != each["member"]:
-                        self._fail("one owner of a partition", group, f"{topic}-{index} in {after['generation']}")
+                        self._fail("a partition has one owner", group, f"{topic}-{index} in {after['generation']}")
 
     def _check_step(self, group: str, before: dict[str, Any], after: dict[str, Any]) -> None:
         old, new = before["generation"], after["generation"]
         if new < old:
-            self._fail("generations only grow", group, f"from {old} to {new}")
+            self._fail("generations never decrease", group, f"from {old} to {new}")
         if before["state"] == PREPARING and after["state"] not in (PREPARING, DEAD) and new == old:
-            self._fail("a rebalance begins a generation", group, f"{old} is {after['state']} again")
+            self._fail("a rebalance begins a new generation", group, f"{old} is {after['state']} again")
         wrong = step_error(before, after)
         if wrong is not None:
-            self._fail("groups take the steps that there are", group, wrong)
+            self._fail("group state transitions are legal", group, wrong)
 
     def _timer(self, event: dict[str, Any]) -> None:
         if event["timer"] != "session":
@@ -278,12 +282,14 @@ class Invariants:
             and shown is not None
             and self.now_ms < beat[0] * 1000 + shown["session_timeout_ms"] - 1
         ):
-            self._fail("the living stay", group, f"the session of {member} ends, heard of at {beat[0]} s")
+            self._fail("live members are not evicted", group, f"the session of {member} ends, heard of at {beat[0]} s")
 
     def _check_expired(self, group: str, member: str) -> None:
         live = self._live(group, member)
         if live is not None and not live.is_parked:
-            self._fail("silent members expire", group, f"{member} is still there after its session")
+            self._fail(
+                "members expire after their session timeout", group, f"{member} is still there after its session"
+            )
 
     def _live(self, group: str, member: str) -> Any:
         partition = self.answers.partition(group)
@@ -299,12 +305,16 @@ class Invariants:
         log, mark = event["log"], event["high_watermark"]
         mark_before = self._marks.get(log, 0)
         if mark < mark_before:
-            self._fail("a high watermark only grows", "-", f"that of {log} is {mark}, it was {mark_before}")
+            self._fail("the high watermark never decreases", "-", f"that of {log} is {mark}, it was {mark_before}")
         self._marks[log] = mark
         if "error" not in event:
             base = event["base_offset"]
             if base <= self._lasts.get(log, -1) and base < mark_before:
-                self._fail("a committed offset is given once", "-", f"{base} of {log}, committed up to {mark_before}")
+                self._fail(
+                    "offsets below the high watermark are never written again",
+                    "-",
+                    f"{base} of {log}, committed up to {mark_before}",
+                )
             self._lasts[log] = event["last_offset"]
             for number in event["requests"]:
                 self._placed[number] = event["last_offset"]
@@ -319,7 +329,7 @@ class Invariants:
                 self.ledger.shows(event["group"], name, offset)
         number = event.get("request")
         if number is not None and not self._placed.get(number, math.inf) < self._marks.get(event["log"], -1):
-            self._fail("a commit shows when it is committed", event["group"], f"request {number} is not")
+            self._fail("uncommitted offsets are not visible", event["group"], f"request {number} is not")
 
     def _load(self, event: dict[str, Any]) -> None:
         self._loads = self.answers.tick
@@ -348,7 +358,7 @@ class Invariants:
             )
             lasts_ms = self.now_ms - self._since_ms.get(group, self.now_ms)
             if shown["state"] == COMPLETING and lasts_ms > longest_ms:
-                self._fail("who owes a SyncGroup goes", group, f"{COMPLETING} for {lasts_ms} ms")
+                self._fail("members without a SyncGroup are removed", group, f"{COMPLETING} for {lasts_ms} ms")
 
     def finish(self) -> None:
         """The log of every offsets partition, read again, gives what the coordinators have."""
@@ -357,7 +367,7 @@ class Invariants:
             if shard is None or shard.writes or partition.log_end_offset != partition.high_watermark:
                 continue
             for group, what in self._compare(partition, shard, loaded=False):
-                self._fail("the log has what the coordinator has", group, f"{partition.name}: {what}")
+                self._fail("the log matches the coordinator's state", group, f"{partition.name}: {what}")
 
     def _compare(self, partition: Partition, shard: Shard, *, loaded: bool) -> list[tuple[str, str]]:
         policy = self.kafka.runtime.settings.policy
@@ -390,7 +400,7 @@ class Invariants:
         if shard is None:
             return
         for group, what in self._compare(partition, shard, loaded=True):
-            self._fail("a loaded coordinator has what its log says", group, f"{log}: {what}")
+            self._fail("a loaded coordinator matches its log", group, f"{log}: {what}")
         self.answers.loaded(partition.index, {name: group.offsets for name, group in shard.groups.items()})
 
 

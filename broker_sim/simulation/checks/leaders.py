@@ -71,11 +71,13 @@ class Leaders:
         before = self._seen.get(key)
         self._seen[key] = _seen(partition)
         if partition.leader >= 0 and not state.brokers[partition.leader].alive:
-            self._fail("a leader is alive and in sync", partition, "it is down")
+            self._fail("the leader is alive and in the ISR", partition, "it is down")
         if before is None:
             return
         if partition.leader_epoch != before.epoch + 1:
-            self._fail("an election is one epoch more", partition, f"the epoch before was {before.epoch}")
+            self._fail(
+                "an election increments the leader epoch by one", partition, f"the epoch before was {before.epoch}"
+            )
         if before.leader < 0 or partition.leader == before.leader or "down" not in reason:
             return
         heirs = [
@@ -85,41 +87,41 @@ class Leaders:
         ]
         if heirs and partition.leader != heirs[0] and not partition.barred:
             self._fail(
-                "the first replica in sync takes over", partition, f"after {before.leader} it is {heirs[0]}'s turn"
+                "the first in-sync replica is elected", partition, f"after {before.leader} it is {heirs[0]}'s turn"
             )
 
     def _check(self, state: ClusterState, partition: Partition) -> None:
         isr, replicas, leader = partition.isr, partition.replicas, partition.leader
         if len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
-            self._fail("the ISR is of replicas", partition, "it is not")
+            self._fail("the ISR is a subset of the replicas", partition, "it is not")
         alive = {node for node in replicas if state.brokers[node].alive}
         if leader >= 0:
             if leader not in isr or leader not in alive:
-                self._fail("a leader is alive and in sync", partition, f"alive are {sorted(alive)}")
+                self._fail("the leader is alive and in the ISR", partition, f"alive are {sorted(alive)}")
             if not set(isr) <= alive:
-                self._fail("who is down is not in sync", partition, f"alive are {sorted(alive)}")
+                self._fail("brokers that are down are not in the ISR", partition, f"alive are {sorted(alive)}")
             if not _ails(partition) and alive - set(isr):
-                self._fail("who is up is in sync", partition, f"alive are {sorted(alive)}")
+                self._fail("brokers that are up are in the ISR", partition, f"alive are {sorted(alive)}")
         elif alive & set(isr) and not partition.barred:
-            self._fail("who can lead leads", partition, f"alive are {sorted(alive)}")
+            self._fail("an eligible replica leads", partition, f"alive are {sorted(alive)}")
         elif len(isr) > 1 and not partition.barred and not _ails(partition):
-            self._fail("who is down is not in sync", partition, "nobody leads, and the ISR has several")
+            self._fail("brokers that are down are not in the ISR", partition, "nobody leads, and the ISR has several")
 
     def _check_step(self, state: ClusterState, partition: Partition, before: _Seen) -> None:
         if partition.leader_epoch < before.epoch or partition.partition_epoch < before.changes:
-            self._fail("epochs only grow", partition, f"it was {before.epoch}, {before.changes}")
+            self._fail("leader epochs never decrease", partition, f"it was {before.epoch}, {before.changes}")
         if partition.leader != before.leader and partition.leader_epoch == before.epoch:
-            self._fail("another leader is another epoch", partition, f"{before.leader} led in this one")
+            self._fail("a new leader has a new leader epoch", partition, f"{before.leader} led in this one")
         changed = tuple(partition.isr) != before.isr or tuple(partition.replicas) != before.replicas
         ails = before.ails or _ails(partition)
         if changed and partition.partition_epoch == before.changes and not ails:
-            self._fail("a change is another partition epoch", partition, f"the ISR was {list(before.isr)}")
+            self._fail("an ISR change increments the partition epoch", partition, f"the ISR was {list(before.isr)}")
         if len(partition.replicas) != len(before.replicas):
-            self._fail("a partition keeps its number of replicas", partition, f"they were {list(before.replicas)}")
+            self._fail("the replication factor never changes", partition, f"they were {list(before.replicas)}")
         lost = set(before.isr) - set(partition.isr)
         stays = partition.leader_epoch == before.epoch and not ails
         if lost and stays and state.config.release < _EPOCH_WITH_EVERY_SHRINKING:
-            self._fail("a smaller ISR is another epoch before 3.6", partition, f"{sorted(lost)} left it")
+            self._fail("an ISR shrink increments the leader epoch before 3.6", partition, f"{sorted(lost)} left it")
 
 
 def _ails(partition: Partition) -> bool:

@@ -57,7 +57,7 @@ class Ledger:
         end = self._ends.get((group, topic, int(index)), 0)
         if offset > end:
             self._breach(
-                "what is committed has been read", f"group {group}: {name} is {offset}, given was all before {end}"
+                "committed offsets have been read", f"group {group}: {name} is {offset}, given was all before {end}"
             )
 
     def _breach(self, name: str, what: str) -> None:

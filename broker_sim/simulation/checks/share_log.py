@@ -95,14 +95,14 @@ class ShareLog:
         elif isinstance(value, log.ShareSnapshotValue):
             self._snapshot(unit, standing, value)
         elif standing is None:
-            self._fail("an update follows a snapshot", unit, "there was none", value)
+            self._fail("a share update follows a snapshot", unit, "there was none", value)
         else:
             self.moves["update"] += 1
             self._batches(unit, standing, value)
             self._starts(unit, standing, value.start_offset, value)
             if len(standing.leading) == _LATE and standing.start < standing.leading[0]:
                 what = f"it is {standing.start}, and up to {standing.leading[0]} all was done with {_LATE} updates ago"
-                self._fail("start offsets move on", unit, what, value)
+                self._fail("the share-partition start offset keeps up", unit, what, value)
             standing.leading.append(standing.done_up_to())
 
     def _snapshot(self, unit: Unit, before: Standing | None, value: Any) -> None:
@@ -116,7 +116,7 @@ class ShareLog:
             told = {offset for one in value.state_batches for offset in range(one.first_offset, one.last_offset + 1)}
             lost = sorted(offset for offset in made.records if offset not in told)
             if lost:
-                self._fail("a snapshot says all", unit, f"nothing is said of {lost[:5]}", value)
+                self._fail("a share snapshot is complete", unit, f"nothing is said of {lost[:5]}", value)
         else:
             made.start = value.start_offset
         self.standings[unit] = made
@@ -124,13 +124,13 @@ class ShareLog:
     def _batches(self, unit: Unit, standing: Standing, value: Any) -> None:
         for one in value.state_batches:
             if one.delivery_state == ACQUIRED:
-                self._fail("that a record is acquired is never stored", unit, f"{one}", value)
+                self._fail("acquired state is never persisted", unit, f"{one}", value)
             if not 0 <= one.delivery_count <= self.limit or (self.counts_all and one.delivery_count < 1):
                 what = f"{one.first_offset} to {one.last_offset}: {one.delivery_count} of {self.limit}"
-                self._fail("records are delivered to their limit", unit, what, value)
+                self._fail("the delivery count stays within its limit", unit, what, value)
             if one.delivery_state == AVAILABLE and one.delivery_count >= self.limit:
                 what = f"{one.first_offset} to {one.last_offset} are to come again after {one.delivery_count}"
-                self._fail("records are delivered to their limit", unit, what, value)
+                self._fail("the delivery count stays within its limit", unit, what, value)
             for offset in range(one.first_offset, one.last_offset + 1):
                 self._record(unit, standing, offset, Stored(one.delivery_state, one.delivery_count), value)
 
@@ -139,9 +139,9 @@ class ShareLog:
         if offset < standing.start:
             return
         if before is not None and before.state in (ACKNOWLEDGED, ARCHIVED) and now.state != before.state:
-            self._fail("what is done with stays so", unit, f"{offset} was {before}, is {now}", value)
+            self._fail("completed records stay completed", unit, f"{offset} was {before}, is {now}", value)
         if before is not None and self.counts_all and now.deliveries < before.deliveries:
-            self._fail("deliveries count up", unit, f"{offset} was {before}, is {now}", value)
+            self._fail("the delivery count never decreases", unit, f"{offset} was {before}, is {now}", value)
         if now.state == ARCHIVED and before is not None and before.state == AVAILABLE:
             self.moves["given up"] += 1
         standing.records[offset] = now
@@ -150,12 +150,14 @@ class ShareLog:
         if start == _NOWHERE or start == standing.start:
             return
         if start < standing.start:
-            self._fail("start offsets move on", unit, f"from {standing.start} to {start}", value)
+            self._fail("the share-partition start offset keeps up", unit, f"from {standing.start} to {start}", value)
         if standing.start != _NOWHERE:
             for offset in range(standing.start, start):
                 known = standing.records.pop(offset, None)
                 if known is None or known.state not in (ACKNOWLEDGED, ARCHIVED):
-                    self._fail("a start offset passes what is done with", unit, f"{offset} is {known}", value)
+                    self._fail(
+                        "the share-partition start offset passes completed records", unit, f"{offset} is {known}", value
+                    )
                 else:
                     standing.done[offset] = known
         standing.start = start

@@ -96,7 +96,9 @@ class StreamsLog(EpochLog):
 
     def _apply_other(self, key: Any, value: Any, records: list[tuple[int, Any, Any]]) -> None:
         if value is not None and self.topology is not None:
-            self._fail("a topology stays as it is", f"from epoch {self.topology.epoch} to {value.epoch}", records)
+            self._fail(
+                "the stored topology never changes", f"from epoch {self.topology.epoch} to {value.epoch}", records
+            )
         self.topology = value
 
     def clash(self, unit: Unit, member_id: str, others: Mapping[Unit, str]) -> str | None:

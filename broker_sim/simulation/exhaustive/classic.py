@@ -298,7 +298,8 @@ class ClassicWorld(Surroundings):
     def _joined(self, client: _Client, answer: Any) -> None:
         if self._watched and answer.generation_id < client.generation:
             self._fail(
-                "generations only grow", f"{client.name} was in {client.generation} and is told {answer.generation_id}"
+                "generations never decrease",
+                f"{client.name} was in {client.generation} and is told {answer.generation_id}",
             )
         client.member_id, client.generation, client.stage = answer.member_id, answer.generation_id, "joined"
         client.told = None
@@ -308,16 +309,17 @@ class ClassicWorld(Surroundings):
         leads = answer.leader == answer.member_id
         if bool(client.line_up) != leads and client.instance is None:
             self._fail(
-                "the leader is told who is in", f"{client.name} is told {client.line_up}, the leader is {answer.leader}"
+                "the leader gets all members", f"{client.name} is told {client.line_up}, the leader is {answer.leader}"
             )
         if leads and answer.member_id not in client.line_up:
-            self._fail("the leader is told who is in", f"{client.name} is not among {client.line_up}")
+            self._fail("the leader gets all members", f"{client.name} is not among {client.line_up}")
 
     def _synced(self, client: _Client, assignment: bytes) -> None:
         client.stage, client.told = "in", assignment
         if self._watched and assignment not in (b"", f"{client.generation}/{client.name}".encode()):
             self._fail(
-                "each gets what its leader gave it", f"{client.name} in {client.generation} is given {assignment!r}"
+                "a member receives its leader's assignment",
+                f"{client.name} in {client.generation} is given {assignment!r}",
             )
 
     def _answered_aside(self, aside: _Aside, answer: Any) -> None:
@@ -365,7 +367,7 @@ class ClassicWorld(Surroundings):
         else:
             self._is_now(-1, error, before)
         if self._watched and error in (Err.NONE, Err.NON_EMPTY_GROUP, Err.GROUP_ID_NOT_FOUND) and error is not rightly:
-            self._fail("groups are deleted by the rules", f"{error.name}, the rules say {rightly.name}")
+            self._fail("DeleteGroups follows the group's state", f"{error.name}, the rules say {rightly.name}")
 
     def _is_now(self, value: int, error: Err, before: frozenset[int]) -> None:
         """A write of the offset was answered at once. While the log is stuck it says nothing of those before it."""
@@ -382,14 +384,14 @@ class ClassicWorld(Surroundings):
         if before is not None and after is not None and not moved:
             wrong = step_error(before, after)
             if wrong is not None:
-                self._fail("groups take the steps that there are", wrong)
+                self._fail("group state transitions are legal", wrong)
         self._remember()
         if after is not None:
             members = [each["member"] for each in after["members"]]
             if members and after["leader"] not in members:
                 self._fail("the leader is a member", f"{after['leader']} leads {members}")
             if waits_in_vain(after) and not self.was_empty:
-                self._fail("a rebalance ends when all are in", f"all {after['size']} have joined")
+                self._fail("the join phase ends when all members have joined", f"all {after['size']} have joined")
         self._check_offset()
 
     def _check_offset(self) -> None:
@@ -398,13 +400,15 @@ class ClassicWorld(Surroundings):
         value = -1 if shown is None else shown.offset
         if value not in self.may_be:
             self._fail(
-                "what is acknowledged is shown", f"the offset is {value}, it must be one of {sorted(self.may_be)}"
+                "acknowledged commits are returned", f"the offset is {value}, it must be one of {sorted(self.may_be)}"
             )
 
     def _check_rule(self, ask: Ask, rightly: frozenset[Err] | None, error: Err) -> None:
         if rightly is not None and error in RULED and error not in rightly:
             names = " or ".join(each.name for each in rightly)
-            self._fail("answers follow the rules", f"{ask.api} is answered {error.name}, the rules say {names}")
+            self._fail(
+                "responses follow the coordinator's rules", f"{ask.api} is answered {error.name}, the rules say {names}"
+            )
 
     def key(self) -> Hashable:
         """See `explorer.World`."""
@@ -434,7 +438,7 @@ class ClassicWorld(Surroundings):
             self.ground.now_ms = end_ms
         group = self._look()
         self._fail(
-            "clients that behave come to a stable group",
+            "well-behaved clients reach a Stable group",
             f"after {_ROUNDS * _PASS_MS} ms it is {group}, they are {list(self.clients.values())}",
         )
 
@@ -458,7 +462,7 @@ class ClassicWorld(Surroundings):
             self.take(("time",))
         group = self.ground.shard.classic(GROUP)
         if self.ground.timers or (group is not None and group.members):
-            self._fail("of the silent nothing is left", f"{self._look()}, timers {list(self.ground.timers)}")
+            self._fail("expired members leave no state or timers", f"{self._look()}, timers {list(self.ground.timers)}")
 
 
 def _error(api: str, answer: Any) -> Err:

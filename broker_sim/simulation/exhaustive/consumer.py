@@ -252,7 +252,10 @@ class ConsumerWorld(Surroundings):
             self._tell(f"{asked.name}: its {asked.what} is answered {error.name}" + _given(answer))
             if self._watched and asked.rightly is not None and error in _RULED and error not in asked.rightly:
                 names = " or ".join(each.name for each in asked.rightly)
-                self._fail("answers follow the rules", f"{asked.what} is answered {error.name}, the rules say {names}")
+                self._fail(
+                    "responses follow the coordinator's rules",
+                    f"{asked.what} is answered {error.name}, the rules say {names}",
+                )
             member = self.members[asked.name]
             if not asked.awaited or asked.member_id != member.member_id:
                 continue
@@ -275,7 +278,7 @@ class ConsumerWorld(Surroundings):
             numbers = [number for one in answer.assignment.topic_partitions for number in one.partitions]
             member.told = tuple(sorted(numbers))
             if self._watched and len(set(numbers)) != len(numbers):
-                self._fail("a partition is given once", f"{member.name} is given {numbers}")
+                self._fail("a partition is assigned once", f"{member.name} is given {numbers}")
             member.holds = tuple(sorted({*member.holds, *numbers}))
 
     # --- the world around
@@ -299,12 +302,14 @@ class ConsumerWorld(Surroundings):
             self._check_holders(state)
             if state.target_epoch > state.group_epoch:
                 self._fail(
-                    "the target is not ahead of the group", f"{state.target_epoch}, the group is at {state.group_epoch}"
+                    "the target assignment epoch is not ahead of the group epoch",
+                    f"{state.target_epoch}, the group is at {state.group_epoch}",
                 )
             for member_id in state.members:
                 if state.current(member_id).epoch > state.target_epoch:
                     self._fail(
-                        "no member is ahead of the target", f"{member_id} is at {state.current(member_id).epoch}"
+                        "no member epoch is ahead of the target assignment",
+                        f"{member_id} is at {state.current(member_id).epoch}",
                     )
         after = self._epochs()
         if (
@@ -313,14 +318,17 @@ class ConsumerWorld(Surroundings):
             and (after[0] < before[0] or after[1] < before[1])
             and group.stored.members
         ):
-            self._fail("epochs only grow", f"group and target from {before} to {after}")
+            self._fail("group and target epochs never decrease", f"group and target from {before} to {after}")
         working: dict[int, str] = {}
         for name, member_id, holds in self._workers():
             if member_id not in group.latest.members:
                 continue
             for number in holds:
                 if working.setdefault(number, name) != name:
-                    self._fail("nobody works on another's partition", f"{number} is with {working[number]} and {name}")
+                    self._fail(
+                        "no member processes another member's partition",
+                        f"{number} is with {working[number]} and {name}",
+                    )
 
     def _workers(self) -> list[tuple[str, str, tuple[int, ...]]]:
         """Name, id, and what it works on."""
@@ -332,7 +340,7 @@ class ConsumerWorld(Surroundings):
             current = state.current(member_id)
             for number in itertools.chain(current.assigned.get(TOPIC_ID, ()), current.revoking.get(TOPIC_ID, ())):
                 if holders.setdefault(number, member_id) != member_id:
-                    self._fail("no partition has two holders", f"{number} is with {holders[number]} and {member_id}")
+                    self._fail("a partition has one owner", f"{number} is with {holders[number]} and {member_id}")
 
     def key(self) -> Hashable:
         """See `explorer.World`."""
@@ -363,7 +371,7 @@ class ConsumerWorld(Surroundings):
         group = self._group()
         what = None if group is None else (group.state_name, group.stored.currents)
         self._fail(
-            "members that behave share everything out",
+            "well-behaved members get all partitions assigned",
             f"after {_ROUNDS} rounds it is {what}, they are {list(self.members.values())}",
         )
 
@@ -391,7 +399,8 @@ class ConsumerWorld(Surroundings):
         group = self._group()
         if self.ground.timers or not self._nobody():
             self._fail(
-                "of the silent nothing is left", f"{group and group.stored.members}, timers {list(self.ground.timers)}"
+                "expired members leave no state or timers",
+                f"{group and group.stored.members}, timers {list(self.ground.timers)}",
             )
 
     def _nobody(self) -> bool:

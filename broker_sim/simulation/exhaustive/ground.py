@@ -120,7 +120,7 @@ class Ground(ABC, Generic[S]):
                 self.elsewhere(append)
         for token, answer in outcome.replies:
             if token in self._answered:
-                raise Broken("one answer for each request", f"request {token} is answered again: {answer}")
+                raise Broken("a request is answered once", f"request {token} is answered again: {answer}")
             self._answered.add(token)
             self.answers[token] = answer
 

@@ -122,7 +122,8 @@ class _TransactionGround(Ground[TransactionShard]):
                 ]
                 if lacks:
                     raise Broken(
-                        "nothing is complete before its markers are there", f"{value.state.name}, {lacks} lack theirs"
+                        "a transaction completes after its markers are written",
+                        f"{value.state.name}, {lacks} lack theirs",
                     )
         super().append(append)
 
@@ -135,7 +136,7 @@ class _TransactionGround(Ground[TransactionShard]):
         value = self.decided()
         said = None if value is None else (_DECIDED.get(value.state), value.producer_id, value.epoch)
         if value is None or said != (kind, marker.producer_id, marker.epoch) or append.to not in value.partitions:
-            raise Broken("a marker says what the log has decided", f"{marker}, the log has {value}")
+            raise Broken("a marker matches the logged outcome", f"{marker}, the log has {value}")
         self.markers.append(marker)
 
     def _is(self, append: Append, kind: ControlType) -> bool:
@@ -299,7 +300,7 @@ class TransactionWorld(Surroundings):
             self._tell(f"{asked.producer}: its {asked.what} is answered {error.name}")
             if self._watched and asked.rightly is not None and error in _RULED and error is not asked.rightly:
                 self._fail(
-                    "answers follow the rules",
+                    "responses follow the coordinator's rules",
                     f"{asked.what} is answered {error.name}, the rules say {asked.rightly.name}",
                 )
             producer = self.producers[asked.producer]
@@ -314,14 +315,15 @@ class TransactionWorld(Surroundings):
             states = (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
             if self._watched and (value is None or (value.state in states) != (asked.what == "commit")):
                 self._fail(
-                    "a transaction ends as its producer was told", f"{asked.what} is answered NONE, the log has {value}"
+                    "a transaction ends as its producer was answered",
+                    f"{asked.what} is answered NONE, the log has {value}",
                 )
         if not isinstance(answer, Granted) or not asked.awaited or answer.producer_id < 0:
             return
         has = answer.producer_id, answer.epoch
         if self._watched and self.given.get(has, producer.name) != producer.name:
             self._fail(
-                "an epoch is given to one producer", f"{has} is {self.given[has]}'s, and is given to {producer.name}"
+                "a producer epoch is assigned once", f"{has} is {self.given[has]}'s, and is given to {producer.name}"
             )
         self.given[has] = producer.name
         producer.producer_id, producer.epoch = has
@@ -349,10 +351,10 @@ class TransactionWorld(Surroundings):
             return
         value = self.ground.decided()
         if value is not None and _known(after.stored) != _known(value):
-            self._fail("what is known is what the log has", f"{after.stored}, the log has {value}")
+            self._fail("the coordinator's state matches the log", f"{after.stored}, the log has {value}")
         same = before is not None and before.producer_id == after.stored.producer_id and not moved
         if before is not None and same and after.stored.epoch < before.epoch:
-            self._fail("epochs only grow", f"from {before.epoch} to {after.stored.epoch}")
+            self._fail("producer epochs never decrease", f"from {before.epoch} to {after.stored.epoch}")
 
     def key(self) -> Hashable:
         """See `explorer.World`."""
@@ -403,7 +405,7 @@ class TransactionWorld(Surroundings):
             or stored.state is not State.COMPLETE_COMMIT
             or self.ground.data["p"].last != "COMMIT"
         ):
-            self._fail("whoever begins anew comes to commit", f"{plan} is left, the id is {stored}, {self.ground.data}")
+            self._fail("a restarted producer can commit", f"{plan} is left, the id is {stored}, {self.ground.data}")
         self._silence()
 
     def _went_well(self) -> bool:
@@ -422,7 +424,10 @@ class TransactionWorld(Surroundings):
             self.take(("time",))
         shown = self._shown()
         if self.ground.timers or shown is None or shown.stored.state is not State.COMPLETE_ABORT:
-            self._fail("what is left open is aborted", f"{shown and shown.stored}, timers {list(self.ground.timers)}")
+            self._fail(
+                "open transactions are aborted on timeout",
+                f"{shown and shown.stored}, timers {list(self.ground.timers)}",
+            )
 
 
 def _rightly_ended(shown: Transaction, producer: _Producer, *, commit: bool, pending: bool) -> Err | None:

@@ -192,7 +192,7 @@ def waived(plan: Iterable[Fault]) -> tuple[str, ...]:
         (fault.kind == "rule" and _HANGING.intersection(fault.args)) or fault.args.get("what") == "stalls"
         for fault in plan
     )
-    return ("parked requests are answered",) if hangs else ()
+    return ("deferred requests are answered",) if hangs else ()
 
 
 # --- the run -------------------------------------------------------------------------------------------------------------

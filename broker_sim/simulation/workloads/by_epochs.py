@@ -106,7 +106,10 @@ class Holdings:
                 if self.log.clash(unit, member_id, dict.fromkeys(theirs, other))
             ]
             if both:
-                self.fail("free before given", f"{member_id} is given {both}, which {other} has not given up")
+                self.fail(
+                    "a partition is revoked before it is reassigned",
+                    f"{member_id} is given {both}, which {other} has not given up",
+                )
         self.has[member_id] = units | self.has.get(member_id, frozenset())
 
     def keep(self, member_id: str, units: frozenset[Unit]) -> None:
@@ -316,7 +319,10 @@ class EpochMember(Client):
     def _heard(self, answer: Any, sent_s: float, *, joins: bool, full: bool, lost: bool) -> None:
         fail = self.holdings.fail
         if answer.member_epoch < self.epoch:
-            fail("epochs move forward", f"{self.member} was told {self.epoch}, then {answer.member_epoch}")
+            fail(
+                "group and member epochs never decrease",
+                f"{self.member} was told {self.epoch}, then {answer.member_epoch}",
+            )
         if joins:
             self.scene.answers.members[GROUP, self.member] = None
             self._check_instance(sent_s)
@@ -325,7 +331,7 @@ class EpochMember(Client):
         told = self._told_by(answer)
         if told is not None:
             if told == self.told and not full and not lost and not joins:
-                fail("an assignment is told when it has changed", f"{self.member} was told the same twice")
+                fail("an assignment is sent only when it has changed", f"{self.member} was told the same twice")
             self.told = told
             if self.owned - told and self._owes_s is None:
                 self._owes_s = sent_s
@@ -333,7 +339,7 @@ class EpochMember(Client):
             self.owned |= told
             self.holdings.take(self.member, told)
         elif joins or (full and self.REPEATS):
-            fail("who says all is told all", f"{self.member} was told no assignment")
+            fail("a full heartbeat gets a full response", f"{self.member} was told no assignment")
         self._check_debt(sent_s)
         self._fine_s = sent_s
         if self.instance is not None:
@@ -350,7 +356,7 @@ class EpochMember(Client):
             self._debt = leader_epoch, sent_s
         elif sent_s - self._debt[1] > REBALANCE_MS / 1000 + _SLACK_S:
             what = f"{self.member} was told to give something up before {self._debt[1]:.3f} s, has not, and is fine"
-            self.holdings.fail("who gives nothing up is removed", what)
+            self.holdings.fail("members that revoke nothing are removed", what)
 
     def _check_instance(self, sent_s: float) -> None:
         if self.instance is None:
@@ -358,7 +364,7 @@ class EpochMember(Client):
         holder, until_s = self.holdings.instances.get(self.instance, ("", -1.0))
         if holder != self.member and self._now_s() < until_s:
             what = f"{self.member} has the place of {holder}, which may be there until {until_s:.3f} s"
-            self.holdings.fail("an instance is one member", what)
+            self.holdings.fail("a group.instance.id has one member", what)
 
     def _refused(self, error: Err, sent_s: float, owned: Collection[Unit] | None) -> None:
         """Whether that can be."""
@@ -370,12 +376,12 @@ class EpochMember(Client):
                 standing.epoch == self.epoch
                 or (standing.previous == self.epoch and owned is not None and standing.assigned.issuperset(owned))
             ):
-                holdings.fail("an epoch that holds is not fenced", f"{self.member} came with {self.epoch}: {standing}")
+                holdings.fail("a valid member epoch is not fenced", f"{self.member} came with {self.epoch}: {standing}")
         elif error in _GONE:
             owes = self._owes_s is not None and now_s >= self._owes_s + REBALANCE_MS / 1000
             if self._fine_s >= 0 and now_s < self._fine_s + SESSION_MS / 1000 and not owes:
                 what = f"{self.member} was heard of at {self._fine_s:.3f} s, and is told {error.name}"
-                holdings.fail("the living stay", what)
+                holdings.fail("live members are not evicted", what)
         instance, gone = self.instance or "", (*_GONE, Err.FENCED_MEMBER_EPOCH, Err.FENCED_INSTANCE_ID)
         if error in gone and holdings.instances.get(instance, ("",))[0] == self.member:
             holdings.instances.pop(instance)
@@ -396,12 +402,13 @@ class EpochMember(Client):
         if answer.error_code == 0:
             if answer.member_epoch != epoch:
                 self.holdings.fail(
-                    "answers follow the rules", f"{gone} left with {epoch}, was told {answer.member_epoch}"
+                    "responses follow the coordinator's rules",
+                    f"{gone} left with {epoch}, was told {answer.member_epoch}",
                 )
             if not for_now:
                 self.holdings.log.catch_up()
                 if gone in self.holdings.log.members:
-                    self.holdings.fail("who has left is no member", gone)
+                    self.holdings.fail("members that left are removed", gone)
         await asyncio.sleep(self.rng.choice((0.1, 0.5, 1.5)))
 
     # --- what must be refused
@@ -415,7 +422,7 @@ class EpochMember(Client):
             what = (
                 f"{request.member_id} with {request.member_epoch} is told {error.name}, not {[e.name for e in wanted]}"
             )
-            self.holdings.fail("answers follow the rules", what)
+            self.holdings.fail("responses follow the coordinator's rules", what)
         elif error in _GONE and error not in wanted:
             self._refused(error, self._now_s(), None)
             self._begin_anew()
@@ -479,7 +486,9 @@ class EpochMember(Client):
             return
         if old:
             self.holdings.fail(
-                "commits are fenced by epochs", f"{self.member} committed without one that is known as such"
+                "commits are fenced by member epoch", f"{self.member} committed without one that is known as such"
             )
         elif epoch > self.epoch:
-            self.holdings.fail("commits are fenced by epochs", f"{self.member} at {self.epoch} committed with {epoch}")
+            self.holdings.fail(
+                "commits are fenced by member epoch", f"{self.member} at {self.epoch} committed with {epoch}"
+            )

@@ -174,7 +174,7 @@ class ShareMember(Client):
         unknown = sorted(index for unit in self.units for index in [unit[1]] if unit not in self.hands.log.standings)
         if unknown:
             what = f"{self.name} is given partitions {unknown}, of which no state is stored"
-            self.hands.fail("state is made before it is given", what)
+            self.hands.fail("share state is initialized before records are acquired", what)
 
     async def _leave(self, broker: int) -> None:
         """It closes its sessions, or leaves that to its connections; then another process comes."""
@@ -259,13 +259,13 @@ class ShareMember(Client):
     def _refused(self, session: Session, error: Err) -> None:
         """A session that its member knows of is there, as long as its connection is, and counts as its member does."""
         if error in (Err.INVALID_SHARE_SESSION_EPOCH, Err.SHARE_SESSION_NOT_FOUND) and not session.line.lost:
-            self.hands.fail("sessions count requests", f"{self.name} is told {error.name} at {session.epoch}")
+            self.hands.fail("share sessions check their epoch", f"{self.name} is told {error.name} at {session.epoch}")
 
     def _goes_on(self, session: Session, sent_s: float) -> None:
         """Its session lives: what was doubted before this request was sent can't be."""
         for at_s, what in session.doubts:
             if at_s < sent_s:
-                self.hands.fail("a record is in one pair of hands", what)
+                self.hands.fail("a record is acquired by one member", what)
         session.doubts.clear()
 
     def _moment(self, unit: Unit) -> tuple[int, dict[int, int]]:
@@ -293,13 +293,15 @@ class ShareMember(Client):
             for offset in range(run.first_offset, run.last_offset + 1):
                 record = unit, offset
                 if run.delivery_count > LIMIT:
-                    hands.fail("records are delivered to their limit", f"{offset}: {run.delivery_count} of {LIMIT}")
+                    hands.fail(
+                        "the delivery count stays within its limit", f"{offset}: {run.delivery_count} of {LIMIT}"
+                    )
                 if record in done:
-                    hands.fail("what is done with comes never again", f"{self.name} is given {offset} of {unit[1]}")
+                    hands.fail("completed records are never redelivered", f"{self.name} is given {offset} of {unit[1]}")
                 stored = counts.get(offset, 0)
                 if hands.log.counts_all and run.delivery_count <= stored:
                     what = f"{offset} is delivered for the {run.delivery_count}. time, {stored} are stored"
-                    hands.fail("deliveries count up", what)
+                    hands.fail("the delivery count never decreases", what)
                 if run.delivery_count == 1 and offset not in counts:
                     fresh.append(offset)
                 hold = hands.holds.get(record)
@@ -311,7 +313,7 @@ class ShareMember(Client):
                     mine = Hold(self.name, session, sent_s + LOCK_MS / 1000, leader_epoch)
                     hands.holds[record] = session.has[record] = mine
         if fresh and not exactly and same and not self._is_whole(unit, max(fresh)):
-            hands.fail("batches come whole", f"{self.name} is given up to {max(fresh)} of partition {unit[1]}")
+            hands.fail("batches are acquired whole", f"{self.name} is given up to {max(fresh)} of partition {unit[1]}")
         hands.met["acquired"] += 1
 
     def _is_whole(self, unit: Unit, last: int) -> bool:
@@ -391,10 +393,10 @@ class ShareMember(Client):
             }
         elif sure and row_error in (Err.INVALID_RECORD_STATE, Err.INVALID_REQUEST) and wanted is Err.NONE:
             what = f"{self.name} says {kinds} of {first} to {last}, which it has, and is told {row_error.name}"
-            self.hands.fail("who has a record may say what became of it", what)
+            self.hands.fail("a member may acknowledge its acquired records", what)
         elif wanted is not Err.NONE and row_error is not wanted and row_error in _OF_RECORDS:
             what = f"{self.name} says {kinds} of {first} to {last} and is told {row_error.name}, not {wanted.name}"
-            self.hands.fail("answers follow the rules", what)
+            self.hands.fail("responses follow the coordinator's rules", what)
         return True
 
     async def _acknowledge(
@@ -438,20 +440,22 @@ class ShareMember(Client):
         for epoch in (session.epoch + 3, 0):
             error, _ = await self._acknowledge(leader, session, unit, first, last, [ACCEPT], epoch)
             if error is not Err.INVALID_SHARE_SESSION_EPOCH:
-                self.hands.fail("sessions count requests", f"{epoch} in place of {session.epoch} is told {error.name}")
+                self.hands.fail(
+                    "share sessions check their epoch", f"{epoch} in place of {session.epoch} is told {error.name}"
+                )
         stranger = base64.urlsafe_b64encode(self.rng.randbytes(16)).decode().rstrip("=")
         request = ShareFetchRequest(
             GROUP, stranger, 4, min_bytes=1, max_records=1, batch_size=1, topics=_topics({unit})
         )
         answer = await self._sent(leader, session, request)
         if answer.error_code != Err.SHARE_SESSION_NOT_FOUND:
-            self.hands.fail("sessions count requests", f"a session that isn't: {Err(answer.error_code).name}")
+            self.hands.fail("share sessions check their epoch", f"a session that isn't: {Err(answer.error_code).name}")
         topics = _topics({unit})
         topics[0].partitions[0].acknowledgement_batches = [AcknowledgementBatch(first, last, [ACCEPT])]
         request = ShareFetchRequest(GROUP, stranger, 0, min_bytes=1, max_records=1, batch_size=1, topics=topics)
         answer = await self._sent(leader, session, request)
         if answer.error_code != Err.INVALID_REQUEST:
-            self.hands.fail("sessions count requests", f"said as it begins: {Err(answer.error_code).name}")
+            self.hands.fail("share sessions check their epoch", f"said as it begins: {Err(answer.error_code).name}")
 
     async def _of_what_is_gone(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
         """Below the start offset all is done with: no error."""
@@ -470,7 +474,10 @@ class ShareMember(Client):
         session.epoch += 1
         wrong = row_error in (Err.INVALID_RECORD_STATE, Err.INVALID_REQUEST)
         if wrong and epoch == self.hands.partition(unit).leader_epoch:
-            self.hands.fail("answers follow the rules", f"{standing.start - 1} lies below the start: {row_error.name}")
+            self.hands.fail(
+                "responses follow the coordinator's rules",
+                f"{standing.start - 1} lies below the start: {row_error.name}",
+            )
 
     async def _of_another(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
         """What another member has is not its own to speak of."""

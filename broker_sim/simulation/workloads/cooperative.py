@@ -107,7 +107,7 @@ class Cooperative(Member):
             both = parts & frozenset(self.mine)
             if name != self.name and both and generation == self.generation:
                 what = f"{self.name} and {name} work on {sorted(both)} in generation {generation}"
-                self.scene.answers.tell(InvariantBroken("one owner of a partition", what))
+                self.scene.answers.tell(InvariantBroken("a partition has one owner", what))
 
 
 def _owned(metadata: bytes) -> tuple[int, list[int]]:

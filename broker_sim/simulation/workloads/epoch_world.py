@@ -61,7 +61,7 @@ _REFRESH_S = 11.0
 """An expression is not looked at again more often than every ten seconds."""
 
 
-_PUT_OFF = ("who gives nothing up is removed",)
+_PUT_OFF = ("members that revoke nothing are removed",)
 """A member whose removal the log refuses stays, and its time begins anew."""
 
 
@@ -216,7 +216,7 @@ class ByEpochs:
         }
         head = group.group_state, group.group_epoch, group.assignment_epoch
         if head != ("Stable", log.epoch, log.target_epoch) or told != wanted:
-            self.holdings.fail("a group is described as its records say", f"{head} {told}, not {log.epoch} {wanted}")
+            self.holdings.fail("a described group matches its records", f"{head} {told}, not {log.epoch} {wanted}")
 
     def _question(self) -> Any:
         return ConsumerGroupDescribeRequest([GROUP])

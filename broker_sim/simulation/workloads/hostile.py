@@ -329,7 +329,7 @@ def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: An
     sim.run_for(2)
     if any(member.beats == then for member, then in zip(members, before, strict=True)):
         told = ", ".join(f"{m.name} {m.member or '-'} generation {m.generation}" for m in members)
-        found.append(InvariantBroken("after healing all are stable", told, answers.history(GROUP)))
+        found.append(InvariantBroken("all groups are Stable after healing", told, answers.history(GROUP)))
         return
     partition = answers.partition(GROUP)
     assert partition is not None

@@ -163,7 +163,9 @@ class Shares:
                 if (accepted and record not in said[ACCEPT]) or (
                     archived and stored is not None and not by_hand and stored.deliveries < LIMIT
                 ):
-                    self.hands.fail("nothing is done with that nobody has said", f"{offset} of {unit[1]} is {stored}")
+                    self.hands.fail(
+                        "records are completed only by acknowledgements", f"{offset} of {unit[1]} is {stored}"
+                    )
 
     def _not_alive(self, within_s: float, lacking: str) -> NotAlive:
         told: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]

@@ -34,7 +34,7 @@ _QUIET_S = 2.0
 _OVERDUE_S = 1.0
 
 NETWORK = {"cut", "link", "pause", "crash", "restart", "reset", "rule"}
-LATE = ("parked requests are answered",)
+LATE = ("deferred requests are answered",)
 """What clients see late because of the way that it goes."""
 
 _STATIC = 0.3

@@ -168,7 +168,9 @@ class Reading:
         self._seen[key] = offset, entry.attempt
         attempt = self.book.attempts.get(entry.attempt)
         if attempt is None or attempt.told is False:
-            self.book.breach("what is aborted is not read", f"{self.name} has {entry} at {offset}", [entry.attempt])
+            self.book.breach(
+                "read_committed returns no aborted records", f"{self.name} has {entry} at {offset}", [entry.attempt]
+            )
         if entry.account:
             self._sums.setdefault(producer_id, Counter())[entry.attempt] += entry.amount
 
@@ -178,11 +180,11 @@ class Reading:
         odd = [name for name, total in sums.items() if total]
         if odd:
             what = f"{self.name} is off by {sums.total()} at {offset}: {dict(sums)}"
-            self.book.breach("the books balance behind a marker", what, odd)
+            self.book.breach("accounts balance after each marker", what, odd)
 
     def reached(self, stable: int) -> None:
         """All before the last stable offset has been given."""
         if stable < self.stable:
             what = f"that of {self.name} is {stable}, it was {self.stable}"
-            self.book.breach("a last stable offset only grows", what, ())
+            self.book.breach("the last stable offset never decreases", what, ())
         self.stable = max(self.stable, stable)

@@ -105,21 +105,23 @@ def judge(book: Book, orders: Topic, written: Iterable[Partition], committed: Ma
 
 def _judge_end(book: Book, attempt: Attempt, ends: Mapping[str, bool | None]) -> None:
     if len(set(ends.values())) > 1:
-        book.breach("a transaction ends the same everywhere", f"whether it is committed: {dict(ends)}", [attempt.name])
+        book.breach(
+            "a transaction has one outcome in all partitions", f"whether it is committed: {dict(ends)}", [attempt.name]
+        )
     if attempt.told is not None and (not attempt.told) in ends.values():
         book.breach(
-            "a transaction ends as its producer is told", f"whether it is committed: {dict(ends)}", [attempt.name]
+            "a transaction ends as its producer was answered", f"whether it is committed: {dict(ends)}", [attempt.name]
         )
     lost = [f"{topic}-{index}" for topic, index in attempt.acked if f"{topic}-{index}" not in ends]
     if lost:
-        book.breach("what was acknowledged is there", f"{lost} have nothing of it", [attempt.name])
+        book.breach("acknowledged records are stored", f"{lost} have nothing of it", [attempt.name])
 
 
 def _judge_entries(book: Book, attempt: Attempt, entries: list[Entry]) -> None:
     wanted = sorted(entry for rows in attempt.entries.values() for entry in rows)
     if (entries or attempt.told) and sorted(entries) != wanted:
         what = f"{len(entries)} of {len(wanted)} entries are committed"
-        book.breach("a transaction is committed whole", what, [attempt.name])
+        book.breach("a transaction is committed atomically", what, [attempt.name])
 
 
 def _judge_orders(book: Book, orders: Topic, entries: Mapping[str, list[Entry]]) -> None:
@@ -132,7 +134,9 @@ def _judge_orders(book: Book, orders: Topic, entries: Mapping[str, list[Entry]])
         if len(names) > 1:
             book.breach("an order is carried out once", f"{order} is carried out {len(names)} times", names)
         if order not in placed:
-            book.breach("what is aborted is not read", f"{order} is carried out and is not committed", names)
+            book.breach(
+                "read_committed returns no aborted records", f"{order} is carried out and is not committed", names
+            )
     lost = [order for order in placed if order not in by_order]
     if lost and not book.found[HOLE]:  # an offset that came late, or an entry, may have taken an order with it
         book.breach("every order is carried out", f"{lost[:5]} of {len(placed)} are not", ())
@@ -146,4 +150,4 @@ def _judge_offsets(book: Book, entries: Mapping[str, list[Entry]], committed: Ma
     for index, (offset, name) in latest.items():
         if committed.get(index) != offset:
             what = f"orders-{index}: {committed.get(index)} is committed, what was written goes to {offset}"
-            book.breach("offsets are committed with what was written", what, [name])
+            book.breach("offsets are committed with their transaction", what, [name])

@@ -148,7 +148,7 @@ class GroupProber(Prober):
         told = [self.errors_of(answer) for answer in answers]
         wanted = [dict.fromkeys(first, Err.NONE)] * len(told)
         if not self.expect(
-            "commits are answered by the rules", f"commits in flight v{version} of {group}", told, wanted
+            "OffsetCommit follows the coordinator's rules", f"commits in flight v{version} of {group}", told, wanted
         ):
             raise Unsure
         return {key: (o, e if version >= _EPOCHS_SINCE else -1, m) for key, (o, e, m) in values.items()}
@@ -173,7 +173,7 @@ class GroupProber(Prober):
         )
         what = f"OffsetCommit v{version} of {group} {who}"
         if not self.expect(
-            "commits are answered by the rules", what, self.errors_of(answer), dict.fromkeys(values, wanted)
+            "OffsetCommit follows the coordinator's rules", what, self.errors_of(answer), dict.fromkeys(values, wanted)
         ):
             raise Unsure
         taken = values if wanted is Err.NONE else {}
@@ -200,7 +200,10 @@ class GroupProber(Prober):
         answer, _ = await self.ask_of(group, request, version=version)
         told = answer.groups[0] if version >= 8 else answer
         self.expect(
-            "acked commits are read", f"OffsetFetch v{version} of {group}: error", Err(told.error_code), Err.NONE
+            "acknowledged commits are returned",
+            f"OffsetFetch v{version} of {group}: error",
+            Err(told.error_code),
+            Err.NONE,
         )
         found = {
             (t.name, p.partition_index): (
@@ -211,7 +214,9 @@ class GroupProber(Prober):
         }  # fmt: skip
         nothing = {} if every else dict.fromkeys(places, (-1, -1, ""))
         shown = {key: (o, e if version >= _EPOCHS_SHOWN_SINCE else -1, m) for key, (o, e, m) in offsets.items()}
-        self.expect("acked commits are read", f"OffsetFetch v{version} of {group}", found, {**nothing, **shown})
+        self.expect(
+            "acknowledged commits are returned", f"OffsetFetch v{version} of {group}", found, {**nothing, **shown}
+        )
 
     async def _doing(self, *steps: Any) -> None:
         """All of them, or the group is given up."""
@@ -242,7 +247,10 @@ class GroupProber(Prober):
                 answer, version = await self.ask_of(group, request, 2)
                 wanted = {key: Err.OFFSET_METADATA_TOO_LARGE, **dict.fromkeys(good, Err.NONE)}
                 if not self.expect(
-                    "commits are answered by the rules", f"v{version}: errors", self.errors_of(answer), wanted
+                    "OffsetCommit follows the coordinator's rules",
+                    f"v{version}: errors",
+                    self.errors_of(answer),
+                    wanted,
                 ):
                     raise Unsure
                 self.offsets |= {k: (o, e if version >= _EPOCHS_SINCE else -1, m) for k, (o, e, m) in good.items()}
@@ -270,11 +278,19 @@ class GroupProber(Prober):
             request = OffsetDeleteRequest(group, rows)
             answer, _ = await self.ask_of(group, request)
             wanted = Err.NONE if self.offsets else Err.GROUP_ID_NOT_FOUND
-            self.expect("offsets are deleted by the rules", f"OffsetDelete of {group}", Err(answer.error_code), wanted)
+            self.expect(
+                "OffsetDelete follows the coordinator's rules",
+                f"OffsetDelete of {group}",
+                Err(answer.error_code),
+                wanted,
+            )
             if self.offsets and keys:
                 told = self.errors_of(answer)
                 self.expect(
-                    "offsets are deleted by the rules", f"OffsetDelete of {group}", told, dict.fromkeys(keys, Err.NONE)
+                    "OffsetDelete follows the coordinator's rules",
+                    f"OffsetDelete of {group}",
+                    told,
+                    dict.fromkeys(keys, Err.NONE),
                 )
             for key in keys:
                 del self.offsets[key]
@@ -302,7 +318,7 @@ class GroupProber(Prober):
         answer, _ = await self.ask_of(group, DeleteGroupsRequest([group]))
         row = answer.results[0]
         self.expect(
-            "groups are deleted by the rules",
+            "DeleteGroups follows the group's state",
             f"DeleteGroups of {group}",
             (row.group_id, Err(row.error_code)),
             (group, wanted),
@@ -315,7 +331,7 @@ class GroupProber(Prober):
         answer, version = await self.ask_of(group, DescribeGroupsRequest([group]))
         shown = answer.groups[0]
         gone = Err.GROUP_ID_NOT_FOUND if version >= 6 else Err.NONE
-        name = "groups are shown as they are"
+        name = "DescribeGroups matches the group"
         self.expect(
             name,
             f"DescribeGroups v{version} of {group}: error",

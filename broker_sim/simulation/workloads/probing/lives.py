@@ -338,14 +338,17 @@ class _Life:
             for each in shown.members
         }
         wanted = {(each.member, self.prober.name, each.metadata, each.assignment) for each in group.players}
-        expect("groups are shown as they are", f"DescribeGroups of {group.name}: members", rows, wanted)
+        expect("DescribeGroups matches the group", f"DescribeGroups of {group.name}: members", rows, wanted)
         await self.prober.delete(group.name, Err.NON_EMPTY_GROUP)
         await self.prober.read_offsets(group.name, group.offsets)
         part = OffsetDeleteRequestTopic(TOPIC, [OffsetDeleteRequestPartition(0)])
         answer, _ = await self.ask(OffsetDeleteRequest(group.name, [part]))
         told = self.prober.errors_of(answer)
         expect(
-            "offsets are deleted by the rules", "what members read", told, {(TOPIC, 0): Err.GROUP_SUBSCRIBED_TO_TOPIC}
+            "OffsetDelete follows the coordinator's rules",
+            "what members read",
+            told,
+            {(TOPIC, 0): Err.GROUP_SUBSCRIBED_TO_TOPIC},
         )
 
     async def _act_join_another(self) -> None:

@@ -150,27 +150,27 @@ class LogProber(Prober):
         version = self.pick(CreateTopicsRequest, 2)
         answer = (await self.tell(asked, version, self.broker())).topics[0]
         if self.calm.since(begun_s):
-            self.expect("topics are made as asked for", f"CreateTopics of {name}, {settings}", answer.error_code, 0)
+            self.expect("topics are created as requested", f"CreateTopics of {name}, {settings}", answer.error_code, 0)
             if version >= 5 and answer.error_code == 0:
                 told = answer.num_partitions, answer.replication_factor
-                self.expect("topics are made as asked for", f"{name}: partitions, replicas", told, (count, factor))
+                self.expect("topics are created as requested", f"{name}: partitions, replicas", told, (count, factor))
                 own = {each.name: each.value for each in answer.configs or () if each.config_source == 1}
-                self.expect("topics are made as asked for", f"{name}: settings", own, settings)
+                self.expect("topics are created as requested", f"{name}: settings", own, settings)
         if answer.error_code != 0:
             return None
         there = self.state.topics.get(name)
         if there is None:
-            self.breach("topics are made as asked for", f"{name} is not there")
+            self.breach("topics are created as requested", f"{name} is not there")
             return None
         if version >= 7:
-            self.expect("topics are made as asked for", f"{name}: id", answer.topic_id, there.topic_id)
+            self.expect("topics are created as requested", f"{name}: id", answer.topic_id, there.topic_id)
         if any(old.topic_id == there.topic_id for old in self.gone):
             self.breach("topic ids are never reused", f"{name} has that of one that was deleted")
         compacts, deletes = settings.get("cleanup.policy") == "compact", "retention.ms" in settings
         logs = [LogModel(f"{name}-{index}", compacts=compacts, deletes=deletes) for index in range(count)]
         for partition in there.partitions:
             if len(partition.replicas) != factor or len(set(partition.replicas)) != factor:
-                self.breach("topics are made as asked for", f"{partition.name} has replicas {partition.replicas}")
+                self.breach("topics are created as requested", f"{partition.name} has replicas {partition.replicas}")
         topic = OwnTopic(name, there.topic_id, settings, factor, logs, begun_s)
         self.topics.append(topic)
         return topic
@@ -193,11 +193,11 @@ class LogProber(Prober):
             )
         answer = (await self.tell(request, version, self.broker())).responses[0]
         if self.calm.since(begun_s):
-            self.expect("deleted topics are gone", f"DeleteTopics of {topic.name}", answer.error_code, 0)
+            self.expect("deleted topics are removed", f"DeleteTopics of {topic.name}", answer.error_code, 0)
         if answer.error_code == 0:
             self.gone.append(topic)
             if topic.name in self.state.topics:
-                self.breach("deleted topics are gone", f"{topic.name} is there")
+                self.breach("deleted topics are removed", f"{topic.name} is there")
             if again:
                 await self.make(topic.name)
 
@@ -277,7 +277,7 @@ class LogProber(Prober):
         self.endpoints = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
         row = answer.responses[0].partition_responses[0]
         self.expect(
-            "answers are of what was asked", "Produce: partition", (len(answer.responses), row.index), (1, index)
+            "responses match their requests", "Produce: partition", (len(answer.responses), row.index), (1, index)
         )
         return row
 
@@ -303,7 +303,7 @@ class LogProber(Prober):
         error = Err(answer.error_code)
         if steady:
             wanted = Err.NONE if self._has_enough(topic, acks) else Err.NOT_ENOUGH_REPLICAS
-            if not self.expect("a batch that may be written is", f"Produce to {log.name}", error, wanted):
+            if not self.expect("valid batches are accepted", f"Produce to {log.name}", error, wanted):
                 return
         if error is Err.NONE:
             self._written(topic, index, batch, answer, sure=acks == ALL or steady)
@@ -331,19 +331,19 @@ class LogProber(Prober):
         epoch = partition.leader_epoch if partition is not None and log.exact and standing(partition) else -1
         wrong = log.acknowledged(answer.base_offset, batch.rows, head=batch.head, epoch=epoch)
         if wrong is not None:
-            self.breach("a batch is where it was acknowledged", wrong)
+            self.breach("a batch is stored at its acknowledged offset", wrong)
         if batch.head.producer >= 0:
             topic.sequences[index] = batch.head.sequence + len(batch.rows)
             topic.recent.setdefault(index, []).append(batch)
         log.committed(answer.base_offset + len(batch.rows))
         if topic.append_time and answer.log_append_time_ms < 0:
-            self.breach("the broker's time is told", f"{log.name}: {answer.log_append_time_ms}")
+            self.breach("Produce returns the log append time", f"{log.name}: {answer.log_append_time_ms}")
         latest_ms = max(row.timestamp for row in batch.rows)
         if not topic.append_time and answer.log_append_time_ms not in (
             -1,
             latest_ms,
         ):  # a resend is told the batch's own
-            self.breach("the broker's time is told", f"{log.name}: {answer.log_append_time_ms}, must be -1")
+            self.breach("Produce returns the log append time", f"{log.name}: {answer.log_append_time_ms}, must be -1")
 
     async def _unanswered(
         self, topic: OwnTopic, index: int, batch: Batch, before: tuple[object, ...] | None, begun_s: float
@@ -359,7 +359,7 @@ class LogProber(Prober):
         if answer is None or not steady or self.calm.odd:
             return
         wanted = end + len(batch.rows)
-        if self.expect("acks=0 is written, too", f"{log.name}: the end", answer.offset, wanted):
+        if self.expect("records with acks=0 are written", f"{log.name}: the end", answer.offset, wanted):
             log.acknowledged(end, batch.rows)
             log.exact = True
 
@@ -389,20 +389,24 @@ class LogProber(Prober):
         answer = await self.produce(topic, index, data, acks, broker, version)
         if not (before == standing(self.partition(topic, index)) and self.calm.since(begun_s)):
             if answer.error_code == 0 and acks == ALL and not elsewhere:
-                self.breach("what can't be is refused", f"{topic.name}-{index}: taken, must be {wanted.name}")
+                self.breach("invalid requests are refused", f"{topic.name}-{index}: taken, must be {wanted.name}")
             return
         refused = self.expect(
-            "what can't be is refused", f"Produce to {topic.name}-{index}", Err(answer.error_code), wanted
+            "invalid requests are refused", f"Produce to {topic.name}-{index}", Err(answer.error_code), wanted
         )
         if elsewhere and refused:
             topic.logs[index].refused(list(topic.logs[index].doubts))
             topic.logs[index].exact = True
         if wanted is Err.NOT_LEADER_OR_FOLLOWER and version is not None and version >= 10:
             told = answer.current_leader.leader_id, answer.current_leader.leader_epoch
-            self.expect("who leads is told", "Produce: leader", told, (partition.leader, partition.leader_epoch))
+            self.expect(
+                "errors name the current leader", "Produce: leader", told, (partition.leader, partition.leader_epoch)
+            )
             ends = self.endpoints
             host = self.scene.kafka.hosts[partition.leader - 1]
-            self.expect("who leads is told", "Produce: where it is", ends, [(partition.leader, host, 9092)])
+            self.expect(
+                "errors name the current leader", "Produce: where it is", ends, [(partition.leader, host, 9092)]
+            )
 
     def _some(self, size: int = 0, sequence: int = -1, producer: tuple[int, int] = (-1, -1), count: int = 1) -> bytes:
         now_ms = self.state.clock.now_ms()
@@ -428,7 +432,7 @@ class LogProber(Prober):
         row = (await self.tell(request, version, partition.leader)).responses[0].partition_responses[0]
         if self.calm.since(begun_s) and (version >= 13 or old.name not in self.state.topics):
             wanted = Err.UNKNOWN_TOPIC_ID if version >= 13 else Err.UNKNOWN_TOPIC_OR_PARTITION
-            self.expect("deleted topics are gone", f"Produce v{version} to {old.name}", Err(row.error_code), wanted)
+            self.expect("deleted topics are removed", f"Produce v{version} to {old.name}", Err(row.error_code), wanted)
         return None
 
     async def _refused_elsewhere(self, topic: OwnTopic, index: int, partition: Partition) -> Any:
@@ -513,7 +517,9 @@ class LogProber(Prober):
             and self._has_enough(topic, ALL)
         ):
             told = Err(answer.error_code), answer.base_offset
-            self.expect("a resend is recognised", f"{topic.name}-{index}: error, offset", told, (Err.NONE, batch.base))
+            self.expect(
+                "duplicate batches are recognized", f"{topic.name}-{index}: error, offset", told, (Err.NONE, batch.base)
+            )
 
     async def _do_begin_an_epoch(self) -> None:
         """The producer has bumped its epoch: its sequences begin anew."""

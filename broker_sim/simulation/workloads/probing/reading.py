@@ -111,7 +111,7 @@ class ReadingProber(LogProber):
             for each in topic.partitions
         }
         if calm:
-            self.expect("answers are of what was asked", "Fetch: partitions", len(rows), len(asked))
+            self.expect("responses match their requests", "Fetch: partitions", len(rows), len(asked))
         found = []
         for (topic, index, offset), stood, sure in zip(asked, before, least, strict=True):
             row = rows.get((topic.topic_id if version >= 13 else topic.name, index))
@@ -131,21 +131,23 @@ class ReadingProber(LogProber):
         if error is Err.OFFSET_OUT_OF_RANGE and (log.deletes or not log.exact):
             return None  # it may have been taken meanwhile, or cut off
         if steady:
-            self.expect("what can be read is", f"Fetch of {log.name} from {offset}", error, Err.NONE)
+            self.expect("records within the log can be fetched", f"Fetch of {log.name} from {offset}", error, Err.NONE)
         if error is not Err.NONE:
             if row.records:
-                self.breach("an error brings no records", f"{log.name}: {error.name} and {len(row.records)} bytes")
+                self.breach(
+                    "a Fetch error carries no records", f"{log.name}: {error.name} and {len(row.records)} bytes"
+                )
             return None
         try:
             got = Answered(row, topic.append_time)
         except CorruptRecord as problem:
-            self.breach("records are sound", f"{log.name} from {offset}: {problem}")
+            self.breach("fetched batches are valid", f"{log.name} from {offset}: {problem}")
             return None
         self._check_marks(topic, log, row, got, version=version, steady=steady, least=least)
         low = max(offset, row.log_start_offset) if version >= 5 else offset
         wrong = log.read(low, got.rows, got.end)
         if wrong is not None:
-            self.breach("records stay as they were acknowledged", wrong)
+            self.breach("acknowledged records never change", wrong)
             return None
         log.committed(max(got.end, 0))
         self._check_heads(log, got, offset)
@@ -156,42 +158,51 @@ class ReadingProber(LogProber):
     ) -> None:
         mark = row.high_watermark
         if got.end > mark:
-            self.breach("nothing is read above the high watermark", f"{log.name}: to {got.end}, it is {mark}")
+            self.breach("no Fetch reads above the high watermark", f"{log.name}: to {got.end}, it is {mark}")
         if mark < least:
-            self.breach("a high watermark only grows", f"{log.name}: {mark}, it had passed {least}")
+            self.breach("the high watermark never decreases", f"{log.name}: {mark}, it had passed {least}")
         if steady and log.exact:
             self.expect("the high watermark is the log's end", f"{log.name}: high watermark", mark, log.end)
         if version >= 4:
-            self.expect("nothing is unstable without transactions", f"{log.name}", row.last_stable_offset, mark)
+            self.expect(
+                "without transactions the last stable offset is the high watermark",
+                f"{log.name}",
+                row.last_stable_offset,
+                mark,
+            )
         if version >= 5:
             self.check_start(topic, log, row.log_start_offset, steady=steady)
 
     def _check_heads(self, log: LogModel, got: Answered, offset: int) -> None:
         if got.batches and got.batches[0][1] < offset:
             self.breach(
-                "a Fetch begins where it was asked to", f"{log.name}: {offset}, the first is {got.batches[0][:2]}"
+                "a Fetch returns records from its fetch offset on",
+                f"{log.name}: {offset}, the first is {got.batches[0][:2]}",
             )
         for base, last, head, epoch, _ in got.batches:
             known = log.heads.get(base)
             if known is not None and not log.compacts:
                 told = (last, head, epoch if known[2] >= 0 else -1)
-                self.expect("a batch stays as it was sent", f"{log.name}: batch {base}", told, known)
+                self.expect("a batch is stored as it was sent", f"{log.name}: batch {base}", told, known)
 
     def check_start(self, topic: OwnTopic, log: LogModel, start: int, *, steady: bool) -> None:
         """Where the log begins: what went was allowed to go, and what must go has gone."""
         now_ms = self.state.clock.now_ms()
         if start < log.start:
-            self.breach("a log's start only grows", f"{log.name}: {start}, it was {log.start}")
+            self.breach("the log start offset never decreases", f"{log.name}: {start}, it was {log.start}")
         keeps_ms = topic.retention_ms
         if keeps_ms is None:
-            self.expect("records stay without a reason to go", f"{log.name}: log start", start, log.start)
+            self.expect(
+                "records are deleted only by retention or DeleteRecords", f"{log.name}: log start", start, log.start
+            )
             return
         taken = [offset for offset in log.rows if max(log.start, log.may_go) <= offset < start]
         for offset in taken:
             written_ms = log.rows[offset].timestamp
             if written_ms >= 0 and written_ms + keeps_ms >= now_ms:
                 self.breach(
-                    "retention takes what is old", f"{log.name}: offset {offset} of {written_ms}, it is {now_ms}"
+                    "retention deletes expired segments only",
+                    f"{log.name}: offset {offset} of {written_ms}, it is {now_ms}",
                 )
         log.began(start)
         if not steady or not log.exact or not self.calm.for_s((keeps_ms + _TAKEN_LATE_MS) / 1000):
@@ -199,7 +210,8 @@ class ReadingProber(LogProber):
         old = log.latest_time() + keeps_ms + _TAKEN_LATE_MS < now_ms and not topic.append_time
         if old and start != log.end and any(offset >= start for offset in log.rows):
             self.breach(
-                "retention takes what is old", f"{log.name}: begins at {start}, all to {log.end} is old at {now_ms}"
+                "retention deletes expired segments only",
+                f"{log.name}: begins at {start}, all to {log.end} is old at {now_ms}",
             )
 
     def _check_sizes(self, found: list[tuple[int, Answered]], request: FetchRequest) -> None:
@@ -208,20 +220,20 @@ class ReadingProber(LogProber):
         first = True
         for offset, got in found:
             if first and offset < got.row.high_watermark and not got.size:
-                self.breach("the first batch comes, whatever its size", f"nothing from {offset} on: {got.row}")
+                self.breach("a Fetch returns at least one batch", f"nothing from {offset} on: {got.row}")
             if got.size > per and not (first and len(got.batches) == 1):
-                self.breach("a Fetch keeps to its limits", f"{got.size} bytes of a partition, {per} were asked for")
+                self.breach("a Fetch respects its max bytes", f"{got.size} bytes of a partition, {per} were asked for")
             first = first and not got.size
         if total > request.max_bytes and sum(len(got.batches) for _, got in found) > 1:
-            self.breach("a Fetch keeps to its limits", f"{total} bytes, {request.max_bytes} were asked for")
+            self.breach("a Fetch respects its max bytes", f"{total} bytes, {request.max_bytes} were asked for")
 
     def _check_wait(self, found: list[tuple[int, Answered]], request: FetchRequest, took_s: float) -> None:
         least, wait_s = min(request.min_bytes, request.max_bytes), request.max_wait_ms / 1000
         size = sum(got.size for _, got in found)
         if size < least and took_s < wait_s:
-            self.breach("a Fetch waits for its bytes", f"{size} of {least} after {took_s:.3f} s of {wait_s:g}")
+            self.breach("a Fetch waits for its min bytes", f"{size} of {least} after {took_s:.3f} s of {wait_s:g}")
         if took_s > wait_s + 0.5:
-            self.breach("a Fetch ends after its wait", f"after {took_s:.3f} s of {wait_s:g}")
+            self.breach("a Fetch is answered within its max wait", f"after {took_s:.3f} s of {wait_s:g}")
 
     async def _do_read_out_of_range(self) -> None:
         chosen = self.own()
@@ -252,13 +264,15 @@ class ReadingProber(LogProber):
         if before == standing(self.partition(topic, index)) and self.calm.since(begun_s):
             row = answer.responses[0].partitions[0]
             what = f"Fetch of {log.name} from {offset} in epoch {epoch} at {broker}"
-            self.expect("what can't be read is refused", what, Err(row.error_code), wanted)
+            self.expect("invalid fetches are refused", what, Err(row.error_code), wanted)
             if version >= 16 and wanted in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
                 told = row.current_leader.leader_id, row.current_leader.leader_epoch
-                self.expect("who leads is told", "Fetch: leader", told, (partition.leader, partition.leader_epoch))
+                self.expect(
+                    "errors name the current leader", "Fetch: leader", told, (partition.leader, partition.leader_epoch)
+                )
                 ends = [(each.node_id, each.host) for each in answer.node_endpoints]
                 host = self.scene.kafka.hosts[partition.leader - 1]
-                self.expect("who leads is told", "Fetch: where it is", ends, [(partition.leader, host)])
+                self.expect("errors name the current leader", "Fetch: where it is", ends, [(partition.leader, host)])
 
     async def _do_read_behind_an_epoch(self) -> None:
         """As a reader that says of which epoch its last record is: where the log has less of that epoch it is told (KIP-595)."""
@@ -287,10 +301,10 @@ class ReadingProber(LogProber):
         wanted = (Err.OFFSET_OUT_OF_RANGE if asked > latest else Err.NONE, ends if parts else (-1, -1))
         told = Err(row.error_code), (row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
         what = f"Fetch of {log.name} from {offset} behind epoch {asked} of {log.epochs}: error, where it parts"
-        if self.expect("a reader is told where its log parts", what, told, wanted) and not parts and not told[0]:
+        if self.expect("a Fetch returns the diverging epoch", what, told, wanted) and not parts and not told[0]:
             self._read_one(topic, index, offset, row, version=version, steady=True, least=log.sure_end)
         elif row.records:
-            self.breach("a reader is told where its log parts", f"{what}, and {len(row.records)} bytes")
+            self.breach("a Fetch returns the diverging epoch", f"{what}, and {len(row.records)} bytes")
 
     async def _do_read_what_is_gone(self) -> None:
         """Of a topic that was deleted, however long it would wait."""
@@ -304,9 +318,11 @@ class ReadingProber(LogProber):
             return
         wanted = Err.UNKNOWN_TOPIC_ID if version >= 13 else Err.UNKNOWN_TOPIC_OR_PARTITION
         error = Err(answer.responses[0].partitions[0].error_code)
-        self.expect("deleted topics are gone", f"Fetch v{version} of {old.name}", error, wanted)
+        self.expect("deleted topics are removed", f"Fetch v{version} of {old.name}", error, wanted)
         if self.calm.now_s() - begun_s > 0.5:
-            self.breach("deleted topics are gone", f"a Fetch of {old.name} waited {self.calm.now_s() - begun_s:.3f} s")
+            self.breach(
+                "deleted topics are removed", f"a Fetch of {old.name} waited {self.calm.now_s() - begun_s:.3f} s"
+            )
 
     # --- offsets
 
@@ -320,7 +336,7 @@ class ReadingProber(LogProber):
         request = ListOffsetsRequest(-1, self.rng.choice((0, 1)), [ListOffsetsTopic(topic.name, rows)])
         answer = await self.tell(request, version, partition.leader)
         row = answer.topics[0].partitions[0]
-        self.expect("answers are of what was asked", "ListOffsets: partition", row.partition_index, index)
+        self.expect("responses match their requests", "ListOffsets: partition", row.partition_index, index)
         return row
 
     async def _do_list_offsets(self) -> None:
@@ -341,12 +357,14 @@ class ReadingProber(LogProber):
         steady = before is not None and before == standing(self.partition(topic, index)) and self.calm.since(begun_s)
         if answer is None or not steady:
             return
-        if not self.expect("offsets are told", f"ListOffsets of {log.name}", Err(answer.error_code), Err.NONE):
+        if not self.expect(
+            "ListOffsets returns the log's offsets", f"ListOffsets of {log.name}", Err(answer.error_code), Err.NONE
+        ):
             return
         if timestamp == EARLIEST:
             self.check_start(topic, log, answer.offset, steady=True)
         elif log.exact and timestamp == LATEST:
-            self.expect("offsets are told", f"{log.name}: the latest", answer.offset, log.end)
+            self.expect("ListOffsets returns the log's offsets", f"{log.name}: the latest", answer.offset, log.end)
         elif log.exact and not log.compacts and not log.deletes and not topic.append_time:
             found = log.at_time(log.latest_time() if timestamp == MAX_TIMESTAMP else timestamp)
             if timestamp == MAX_TIMESTAMP:  # of several with that time it may be any
@@ -357,7 +375,7 @@ class ReadingProber(LogProber):
                     found = answer.offset, log.latest_time()
             wanted = (-1, -1) if found is None else found
             what = f"{log.name}: the first at {timestamp} or later"
-            self.expect("offsets are found by time", what, (answer.offset, answer.timestamp), wanted)
+            self.expect("ListOffsets finds offsets by timestamp", what, (answer.offset, answer.timestamp), wanted)
 
     async def _do_ask_for_an_epoch(self) -> None:
         chosen = self.own()
@@ -386,7 +404,10 @@ class ReadingProber(LogProber):
         if before == standing(self.partition(topic, index)) and self.calm.since(begun_s) and log.exact:
             told = Err(answer.error_code), (answer.leader_epoch, answer.end_offset)
             self.expect(
-                "epochs end where they ended", f"{log.name}: epoch {epoch} of {log.epochs}", told, (Err.NONE, end)
+                "OffsetForLeaderEpoch returns the epoch's end",
+                f"{log.name}: epoch {epoch} of {log.epochs}",
+                told,
+                (Err.NONE, end),
             )
 
     async def _do_delete_records(self) -> None:
@@ -412,10 +433,14 @@ class ReadingProber(LogProber):
         steady = before == standing(self.partition(topic, index)) and self.calm.since(begun_s) and log.exact
         if steady:
             wanted = Err.NONE if may else Err.POLICY_VIOLATION if log.compacts else Err.OFFSET_OUT_OF_RANGE
-            self.expect("records are deleted up to an offset", f"{log.name} to {offset}", Err(row.error_code), wanted)
+            self.expect(
+                "DeleteRecords returns the new log start offset", f"{log.name} to {offset}", Err(row.error_code), wanted
+            )
         if row.error_code == 0:
             if row.low_watermark < min(goes_to, log.end) or (steady and not kept and row.low_watermark > goes_to):
-                self.breach("records are deleted up to an offset", f"{log.name} to {goes_to}: {row.low_watermark}")
+                self.breach(
+                    "DeleteRecords returns the new log start offset", f"{log.name} to {goes_to}: {row.low_watermark}"
+                )
             log.began(row.low_watermark)
 
     # --- sessions
@@ -551,12 +576,12 @@ class _Session:
         request = prober.fetch_request([], self.version, session_id=session, session_epoch=epoch)
         answer = await prober.tell(request, self.version, self.broker)
         if prober.calm.since(self.begun_s):
-            prober.expect("a fetch session has its epochs", what, Err(answer.error_code), wanted)
+            prober.expect("fetch sessions check their epoch", what, Err(answer.error_code), wanted)
 
     async def _end(self) -> None:
         prober = self.prober
         request = prober.fetch_request([], self.version, session_id=self.session, session_epoch=-1)
         answer = await prober.tell(request, self.version, self.broker)
         if prober.calm.since(self.begun_s):
-            prober.expect("a fetch session has its epochs", "the end", (answer.error_code, answer.session_id), (0, 0))
+            prober.expect("fetch sessions check their epoch", "the end", (answer.error_code, answer.session_id), (0, 0))
             await self._refused("after its end", self.session, self.epoch, Err.FETCH_SESSION_ID_NOT_FOUND)

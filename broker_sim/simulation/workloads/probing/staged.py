@@ -82,11 +82,11 @@ class Staged:
         rows = [OffsetCommitRequestTopic(self.life.name, partitions=[OffsetCommitRequestPartition(0, offset)])]
         answer = await self._ask(OffsetCommitRequest(self.life.name, topics=rows), 7)
         error = Err(answer.topics[0].partitions[0].error_code)
-        self.life.expect("offsets are staged by the rules", "OffsetCommit", error, Err.NONE)
+        self.life.expect("TxnOffsetCommit follows the coordinator's rules", "OffsetCommit", error, Err.NONE)
 
     async def transaction(self) -> None:
         """From its beginning to its end."""
-        rule = "offsets are staged by the rules"
+        rule = "TxnOffsetCommit follows the coordinator's rules"
         life = self.life
         error, before = await self._shown(stable=True)
         life.expect(rule, "OffsetFetch of what is stable", error, Err.NONE)
@@ -121,7 +121,7 @@ class Staged:
         while (shown := await self._shown(stable=True))[0] is Err.UNSTABLE_OFFSET_COMMIT:
             await asyncio.sleep(0.05)
             if self.prober.calm.now_s() - begun_s > _MARKED_S:
-                self.prober.breach("a transaction that has ended is marked", f"{life.name}: its offsets are not")
+                self.prober.breach("an ended transaction gets its markers", f"{life.name}: its offsets are not")
                 raise Unsure
         wins = mine if commits and not order.endswith("plain") else before
         life.expect("the later record of an offset wins", "what is committed", shown, (Err.NONE, wins))

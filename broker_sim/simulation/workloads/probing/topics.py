@@ -209,14 +209,17 @@ class TopicProber(Prober):
             return
         wanted = Err.NONE if count > mine.count else Err.INVALID_PARTITIONS
         self.expect(
-            "topics grow by the rules", f"{mine.name} to {count}", (row.name, Err(row.error_code)), (mine.name, wanted)
+            "CreatePartitions follows the broker's rules",
+            f"{mine.name} to {count}",
+            (row.name, Err(row.error_code)),
+            (mine.name, wanted),
         )
         if wanted is Err.NONE and not only:
             mine.count = count
         there = self.state.topics[mine.name].partitions
-        self.expect("topics grow by the rules", f"{mine.name}: partitions", len(there), mine.count)
+        self.expect("CreatePartitions follows the broker's rules", f"{mine.name}: partitions", len(there), mine.count)
         factors = {len(partition.replicas) for partition in there}
-        self.expect("topics grow by the rules", f"{mine.name}: replicas", factors, {mine.factor})
+        self.expect("CreatePartitions follows the broker's rules", f"{mine.name}: replicas", factors, {mine.factor})
 
     async def _do_delete(self) -> None:
         if not self.topics or self.rng.random() < 0.5:
@@ -234,10 +237,10 @@ class TopicProber(Prober):
             missing = Err.UNKNOWN_TOPIC_ID if by_id else Err.UNKNOWN_TOPIC_OR_PARTITION
             wanted = missing if again else Err.NONE
             self.expect(
-                "deleted topics are gone", f"DeleteTopics v{version} of {mine.name}", Err(row.error_code), wanted
+                "deleted topics are removed", f"DeleteTopics v{version} of {mine.name}", Err(row.error_code), wanted
             )
         if mine.name in self.state.topics or mine.topic_id in self.state.topics_by_id:
-            self.breach("deleted topics are gone", f"{mine.name} is there")
+            self.breach("deleted topics are removed", f"{mine.name} is there")
         self.gone.append(mine)
 
     # --- what the cluster says of itself
@@ -417,7 +420,9 @@ class TopicProber(Prober):
             self.topics.remove(mine)
             return
         wanted = Err.INVALID_CONFIG if wrong else Err.NONE
-        self.expect("settings change by the rules", f"{mine.name}: {changes}", Err(row.error_code), wanted)
+        self.expect(
+            "settings changes follow the broker's rules", f"{mine.name}: {changes}", Err(row.error_code), wanted
+        )
         if not wrong and not only:
             mine.settings = after
         await self._settings_of(mine)

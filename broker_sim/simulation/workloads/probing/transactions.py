@@ -169,10 +169,10 @@ class Life:
     async def new_epoch(self, wanted: int) -> None:
         """As a producer that starts: what an earlier one has not ended is aborted."""
         answer, _ = await self.init()
-        self.expect("a producer begins an epoch", "InitProducerId", Err(answer.error_code), Err.NONE)
+        self.expect("InitProducerId increments the producer epoch", "InitProducerId", Err(answer.error_code), Err.NONE)
         if self.producer >= 0:
-            self.expect("a producer begins an epoch", "its id", answer.producer_id, self.producer)
-        self.expect("a producer begins an epoch", "its epoch", answer.producer_epoch, wanted)
+            self.expect("InitProducerId increments the producer epoch", "its id", answer.producer_id, self.producer)
+        self.expect("InitProducerId increments the producer epoch", "its epoch", answer.producer_epoch, wanted)
         self.producer, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 
     async def init(self, *mine: int) -> tuple[Any, int]:
@@ -229,9 +229,13 @@ class Life:
         rows = [TopicProduceData(self.name, partition_data=[PartitionProduceData(0, data)])]
         answer = await self.ask(ProduceRequest(self.name, -1, 1500, rows), version, self.leader)
         row = answer.responses[0].partition_responses[0]
-        self.expect("transactions are written by the rules", f"Produce v{version}", Err(row.error_code), wanted)
+        self.expect(
+            "transactional Produce follows the broker's rules", f"Produce v{version}", Err(row.error_code), wanted
+        )
         if wanted is Err.NONE:
-            self.expect("transactions are written by the rules", "the batch's offset", row.base_offset, self.end)
+            self.expect(
+                "transactional Produce follows the broker's rules", "the batch's offset", row.base_offset, self.end
+            )
             if self.open_since < 0:
                 self.open_since = self.end
             self.rows += [(offset, value, True) for offset, value in enumerate(values, self.end)]
@@ -260,7 +264,9 @@ class Life:
         """EndTxn: in version 2 the next transaction has the next epoch."""
         error, _, *goes_on = await self.end_txn(self.epoch, commits)
         wanted = [Err.NONE, self.producer, self.epoch + 1] if self.flow == 2 else [Err.NONE, -1, -1]
-        self.expect("transactions end by the rules", "EndTxn: error, producer id, epoch", [error, *goes_on], wanted)
+        self.expect(
+            "EndTxn follows the coordinator's rules", "EndTxn: error, producer id, epoch", [error, *goes_on], wanted
+        )
         if self.flow == 2:
             self.epoch, self.sequence = self.epoch + 1, 0
 
@@ -288,7 +294,7 @@ class Life:
             if not self.prober.calm.since(begun_s):
                 raise Unsure
             if self.prober.calm.now_s() - begun_s > within_s:
-                self.prober.breach("a transaction that has ended is marked", f"{self.name}: not after {within_s} s")
+                self.prober.breach("an ended transaction gets its markers", f"{self.name}: not after {within_s} s")
                 raise Unsure
         if not commits:
             self.rows = [(offset, value, good and offset < first) for offset, value, good in self.rows]
@@ -316,7 +322,7 @@ class Life:
 
     def _fenced(self, api: str, error: Err, knows: bool) -> None:
         wanted = Err.PRODUCER_FENCED if knows else Err.INVALID_PRODUCER_EPOCH
-        self.expect("old epochs are fenced", f"{api} of the old one", error, wanted)
+        self.expect("old producer epochs are fenced", f"{api} of the old one", error, wanted)
 
     async def time_out(self) -> None:
         """Its time is up: it is aborted, and its producer fenced, which may come back where the coordinator speaks version 2."""
@@ -422,7 +428,10 @@ class Life:
                 for each in records(data, pos, header)
             ]
             self.expect(
-                "markers are of their epochs", f"those at {isolation}", ends, [m for m in self.markers if m[0] < limit]
+                "markers carry their producer epoch",
+                f"those at {isolation}",
+                ends,
+                [m for m in self.markers if m[0] < limit],
             )
             self.expect(rule, f"records at {isolation}", found, [(o, value) for o, value, _ in self.rows if o < limit])
             told = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
