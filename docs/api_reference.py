@@ -19,23 +19,22 @@ HEAD = """\
 
 Written by `make docs` (docs/api_reference.py) out of the code's signatures and docstrings; a test keeps it current.
 
-`from broker_sim import ...` has the names of this page, and those of its last part are in `broker_sim.simulation`. What is marked
-*await* is a coroutine of asyncio. On a [`ClusterThread`](#clusterthread) the same methods wait themselves, and `async with` is `with`:
-the types there have the same names in `broker_sim.sync`. `mypy --strict` knows all of them; of a checkout that is
-installed with `pip install -e` it needs their location: `MYPYPATH=CHECKOUT:CHECKOUT/protocol`.
+For developers who write tests in Python. `from broker_sim import ...` has the names of this page; the last part is in `broker_sim.simulation`.
+*await* marks coroutines. A [`ClusterThread`](#clusterthread) has the same methods without `await`, and `with` in place of `async with`; its
+types have the same names in `broker_sim.sync`. All names are typed for `mypy --strict`; a checkout installed with `pip install -e` also needs
+`MYPYPATH=CHECKOUT:CHECKOUT/protocol`.
 
 - A **duration** is a text, `"40s"`, `"500ms"`, `"1m30s"`, `"7d"`, or a number of seconds.
-- A **`timeout`** is real time, 10 s if not said: what does not come by then is a `WaitTimeout`, which tells what was waited for, how it
-  stands and what happened. All other durations (`for_`, `after`, `delay`, ...) pass on the broker's clock: [time.md](time.md).
-- Names ending in `_ms` are whole milliseconds; times of day are milliseconds since 1970. A partition is its number, from 0.
-- A state (`log.stuck()`) and a rule (`kafka.fault(...)`) begin when they are called. `with` or `async with` ends them with the block;
-  else they last until `heal()`, `remove()` or the cluster's end. A broker that is taken down (`kafka.broker(2).down()`) has to be
-  awaited or entered.
-- What can't be is a `UsageError`: one line that names what was wrong and the nearest that can be. A forgotten `await` fails the
-  test, and so does a wait that is left in a task.
-- A blocking call in an `async def` test (confluent's `flush(6)`, `time.sleep`, `requests`) blocks the broker, too, which runs on the
-  same loop. After three seconds of that (nine where it yields in between) a line on standard error and in the test's report names
-  it: take `kafka_server`, or `await asyncio.to_thread(...)`.
+- A **`timeout`** is real time, by default 10 s; then `WaitTimeout` is raised, with the condition, the present state and the recent
+  events. All other durations (`for_`, `after`, `delay`, ...) count on the broker's clock: [time.md](time.md).
+- Names ending in `_ms` are whole milliseconds; timestamps are milliseconds since 1970. A partition is its number, from 0.
+- A state (`log.stuck()`) and a rule (`kafka.fault(...)`) begin with the call. A `with` or `async with` block ends them; otherwise they last
+  until `heal()`, `remove()` or the end of the cluster. `kafka.broker(2).down()` must be awaited or entered.
+- Invalid arguments raise `UsageError`; the message names the bad value and the closest valid one. A forgotten `await` fails the test, and
+  so does a wait that is left in a task.
+- A blocking call in an `async def` test (confluent's `flush(6)`, `time.sleep`, `requests`) also blocks the broker, which runs on the
+  same loop. After three seconds (nine if it yields in between) a line on standard error and in the test's report names the call: use
+  `kafka_server`, or `await asyncio.to_thread(...)`.
 """
 
 FIXTURES = ("kafka", "kafka_server", "kafka_bootstrap", "scenario", "sim")
@@ -107,7 +106,7 @@ async with kafka.order.replay("order.ndjson") as replay:
     await replay.done()""",
     "TimeControl": """\
 fired = await kafka.time.advance("46s", expire=["app-2"])
-await kafka.time.advance("5m", wait=0)  # who holds up a rebalance is out at once""",
+await kafka.time.advance("5m", wait=0)  # members that delay a rebalance are removed at once""",
     "Journal": """\
 coming = kafka.journal.next("OffsetCommit", group="billing", answered=True)
 assert (await coming).ok""",

@@ -82,7 +82,7 @@ _LOCK_FILE = ".lock"
 
 
 class ClusterError(Exception):
-    """A cluster that can't start as asked, or is not running; the text is one line for people."""
+    """The cluster can't start with these arguments, or is not running; the message is one line."""
 
 
 class Cluster:
@@ -183,7 +183,7 @@ class Cluster:
     # --- start and stop -------------------------------------------------------------------------------------------------
 
     async def start(self) -> Self:
-        """Open the logs and the ports; clients can connect when this returns. Raises ClusterError."""
+        """Open the logs and bind the ports; clients can connect after this returns. Raises ClusterError."""
         if self._state is not None:
             raise ClusterError("the cluster is running already")
         sockets: list[socket.socket] = []
@@ -207,7 +207,7 @@ class Cluster:
         return self
 
     async def stop(self) -> None:
-        """Close every connection, the ports and the logs. Does nothing where the cluster is not running."""
+        """Close all connections, ports and logs. No effect if the cluster is not running."""
         if self._blocked is not None:
             self._blocked.stop()
             self._blocked = None
@@ -346,14 +346,14 @@ class Cluster:
 
     @property
     def coordinators(self) -> Coordinators:
-        """Those of its brokers, by kind. Raises ClusterError where the cluster is not running."""
+        """The coordinators of its brokers, by type. Raises ClusterError if the cluster is not running."""
         if self._coordinators is None:
             raise ClusterError("the cluster is not running")
         return self._coordinators
 
     @property
     def runtime(self) -> GroupCoordinator:
-        """The group coordinators, made at the first call. Raises ClusterError where the cluster is not running."""
+        """The group coordinators, created at the first call. Raises ClusterError if the cluster is not running."""
         return self.coordinators.groups
 
     @property
@@ -392,7 +392,7 @@ class Cluster:
 
     @property
     def time(self) -> TimeControl:
-        """The brokers' time: see ``time_control``. Raises ClusterError where the cluster is not running."""
+        """The brokers' clock: see `time_control`. Raises ClusterError if the cluster is not running."""
         if self._time is None or self._state is None:
             raise ClusterError("the cluster is not running")
         return self._time
@@ -401,18 +401,18 @@ class Cluster:
 
     @property
     def observed(self) -> bool:
-        """Whether there is a journal."""
+        """Whether a journal is being recorded."""
         return self._observation.journal is not None
 
     @property
     def journal(self) -> Journal:
-        """What has happened since somebody first looked; it stays when the cluster stops."""
+        """The events since recording began (`observe`); it is kept when the cluster stops."""
         kept = self._observation.journal
         return kept if kept is not None and self._state is None else self.observe()
 
     def observe(self) -> Journal:
-        """Start recording, if it is not on yet, and return the journal. Raises ClusterError where the cluster is not running,
-        UsageError for a directory that can't be used."""
+        """Start recording unless it is on already, and return the journal. Raises ClusterError if the cluster is not running,
+        UsageError for an unusable directory."""
         seen = self._observation
         if seen.tap is not None and seen.journal is not None:
             return seen.journal
@@ -439,25 +439,25 @@ class Cluster:
 
     @property
     def conditions(self) -> Conditions:
-        """The states that logs are in."""
+        """The states of the logs."""
         return self._observation.states(self.state, self.coordinators.of)
 
     @property
     def faults(self) -> Faults:
-        """The rules for requests."""
+        """The request rules."""
         self.observe()
         assert self._observation.faults is not None
         return self._observation.faults
 
     def fault(self, api: ApiName | None = None, **keys: Unpack[RuleKeys]) -> Fault:
-        """Install a rule for requests: ``kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR")``. It is in force at
-        once, until its ``with`` block ends or ``remove()``. Raises UsageError: at this call, with the nearest name, for an API or a key
-        that there isn't; docs/coverage.md lists the APIs."""
+        """Install a rule for requests: ``kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR")``. It applies
+        immediately, until its ``with`` block ends or ``remove()``. Raises UsageError at this call for an unknown API or key, with
+        the nearest match; docs/coverage.md lists the APIs."""
         return self.faults.add(api, **keys)
 
     @property
     def order(self) -> Order:
-        """Requests held back, let go one by one, recorded and replayed."""
+        """Hold requests, release them one by one, record and replay their order."""
         self.observe()
         assert self._observation.order is not None
         return self._observation.order
@@ -465,31 +465,31 @@ class Cluster:
     # --- handles ------------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> GroupHandle:
-        """A consumer group, which need not be there yet."""
+        """A handle of a group; the group need not exist yet."""
         from broker_sim.api.handles import GroupHandle
 
         return GroupHandle(self, group_id)
 
     def groups(self) -> list[str]:
-        """The ids of all groups that a coordinator has in memory, in their order."""
+        """The ids of all groups of the coordinators, sorted."""
         from broker_sim.api.handles.groups import ids_of
 
         return ids_of(self)
 
     def share_group(self, group_id: str) -> ShareGroupHandle:
-        """A share group (KIP-932), which need not be there yet."""
+        """A handle of a share group (KIP-932); the group need not exist yet."""
         from broker_sim.api.handles import ShareGroupHandle
 
         return ShareGroupHandle(self, group_id)
 
     def transaction(self, transactional_id: str) -> TransactionHandle:
-        """A transactional id, which need not be there yet."""
+        """A handle of a transactional id; it need not exist yet."""
         from broker_sim.api.handles import TransactionHandle
 
         return TransactionHandle(self, transactional_id)
 
     def transactional_ids(self) -> list[str]:
-        """The transactional ids that a coordinator has in memory, in their order."""
+        """The transactional ids of the coordinators, sorted."""
         from broker_sim.api.handles.transactions import ids_of
 
         return ids_of(self)
@@ -511,7 +511,7 @@ class Cluster:
         return LogHandle(self, partition)
 
     def topics(self) -> list[str]:
-        """The names of all topics, internal ones too, in the order in which they were created."""
+        """The names of all topics, including internal ones, in order of creation."""
         return list(self.state.topics)
 
     def topic(self, name: str, partitions: int | None = None) -> TopicHandle:
@@ -531,7 +531,8 @@ class Cluster:
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     async def broker_down(self, node_id: int, *, graceful: bool = False, noticed_after: object = 0) -> None:
-        """Take a broker down: its connections are reset, then other in-sync replicas lead what it led, coordinators with them.
+        """Take a broker down: its connections are reset, then other in-sync replicas become leaders of its partitions, including
+        its coordinators.
 
         ``graceful``: they lead first, and what is answered is written. ``noticed_after``: so long nobody knows, and metadata names it
         still, as Kafka's does until broker.session.timeout.ms (9 s) has passed. Nothing happens where it is down. Raises UsageError.
@@ -539,32 +540,33 @@ class Cluster:
         await self._controller.broker_down(node_id, graceful=graceful, noticed_after=noticed_after)
 
     async def broker_up(self, node_id: int, *, elect: str | None = None) -> None:
-        """Bring a broker up at the port it had: its replicas are in sync again, and it leads what had no leader. ``elect="preferred"``:
-        every partition is led by its first replica again. Nothing happens where it is up. Raises UsageError, OSError."""
+        """Start a broker at its old port: its replicas are in sync again, and it leads the partitions that had no leader.
+        ``elect="preferred"``: elect the preferred leader of every partition. No effect if it is up. Raises UsageError, OSError."""
         await self._controller.broker_up(node_id, elect=elect)
 
     async def restart(self, node_id: int, *, graceful: bool = True) -> None:
-        """Take a broker down and up: what it alone led has no leader meanwhile, and its coordinators start from their logs. Raises
-        UsageError."""
+        """Stop and start a broker: partitions without another in-sync replica have no leader meanwhile; its coordinators load their
+        logs. Raises UsageError."""
         await self._controller.restart(node_id, graceful=graceful)
 
     async def restart_all(self, *, graceful: bool = False) -> None:
-        """All brokers go at once and come again: every partition has the leader that it had, in a new epoch, and every coordinator
-        starts from its log. Brokers that are down come up too."""
+        """Stop all brokers at once and start them again: every partition keeps its leader, with a new leader epoch, and every
+        coordinator loads its log. Brokers that are down are started as well."""
         await self._controller.restart_all(graceful=graceful)
 
     def move_leader(self, partition: Partition, node_id: int | None = None) -> None:
-        """Let another broker lead a partition, by default the next one that is up; a coordinator moves with its partition. Raises
-        UsageError: it is down, it leads already, there is no other."""
+        """Make another broker the leader of a partition, by default the next live one; a coordinator moves with it. Raises
+        UsageError if it is down, is the leader already, or does not exist."""
         self._controller.move_leader(partition, node_id)
 
     def elect(self, partition: Partition, node_id: int | None = None) -> None:
-        """A new leader epoch: of the leader there is, or of ``node_id``, an in-sync replica; clients that name the old epoch hear
-        FENCED_LEADER_EPOCH. Raises UsageError."""
+        """Elect the present leader again, or `node_id`, an in-sync replica: the leader epoch is incremented, requests with the old
+        epoch get FENCED_LEADER_EPOCH. Raises UsageError."""
         self._controller.elect(partition, node_id)
 
     def elect_preferred(self) -> int:
-        """Every partition is led by its first replica, where that is alive and in sync; returns how many changed."""
+        """Elect the preferred leader (the first replica) of every partition if it is alive and in sync. Returns the number of
+        changed partitions."""
         return self._controller.elect_preferred()
 
     @property

@@ -28,9 +28,10 @@ T = TypeVar("T")
 
 
 class ClusterThread(_OnItsThread):
-    """A cluster on a thread and an event loop of its own, for programs and tests that have none. Arguments: `Cluster`'s.
+    """A cluster with its own thread and event loop, for synchronous programs and tests. The arguments are those of `Cluster`.
 
-    It has all that a `Cluster` has, done on that thread and waited for: ``kafka.group("billing").stable(members=3)``. The handles'
+    It has all methods of `Cluster`, executed on that thread, and waits for their
+    result: ``kafka.group("billing").stable(members=3)``. The handles'
     types are those of `broker_sim.sync`.
     """
 
@@ -60,7 +61,7 @@ class ClusterThread(_OnItsThread):
         return self
 
     def stop(self) -> None:
-        """As `Cluster.stop`; the thread is gone when this returns."""
+        """As `Cluster.stop`; the thread has ended when this returns."""
         if self._thread is None or self._cluster is None:
             return
         try:
@@ -69,7 +70,8 @@ class ClusterThread(_OnItsThread):
             self._end()
 
     def run(self, function: Callable[[Cluster], T]) -> T:
-        """Call ``function(cluster)`` on the cluster's thread, where alone it may be touched, and return what it returns."""
+        """Call ``function(cluster)`` on the cluster's thread and return its result. Other threads must not use the cluster
+        directly."""
         cluster = self._cluster
         if cluster is None or self._thread is None:
             raise ClusterError("the cluster is not running")

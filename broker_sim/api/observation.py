@@ -86,7 +86,7 @@ class Observation:
         shares.observe(ShareWatch(self.journal, ids_are_uuids=shares.state.config.release < (4, 2)))
 
     def states(self, state: ClusterState, coordinators_of: CoordinatorsOf) -> Conditions:
-        """The states that logs are in."""
+        """The states of the logs."""
         if self.conditions is None:
             from broker_sim.faults.conditions import Conditions
 

@@ -71,11 +71,11 @@ _PERIODIC = (*_BACKGROUND, "offset expiry of ", "expiry of transactional ids of 
 
 
 class Livelock(RuntimeError):
-    """Time can't pass: at one instant timers arm timers for the same instant, without end."""
+    """Time can't advance: timers arm timers for the same instant, without end."""
 
 
 class TimeControl:
-    """A cluster's time. ``coordinators``: those of its brokers, None while it isn't there."""
+    """A cluster's clock. ``coordinators``: those of its brokers, None while it is not running."""
 
     def __init__(self, clock: Clock, coordinators: Callable[[], Coordinators | None]) -> None:
         self._clock, self._coordinators = clock, coordinators
@@ -91,7 +91,7 @@ class TimeControl:
 
     @property
     def rate(self) -> float:
-        """How fast it runs by itself: 1, the factor of a scaled clock, 0 for a manual one."""
+        """Its speed: 1, the factor of a scaled clock, 0 for a manual clock."""
         if isinstance(self._clock, ManualClock):
             return 0.0
         return self._clock.rate if isinstance(self._clock, ScaledClock) else 1.0
@@ -117,8 +117,8 @@ class TimeControl:
         return min(found, default=None)
 
     async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
-        """Let time pass, a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns what fired, in the order of the first
-        times (``"offset expiry of __consumer_offsets-3 (12 times)"``), but for looks at logs, which come round anyway.
+        """Advance the clock by a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns the fired timers, in order of
+        their first firing (``"offset expiry of __consumer_offsets-3 (12 times)"``), without periodic log maintenance.
 
         ``expire``: member, client or instance ids of members that are silent all the while. ``wait``: so much real time have the other
         members of a group to rejoin before the step passes its rebalance timeout; 0 throws out whoever holds it up. Who is thrown out

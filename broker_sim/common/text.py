@@ -32,7 +32,7 @@ LONGEST_MS = 100 * 365 * DAY_MS
 
 
 class UsageError(ValueError):
-    """Something that the user asked for can't be; one line that names it and, where there is one, the nearest that can."""
+    """An invalid argument; the message names the bad value and the closest valid one."""
 
     nearest: str | None = None
     """The name that was probably meant."""

@@ -52,7 +52,7 @@ class Journal(Protocol):
 
 
 class Hold(Guard):
-    """Requests that wait until they are let go; see the module's text."""
+    """Requests that wait until they are released; see the module's text."""
 
     def __init__(self, owner: Order, selector: Selector) -> None:
         self.selector = selector
@@ -65,14 +65,14 @@ class Hold(Guard):
 
     @property
     def waiting(self) -> list[str]:
-        """The requests that wait, in words, in the order in which they came."""
+        """The waiting requests as text, in order of arrival."""
         return [held.asked.text() for held in self._waiting]
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def arrived(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
-        """Until at least ``n`` requests wait here. Raises WaitTimeout after ``timeout`` of real time."""
+        """Wait until at least ``n`` requests are held. Raises WaitTimeout after ``timeout`` of real time."""
         return self._arrived(n, duration_ms(timeout, "timeout"))
 
     async def _arrived(self, n: int, timeout_ms: int) -> None:
@@ -93,7 +93,7 @@ class Hold(Guard):
     def release(
         self, n: int | str = 1, match: Mapping[str, object] | None = None, **selectors: Unpack[SelectorKeys]
     ) -> int:
-        """Let the first ``n`` (or ``"all"``) go on, of those that fit the selectors where there are any; returns how many went."""
+        """Release the first ``n`` (or ``"all"``) held requests, or of those that match the selectors. Returns their number."""
         if n != "all" and (isinstance(n, bool) or not isinstance(n, int) or n < 0):
             raise UsageError(f"release: {n!r} is neither a number of requests nor 'all'")
         selector = self._owner.selector({**(match or {}), **selectors})
@@ -121,7 +121,7 @@ class Hold(Guard):
         return held.asked.text()
 
     def end(self) -> None:
-        """No request is held any more; those that wait go on. Ending twice does nothing."""
+        """End the hold and release its requests. A second call has no effect."""
         if not self.ended:
             self.ended = True
             self._owner.forget(self)
@@ -161,7 +161,7 @@ class Hold(Guard):
 
 
 class Order:
-    """The holds, recordings and the replay of one cluster."""
+    """The holds, recordings and the replay of a cluster."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class Order:
         return hold
 
     def record(self) -> Recording:
-        """Write down the order of all requests from now on."""
+        """Record the order of all requests from now on."""
         recording = Recording(self)
         self.recordings.append(recording)
         return recording
@@ -196,7 +196,7 @@ class Order:
         free: Iterable[str] = FREE,
         deadline: object = "5s",
     ) -> Replay:
-        """Let requests pass in a recorded order: a file's, a recording's, or that of entries. One at a time. Raises UsageError."""
+        """Admit requests in a recorded order, one at a time: from a file, a recording, or entries. Raises UsageError."""
         if self.replaying is not None:
             raise UsageError("an order is being replayed already; end that first")
         if isinstance(recorded, str | os.PathLike):
@@ -213,7 +213,7 @@ class Order:
         return self.replaying
 
     def clear(self) -> None:
-        """End every hold, recording and replay; all that waits goes on."""
+        """End every hold, recording and replay; waiting requests continue."""
         for hold in list(self.holds):
             hold.end()
         if self.replaying is not None:
@@ -222,7 +222,7 @@ class Order:
 
     @property
     def waiting(self) -> list[str]:
-        """All requests that wait, in words, in the order in which they came."""
+        """All waiting requests as text, in order of arrival."""
         return [held.asked.text() for held in self._parked.values()]
 
     def selector(self, values: Mapping[str, object]) -> Selector:

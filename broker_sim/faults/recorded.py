@@ -19,7 +19,7 @@ __all__ = ["Diverged", "Entry", "Guard", "Held", "Recording", "Replay", "entry_f
 
 
 class Diverged(AssertionError):
-    """The requests did not come in the recorded order; the text says which was expected, which came, and where."""
+    """The requests did not arrive in the recorded order; the message has the expected request, the actual one and the position."""
 
 
 @dataclass(eq=False, slots=True)
@@ -125,7 +125,7 @@ def _topic_names(asked: Asked) -> tuple[str, ...]:
 
 
 class Recording(Guard):
-    """The order in which requests came to their handlers, as ``entries``."""
+    """The order in which requests reached their handlers, as ``entries``."""
 
     def __init__(self, owner: Owner) -> None:
         self.entries: list[Entry] = []
@@ -138,13 +138,13 @@ class Recording(Guard):
         self.entries.append(_entry(len(self.entries) + 1, asked, member))
 
     def end(self) -> None:
-        """Nothing more is recorded."""
+        """Stop recording."""
         self._owner.forget(self)
 
     remove = heal = end
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the entries, one JSON object a line."""
+        """Write the entries, one JSON object per line."""
         lines = (json.dumps(entry.to_dict(), ensure_ascii=False) + "\n" for entry in self.entries)
         Path(path).write_text("".join(lines), encoding="utf-8")
 
@@ -186,7 +186,7 @@ def entry_from(values: object, where: str) -> Entry:
 
 
 class Replay(Guard):
-    """Requests pass in a recorded order alone; see rule 4."""
+    """Admits requests in a recorded order only; see rule 4."""
 
     def __init__(self, owner: Owner, entries: list[Entry], free: frozenset[int], deadline_ms: int) -> None:
         self.diverged: Diverged | None = None
@@ -203,21 +203,21 @@ class Replay(Guard):
 
     @property
     def position(self) -> int:
-        """How many entries have passed, those of free APIs not counted."""
+        """The number of admitted entries, without those of free APIs."""
         return self._at
 
     @property
     def expected(self) -> str | None:
-        """The entry that may pass next, in words; None at the end of the record."""
+        """The next expected entry as text; None at the end of the recording."""
         return self._entries[self._at].text() if self._at < len(self._entries) else None
 
     @property
     def waiting(self) -> list[str]:
-        """The requests that wait for their turn, in words."""
+        """The waiting requests as text."""
         return [held.asked.text() for held in self._waiting]
 
     def done(self, timeout: object = "30s") -> Coroutine[Any, Any, None]:
-        """Until the whole record has passed. Raises Diverged, or WaitTimeout after ``timeout`` of real time."""
+        """Wait until the whole recording is replayed. Raises Diverged, or WaitTimeout after ``timeout`` of real time."""
         return self._done(duration_ms(timeout, "timeout"))
 
     async def _done(self, timeout_ms: int) -> None:
@@ -235,12 +235,12 @@ class Replay(Guard):
         self.check()
 
     def check(self) -> None:
-        """Raise Diverged where it has."""
+        """Raise Diverged if the order has diverged."""
         if self.diverged is not None:
             raise self.diverged
 
     def end(self) -> None:
-        """Everything passes again; those that wait go on."""
+        """End the replay; waiting requests continue."""
         if not self.ended:
             self.ended = True
             self._owner.forget(self)

@@ -38,7 +38,7 @@ _NEAR_MISSES = 5
 
 
 class NeverHit(AssertionError):
-    """A rule that had to hit did not; the text tells the rule, and what came near."""
+    """A rule that had to match did not; the message has the rule and its near misses."""
 
 
 class Journal(Protocol):
@@ -48,7 +48,7 @@ class Journal(Protocol):
 
 
 class Fault:
-    """One installed rule. Ends with its ``with`` (or ``async with``) block, or by ``remove``, which may be called twice."""
+    """An installed rule. It ends with its ``with`` (or ``async with``) block, or with `remove`."""
 
     def __init__(self, owner: Faults, number: int, rule: Rule, installed_ms: int) -> None:
         self.id = number
@@ -69,11 +69,11 @@ class Fault:
     # --- for its user -------------------------------------------------------------------------------------------------
 
     def wait(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
-        """Wait until it has hit ``n`` times in all. Raises WaitTimeout after ``timeout`` of real time."""
+        """Wait until it has matched ``n`` times in total. Raises WaitTimeout after ``timeout`` of real time."""
         return self._wait(n, duration_ms(timeout, "timeout"))
 
     def hit(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
-        """The old name of `wait`."""
+        """The former name of `wait`."""
         return self.wait(n, timeout)
 
     async def _wait(self, n: int, timeout_ms: int) -> None:
@@ -93,13 +93,13 @@ class Fault:
                 self._waits.remove(wait)
 
     def remove(self) -> None:
-        """The rule ends; see rule 3 for what it has begun."""
+        """End the rule; delayed and hanging requests continue (rule 3 of this module)."""
         self._owner.forget(self)
 
     heal = remove
 
     def release(self) -> int:
-        """The requests that it hangs or delays go on at once, to their handlers; returns how many."""
+        """Pass its hanging and delayed requests to their handlers now. Returns their number."""
         held, self._held = list(self._held.values()), {}
         for _, go in held:
             go()
@@ -107,12 +107,12 @@ class Fault:
 
     @property
     def waiting(self) -> list[str]:
-        """The requests that it hangs or delays right now, in words, the oldest first."""
+        """Its hanging and delayed requests as text, the oldest first."""
         return [asked.text() for asked, _ in self._held.values()]
 
     @property
     def spent(self) -> bool:
-        """Whether it can never hit again: its times are over, or its window is."""
+        """Whether it can no longer match: ``times`` is used up, or ``during`` is over."""
         rule = self.rule
         last = None if rule.times is None else rule.times if not rule.nth else rule.nth + rule.times - 1
         counted = self._fitting if rule.nth else self.hits
@@ -121,12 +121,12 @@ class Fault:
         return self._until_ms is not None and self._owner.clock.now_ms() >= self._until_ms
 
     def check(self) -> None:
-        """Raise NeverHit where it had to hit and did not."""
+        """Raise NeverHit if it had to match and did not."""
         if self.rule.must_hit and not self.hits:
             raise NeverHit(f"fault {self.id} never hit: {self.rule.text()}\n{self._story()}")
 
     def describe(self) -> str:
-        """The rule, how often it hit, what it holds and what it nearly hit; several lines."""
+        """The rule, its matches, its waiting requests and its near misses; several lines."""
         state = "removed" if self.removed else "spent" if self.spent else "in force"
         lines = [f"fault {self.id}, {state}, {self.hits} hits: {self.rule.text()}"]
         lines += [f"  holds {text}" for text in self.waiting]
@@ -226,7 +226,7 @@ class Fault:
 
 
 class Faults:
-    """The rules in force on one cluster, in the order of their installation.
+    """The active rules of a cluster, in order of installation.
 
     ``chance``: of rules with a probability, by rule, client and API: which requests of a client a rule hits is the same whatever others
     ask for, and whatever other rules there are. ``brokers`` gives the node ids that there are, for the check of ``broker=``;
@@ -265,7 +265,7 @@ class Faults:
         return fault
 
     def list(self) -> list[Fault]:
-        """The rules in force, in their order."""
+        """The active rules, in order."""
         return list(self._installed.values())
 
     def get(self, number: int) -> Fault:
@@ -283,14 +283,14 @@ class Faults:
         return fault
 
     def clear(self) -> int:
-        """End them all, without asking whether they have hit; returns how many."""
+        """End all rules without checking whether they matched. Returns their number."""
         faults = self.list()
         for fault in faults:
             fault.remove()
         return len(faults)
 
     def check(self) -> None:
-        """Raise NeverHit for the first rule in force that had to hit and did not."""
+        """Raise NeverHit for the first active rule that had to match and did not."""
         for fault in self._installed.values():
             fault.check()
 

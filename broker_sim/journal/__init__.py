@@ -61,7 +61,7 @@ Listener = Callable[[Event], object]
 
 
 class Seen(dict[str, Any]):
-    """An event out of the journal, its fields as attributes: ``seen.api``, ``seen.group``.
+    """An event of the journal with its fields as attributes: ``seen.api``, ``seen.group``.
 
     ``error`` is an `Err`: the first one of the response, that of the append or the load, NONE where there is none; ``errors`` has each
     partition's own. An answered request has the request's fields, and ``answer`` (the response's body), ``took_ms``, ``action``.
@@ -75,19 +75,19 @@ class Seen(dict[str, Any]):
 
     @property
     def error(self) -> Err:
-        """The first error, NONE where there is none. It need not stand for all that was asked for: see ``errors``."""
+        """The first error, or NONE. Other partitions of the request may have other results: see `errors`."""
         name = self.get("error")
         return Err.NONE if name is None else Err[name]
 
     @property
     def errors(self) -> dict[str, Err]:
-        """What the answer says of each partition (``orders-0``), topic, member or group; {} where it says one thing of all."""
+        """The error of each partition (``orders-0``), topic, member or group; {} for a response with a single error."""
         names = named_topics(self.get("body") or {}, self.get("topics") or ())
         return {row.what: Err[row.error or "NONE"] for row in rows(self.get("answer") or {}, names, self.get("group"))}
 
     @property
     def ok(self) -> bool:
-        """Whether there was no error, and the answer (if it is one) went out whole."""
+        """Whether there was no error, and a response was sent completely."""
         return self.get("error") is None and not ("answer" in self and "action" in self)
 
 
@@ -102,7 +102,7 @@ def groups_in(events: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 class WaitTimeout(AssertionError):
-    """What was waited for did not come in time. ``what``: what it was; ``now``: how it stands; ``history``: what happened lately."""
+    """A wait timed out. ``what``: its condition; ``now``: the present state; ``history``: the recent events."""
 
     def __init__(self, what: str, timeout_ms: int, now: str = "", history: str = "") -> None:
         lines = [f"{what}: not within {duration_text(timeout_ms)}"]
@@ -209,13 +209,13 @@ class Journal:
         return unsubscribe
 
     def since(self, seq: int) -> list[Event]:
-        """The events behind number ``seq`` that are still in memory, the oldest first."""
+        """The events after number ``seq`` that are still in memory, the oldest first."""
         last = list(islice(reversed(self.events), max(0, self.seq - seq)))
         last.reverse()
         return last
 
     def request(self, number: int) -> Event | None:
-        """The request event with that number, None where it isn't in memory."""
+        """The request event with that number, or None if it is no longer in memory."""
         found = self.open_requests.get(number)
         if found is None:
             wanted = (e for e in reversed(self.events) if e["event"] == "request" and e["request"] == number)

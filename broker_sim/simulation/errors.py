@@ -20,19 +20,19 @@ __all__ = [
 
 
 class SimError(RuntimeError):
-    """Something is wrong with a simulated run, not with its set-up."""
+    """An error within a simulated run, not in its arguments."""
 
 
 class SimDeadlock(SimError):
-    """Nothing is ready and no timer is armed: every task waits for ever."""
+    """No task is ready and no timer is armed: every task waits forever."""
 
 
 class SimLivelock(SimError):
-    """Callbacks run without end and time does not pass."""
+    """Callbacks run without end while time does not advance."""
 
 
 class SimTimeLimit(SimError, AssertionError):
-    """What was waited for has not come in the virtual time it was given."""
+    """A wait reached its limit of virtual time."""
 
 
 class SimForbidden(SimError):
@@ -40,11 +40,11 @@ class SimForbidden(SimError):
 
 
 class SimStuck(SimForbidden):
-    """Simulated code did not come back for many real seconds: it computes without end, or waits for the real world in C."""
+    """Simulated code did not yield for many real seconds: an endless computation, or a wait in C."""
 
 
 class LibraryMoved(SimError):
-    """A library has no longer the place where simulation pins it: a run could not be repeated."""
+    """A library changed where a simulation pins it: runs would not be repeatable."""
 
 
 _OURS = str(Path(__file__).parents[2] / "broker_sim")

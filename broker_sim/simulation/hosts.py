@@ -61,7 +61,7 @@ class Host:
 
     @property
     def restarts(self) -> bool:
-        """Whether a program of it runs again after a restart."""
+        """Whether one of its programs runs again after a restart."""
         return bool(self._programs)
 
     def spawn(self, program: Program, name: str | None = None, *, again: object = None) -> SimTask:
@@ -147,7 +147,7 @@ class Host:
         end_process(self.sim.loop, self.process)
 
     def pause(self) -> None:
-        """Its process is stopped (SIGSTOP); its kernel still receives. Raises UsageError where it has crashed."""
+        """Stop its process (SIGSTOP); its kernel still receives data. Raises UsageError if it has crashed."""
         if self.process.state == DEAD:
             raise UsageError(f"host {self.name} has crashed")
         if self.process.state == RUNNING:
@@ -156,7 +156,7 @@ class Host:
             self.sim.loop.stopped += 1
 
     def resume(self) -> None:
-        """It goes on with what came up meanwhile, in its order. Nothing happens where it is not paused."""
+        """Continue it, with the events that arrived meanwhile, in order. No effect if it is not paused."""
         if self.process.state != PAUSED:
             return
         self.sim.note(f"resume {self.name}")
@@ -168,7 +168,7 @@ class Host:
         self.sim.network.release()
 
     def restart(self) -> None:
-        """A new process; the programs that were given as functions run again."""
+        """Start a new process; programs given as functions run again."""
         self.crash(reset=True)
         self.sim.note(f"restart {self.name}")
         self.begin()

@@ -24,7 +24,7 @@ class Run(Protocol):
 
     @property
     def elapsed_s(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Virtual seconds since the start."""
 
     def run_for(self, duration: object) -> None:
         """Let time pass: seconds, or ``"5m"``. Raises what a program raises."""
@@ -43,13 +43,13 @@ class Ground(Protocol):
 
     @property
     def elapsed_s(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Virtual seconds since the start."""
 
     def note(self, text: str) -> None:
         """Something was done to a host: the journals have it."""
 
     def ended(self, task: SimTask) -> None:
-        """A program has ended."""
+        """Called when a program has ended."""
 
 
 class Target(Protocol):

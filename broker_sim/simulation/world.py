@@ -159,7 +159,7 @@ class Simulation:
         return cluster
 
     def host(self, name: str) -> Host:
-        """The host of that name, made at the first call."""
+        """The host of that name, created at the first call."""
         found = self.hosts.get(name)
         if found is None:
             found = self.hosts[name] = Host(self, name)
@@ -191,8 +191,8 @@ class Simulation:
         return self.hosts[name]
 
     def inject(self, faults: Plan, *, kafka: SimCluster | None = None) -> UserInjection:
-        """Let a plan come true from now on, on ``kafka`` (default: the first cluster). ``simulate(faults=...)`` does so when time first
-        runs. Raises UsageError for an invalid plan."""
+        """Start a fault plan now, on ``kafka`` (default: the first cluster). ``simulate(faults=...)`` does so when time first
+        advances. Raises UsageError for an invalid plan."""
         return self._inject(plan_from(faults), kafka)
 
     def _inject(self, meant: Swarm | list[Fault], kafka: SimCluster | None) -> UserInjection:
@@ -219,8 +219,7 @@ class Simulation:
         return self.clusters[0]
 
     def heal(self) -> None:
-        """All that was broken is as before: plans, states of logs and rules end, all ways are free, paused hosts go on, crashed ones
-        are restarted."""
+        """Remove all faults: plans, log states and rules end, links work, paused hosts continue, crashed hosts restart."""
         self._to_come.clear()
         for injection in self.faults.injections:
             injection.end()
@@ -280,7 +279,7 @@ class Simulation:
 
     @property
     def elapsed_s(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Virtual seconds since the start."""
         return self.loop.elapsed_s
 
     @property
@@ -289,7 +288,7 @@ class Simulation:
         return int(self.loop.wall() * 1000)
 
     def run_for(self, duration: object) -> None:
-        """Let time pass: seconds, or ``"5m"``. Raises what a program raises, SimForbidden, SimLivelock."""
+        """Advance virtual time by seconds, or ``"5m"``. Raises exceptions of programs, SimForbidden, SimLivelock."""
         self._raise()
         self._begin_plans()
         self.loop.run_for(duration_ms(duration, "run_for") / 1000)
@@ -305,7 +304,7 @@ class Simulation:
         self._raise()
 
     def run(self, coro: Coroutine[Any, Any, T], within: object = "1h") -> T:
-        """Run a coroutine of the test's own to its end and return what it returns. Raises what it raises, and what `run_until` does."""
+        """Run a coroutine of the test to its end and return its result. Raises its exception, and those of `run_until`."""
         self._begin_plans()
         task = self.loop.create_task(coro, name=f"test {getattr(coro, '__qualname__', '')}")
         return self._await(task, duration_ms(within, "within") / 1000)  # type: ignore[no-any-return]
@@ -323,13 +322,13 @@ class Simulation:
 
     @property
     def pinned(self) -> bool:
-        """Whether a run in another process is the same, as far as is known; ``not_pinned`` says why not."""
+        """Whether another process would repeat the run, as far as is known; `not_pinned` has the reasons if not."""
         return not self.not_pinned
 
     # --- what went wrong ------------------------------------------------------------------------------------------------
 
     def ended(self, task: SimTask) -> None:
-        """A program has ended."""
+        """Called when a program has ended."""
         error: BaseException | None
         if task.cancelled():
             if task.cancelling() or (task.process is not None and task.process.state):
@@ -379,7 +378,7 @@ class Simulation:
             self.errors.append({"at_s": self.elapsed_s, **context})
 
     def note(self, text: str) -> None:
-        """Something was done to a host or the network: the journals have it."""
+        """Write a note about a host or the network to the journals."""
         for cluster in self.clusters:
             if cluster.observed:
                 cluster.journal.write("mark", text=text)

@@ -34,7 +34,7 @@ class Down:
         return self._take().__await__()
 
     async def heal(self) -> None:
-        """The broker comes up again; nothing happens the second time."""
+        """Start the broker; a second call has no effect."""
         if self._done and not self._over:
             self._over = True
             await self.broker.up()
@@ -63,31 +63,31 @@ class BrokerHandle:
 
     @property
     def alive(self) -> bool:
-        """Whether it is up, as metadata tells clients."""
+        """Whether it is up, as in Metadata responses."""
         return self.cluster.state.brokers[self.node_id].alive
 
     @property
     def address(self) -> str:
-        """``host:port``; the port stays while it is down."""
+        """``host:port``; the port is kept while it is down."""
         broker = self.cluster.state.brokers[self.node_id]
         return f"{broker.host}:{broker.port}"
 
     @property
     def leads(self) -> list[str]:
-        """The partitions that it leads: ``orders-0``."""
+        """The partitions that it leads, as ``orders-0``."""
         return [each.name for each in self.cluster.state.partitions() if each.leader == self.node_id]
 
     def down(self, *, graceful: bool = False) -> Down:
-        """Take it down: connections are reset, other replicas lead what it led. ``graceful``: as at an orderly shutdown, leaders move
-        away first. To be awaited, or used with ``async with``."""
+        """Take it down: connections are reset, other replicas become leaders of its partitions. ``graceful``: a controlled
+        shutdown, leaders move first. Await it, or use it with ``async with``."""
         return Down(self, graceful)
 
     async def up(self, *, elect: str | None = None) -> None:
-        """Bring it up again, at the port it had. ``elect="preferred"``: every partition is led by its first replica again."""
+        """Start it at its old port. ``elect="preferred"``: elect the preferred leader of every partition."""
         await self.cluster.broker_up(self.node_id, elect=elect)
 
     async def restart(self, *, graceful: bool = True) -> None:
-        """Down and up; its coordinators start from their logs."""
+        """Stop and start it; its coordinators load their logs."""
         await self.cluster.restart(self.node_id, graceful=graceful)
 
     def __repr__(self) -> str:

@@ -44,8 +44,8 @@ __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """A member as it is now. ``waits``: "JoinGroup" or "SyncGroup" where that request of it is parked. ``topics``: its subscription;
-    ``assignment``: topic -> partitions; None where they can't be read, and of members that are no consumers. ``worker``: of a worker of
+    """A member's present state. ``waits``: "JoinGroup" or "SyncGroup" while that request is deferred. ``topics``: its subscription;
+    ``assignment``: topic -> partitions; None if undecodable, and for members that are no consumers. ``worker``: of a worker of
     Connect its url, config_offset, connectors and tasks. ``tasks``: of a member of a streams group `active`, `standby`, `warm-up` ->
     ids of the tasks that it has: ``0_3``."""
 
@@ -78,7 +78,7 @@ _IN_EPOCHS = {
 
 @dataclass(frozen=True, slots=True)
 class CommitProbe:
-    """What the coordinator answered a commit. ``group``: in whose name it was made; ``log``: the offsets partition."""
+    """The coordinator's response to a test commit. ``group``: the group of the commit; ``log``: the offsets partition."""
 
     error: Err
     group: str
@@ -86,12 +86,12 @@ class CommitProbe:
 
     @property
     def ok(self) -> bool:
-        """Whether the coordinator took it: there was no error."""
+        """Whether the coordinator accepted it, without an error."""
         return self.error is Err.NONE
 
 
 class GroupHandle:
-    """One group of ``cluster``; it need not be there yet."""
+    """A group of ``cluster``; it need not exist yet."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster, self.group_id = cluster, group_id
@@ -102,7 +102,7 @@ class GroupHandle:
 
     @property
     def state(self) -> str:
-        """Kafka's name of its state; ``Dead`` for a group that isn't there, ``Unknown`` where no coordinator can tell."""
+        """Kafka's name of its state; ``Dead`` for a missing group, ``Unknown`` while its coordinator is loading or missing."""
         shard = self._shard()
         if isinstance(shard, Err):
             return "Unknown"
@@ -111,7 +111,7 @@ class GroupHandle:
 
     @property
     def generation(self) -> int:
-        """Its generation, 0 before the first; of a consumer group (KIP-848) or a share group its epoch."""
+        """Its generation, 0 before the first; for consumer groups (KIP-848) and share groups the group epoch."""
         group, consumer = self._group(), self._consumer()
         if consumer is not None:
             return consumer.stored.group_epoch
@@ -119,7 +119,7 @@ class GroupHandle:
 
     @property
     def members(self) -> list[MemberView]:
-        """Its members in the order in which they came."""
+        """Its members in order of joining."""
         shard, group = self._shard(), self._group()
         consumer = self._consumer()
         if consumer is not None and isinstance(shard, Shard):
@@ -153,23 +153,23 @@ class GroupHandle:
 
     @property
     def visible(self) -> bool:
-        """Whether its coordinator can be asked: not while its offsets partition is loading, or has no leader."""
+        """Whether its coordinator is available: false while its offsets partition is loading or has no leader."""
         return not isinstance(self._shard(), Err)
 
     @property
     def coordinator(self) -> int | None:
-        """The node id of its coordinator; None while it has none."""
+        """The node id of its coordinator, or None."""
         partition = self.cluster.runtime.partition_of(self.group_id)
         return None if partition is None or partition.leader < 0 else partition.leader
 
     @property
     def offsets_log(self) -> LogHandle:
-        """The ``__consumer_offsets`` partition that holds its records; the topic is created if need be."""
+        """The `__consumer_offsets` partition with its records; the topic is created if missing."""
         topic = self.cluster.state.ensure_offsets_topic()
         return LogHandle(self.cluster, topic.partitions[partition_for(self.group_id, len(topic.partitions))])
 
     def committed(self) -> Offsets:
-        """What OffsetFetch shows: the committed offset of each partition; of a share group its start offsets."""
+        """The committed offset of each partition, as OffsetFetch returns it; for share groups the start offsets."""
         if isinstance(self._consumer(), ShareGroup):
             return self.cluster.share_group(self.group_id).committed()
         shard = self._shard()
@@ -208,7 +208,7 @@ class GroupHandle:
 
     @property
     def generations(self) -> int:
-        """How many generations of it the journal has seen, since it began."""
+        """The number of its generations in the journal."""
         seen = set(self._journal.generations.get(self.group_id, ()))
         now = self.generation
         return len(seen | {now} if now > 0 else seen)
@@ -226,9 +226,9 @@ class GroupHandle:
         reading: bool = False,
         timeout: object = TIMEOUT,
     ) -> Self:
-        """Wait until all that is given holds at once: this state, so many members, that generation or a later one, those offsets
-        committed or later ones, a lag in all below that (`Lag.below`), every assigned partition fetched by its owner (`reading`).
-        Returns the handle. Raises WaitTimeout, UsageError for a state that isn't."""
+        """Wait until all given conditions hold at once: the state, the number of members, that generation or a later one, those
+        committed offsets or later ones, a total lag below that (`Lag.below`), every assigned partition fetched by its owner
+        (`reading`). Returns the handle. Raises WaitTimeout, UsageError for an unknown state."""
         state = None if state is None else GROUP_STATE.read(state)
         wanted = [] if committed is None else [f"committed {_offsets_text(committed)}"]
         wanted += ["every assigned partition fetched by its owner"] if reading else []
@@ -267,23 +267,23 @@ class GroupHandle:
     async def reading(
         self, members: int | None = None, generation: int | None = None, timeout: object = TIMEOUT
     ) -> Self:
-        """Wait until it is Stable as for `stable`, and every assigned partition was fetched by its owner since it was assigned: what is
-        sent from now on is delivered, whatever the members' ``auto.offset.reset``. Returns the handle."""
+        """Wait until it is Stable (see `stable`) and every assigned partition has been fetched by its owner since the assignment:
+        records sent afterwards are delivered, whatever the members' ``auto.offset.reset``. Returns the handle."""
         state = State.STABLE.value
         return await self.wait(state=state, members=members, generation=generation, reading=True, timeout=timeout)
 
     async def stable(
         self, members: int | None = None, generation: int | None = None, timeout: object = TIMEOUT
     ) -> Self:
-        """Wait until it is Stable, with so many members, in that generation or a later one. Returns the handle."""
+        """Wait until it is Stable with that number of members, in that generation or a later one. Returns the handle."""
         return await self.wait(state=State.STABLE.value, members=members, generation=generation, timeout=timeout)
 
     async def empty(self, timeout: object = TIMEOUT) -> Self:
-        """Wait until it is there and has no members."""
+        """Wait until it exists and has no members."""
         return await self.wait(state=State.EMPTY.value, timeout=timeout)
 
     async def state_is(self, state: str, timeout: object = TIMEOUT) -> Self:
-        """Wait until it is in that state, were it for a moment."""
+        """Wait until it enters that state, even for a moment."""
         state = GROUP_STATE.read(state)
 
         def passes(event: Mapping[str, Any]) -> bool:
@@ -297,12 +297,12 @@ class GroupHandle:
         return self
 
     async def generation_is(self, generation: int, timeout: object = TIMEOUT) -> Self:
-        """Wait until it is in exactly that generation."""
+        """Wait for exactly that generation."""
         await self._until(lambda: self.generation == generation, f"generation {generation}", timeout)
         return self
 
     async def generation_at_least(self, generation: int, timeout: object = TIMEOUT) -> Self:
-        """Wait until it is in that generation or a later one."""
+        """Wait for that generation or a later one."""
         return await self.wait(generation=generation, timeout=timeout)
 
     async def committed_at_least(
@@ -324,7 +324,7 @@ class GroupHandle:
         return await self.wait(committed=wanted, timeout=timeout)
 
     def commit(self, timeout: object = TIMEOUT) -> Coroutine[Any, Any, Offsets]:
-        """Wait for the next commit that is published, counted from this call, and return what it committed."""
+        """Wait for the next commit after this call, and return its offsets."""
         coming = self._journal.next(event="offsets", group=self.group_id, timeout=timeout)
 
         async def offsets() -> Offsets:
@@ -334,8 +334,8 @@ class GroupHandle:
         return offsets()
 
     async def lag_below(self, records: int, timeout: object = TIMEOUT) -> Self:
-        """Wait until it had something to read, and less than ``records`` of that is left. It doesn't hold while a partition of a topic
-        that it subscribes to has no owner, or where an offset is committed beyond its log's end (`Lag.below`)."""
+        """Wait until its partitions have records and its total lag is below ``records``. The condition is false while a partition
+        of a subscribed topic has no owner, or an offset is committed beyond the log end (`Lag.below`)."""
         return await self.wait(lag_below=records, timeout=timeout)
 
     async def member_gone(self, member: str, timeout: object = TIMEOUT) -> Self:
@@ -355,8 +355,9 @@ class GroupHandle:
     # deeds
 
     async def commit_probe(self, timeout: object = TIMEOUT) -> CommitProbe:
-        """Ask its coordinator, through OffsetCommit's own handler, whether it takes commits now. The group is not disturbed: who
-        commits is another one in the same offsets partition, which is deleted again. Raises WaitTimeout where no answer comes."""
+        """Test whether its coordinator accepts commits now, through the handler of OffsetCommit. The group is not affected: the
+        commit is made for another group in the same offsets partition, which is deleted afterwards. Raises WaitTimeout if there is
+        no response."""
         log = self.offsets_log
         what = f"an answer to a commit in {log.name}"
         name = _neighbour(self.group_id, log)
@@ -388,8 +389,8 @@ class GroupHandle:
         return Err(response.topics[0].partitions[0].error_code)
 
     async def remove(self, member: str, timeout: object = TIMEOUT) -> None:
-        """Remove a member, by its member id, instance id or client id, with a LeaveGroup as an operator sends it. Raises UsageError
-        for a member that isn't, or where the coordinator refuses."""
+        """Remove a member by its member id, instance id or client id, with a LeaveGroup as an administrator sends it. Raises
+        UsageError for an unknown member, or if the coordinator refuses."""
         from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 
         found = self._find(member)
@@ -414,19 +415,19 @@ class GroupHandle:
     # what became of it
 
     def history(self) -> History:
-        """What the journal knows of it: rebalances, members, what went wrong."""
+        """Its history from the journal: rebalances, members, errors."""
         from broker_sim.explain import history
 
         return history(self._journal.events, self.group_id)
 
     def explain(self, generation: int | None = None) -> str:
-        """Why it rebalanced, who held it up, for how long and how it ended, in words; of one generation or of all."""
+        """Why it rebalanced, which member delayed it, for how long, and how it ended, as text; for one generation or all."""
         from broker_sim.explain import explain
 
         return explain(self._journal.events, self.group_id, generation)
 
     def timeline(self) -> str:
-        """Its history as a picture of letters."""
+        """Its history as a text timeline."""
         from broker_sim.explain.terminal import timeline
 
         return timeline(self._journal.events, self.group_id)

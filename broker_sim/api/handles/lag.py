@@ -55,36 +55,36 @@ class Lag(Offsets):
 
     @classmethod
     def of(cls, partitions: Mapping[tuple[str, int], PartitionLag]) -> Lag:
-        """That of a group that commits offsets."""
+        """The lag of a group that commits offsets."""
         lag = cls({at: one.lag for at, one in partitions.items()})
         lag.partitions = dict(partitions)
         return lag
 
     @classmethod
     def of_backlog(cls, backlog: Offsets) -> Lag:
-        """That of a share group."""
+        """The lag of a share group."""
         lag = cls(backlog)
         lag.partitions = {}
         return lag
 
     @property
     def total(self) -> int:
-        """The sum over its partitions."""
+        """The sum of all partitions."""
         return sum(self.values())
 
     @property
     def unassigned(self) -> list[tuple[str, int]]:
-        """Partitions of topics that a member subscribes to, and that no member is assigned."""
+        """Partitions of subscribed topics that are assigned to no member."""
         return [at for at, one in self.partitions.items() if not one.assigned]
 
     @property
     def deleted(self) -> Offsets:
-        """Partitions whose log begins behind the committed offset: how many records of the lag can't be read any more."""
+        """Partitions whose log start offset is after the committed offset -> records of the lag that are deleted."""
         return {at: one.deleted for at, one in self.partitions.items() if one.deleted}
 
     def below(self, records: int) -> bool:
-        """Whether less than ``records`` are left of what there is to read: something has been written, no partition is without an
-        owner or has a negative lag, and the total is below that."""
+        """Whether the total lag is below ``records``; false while the partitions are empty, a partition has no owner, or a lag is
+        negative."""
         return not self.obstacle(records)
 
     def obstacle(self, records: int) -> str:

@@ -57,7 +57,8 @@ class OpenTransaction:
 
 
 class Pending:
-    """A request that waits for a log. ``request``: its event in the journal; its fields are attributes: ``api``, ``client_id``."""
+    """A request that is waiting for a log. ``request``: its event in the journal, with its fields as attributes: ``api``,
+    ``client_id``."""
 
     def __init__(self, cluster: Cluster, request: dict[str, Any]) -> None:
         self._cluster, self.request = cluster, request
@@ -68,7 +69,7 @@ class Pending:
         raise AttributeError(f"a request has no {name!r}; it has {', '.join(self.request)}")
 
     async def answer(self, timeout: object = TIMEOUT) -> Seen:
-        """Its response, once there is one: ``.error``, ``.took_ms``, ``.answer``. Raises WaitTimeout."""
+        """Wait for its response: ``.error``, ``.took_ms``, ``.answer``. Raises WaitTimeout."""
         number, since = self.request["request"], self.request["seq"]
         journal = self._cluster.observe()
         return await journal.next(event="response", request=number, since=since, timeout=timeout)
@@ -78,22 +79,22 @@ class Pending:
 
 
 class StateGuard:
-    """A state that lasts until ``heal()``, or the end of the ``with`` or ``async with`` block. Healing twice does nothing."""
+    """An active state; it ends with `heal()` or its `with` or `async with` block. A second `heal()` has no effect."""
 
     def __init__(self, log: LogHandle, condition: Condition) -> None:
         self.log, self._condition = log, condition
 
     @property
     def active(self) -> bool:
-        """Whether it lasts; one with ``for_`` ends by itself."""
+        """Whether the state is active; with ``for_`` it ends by itself."""
         return self._condition.active
 
     def heal(self) -> None:
-        """End the state: what waited for the log goes on, and requests are answered as ever."""
+        """End the state: waiting requests continue."""
         self.log.cluster.conditions.heal(self._condition)
 
     async def pending(self, n: int = 1, timeout: object = TIMEOUT) -> list[Pending]:
-        """Wait until ``n`` requests wait for this log, and return them; see `LogHandle.pending`."""
+        """Wait until ``n`` requests are waiting for this log, and return them; see `LogHandle.pending`."""
         return await self.log.pending(n, timeout)
 
     def __enter__(self) -> Self:
@@ -127,44 +128,45 @@ class LogHandle:
 
     @property
     def partition(self) -> Partition:
-        """The partition itself. Raises UsageError where its topic is gone."""
+        """The partition itself. Raises UsageError if its topic is deleted."""
         return find_partition(self.cluster.state, self.topic, self.index)
 
     # how it stands
 
     @property
     def leader(self) -> int:
-        """The node id of the broker that leads it, -1 for none."""
+        """The node id of its leader, -1 for none."""
         return self.partition.leader
 
     @property
     def leader_epoch(self) -> int:
-        """Which leader it is, counted from 0: as in Kafka's leader epochs."""
+        """Kafka's leader epoch, from 0."""
         return self.partition.leader_epoch
 
     @property
     def start_offset(self) -> int:
-        """The offset of the first record that is still there."""
+        """The log start offset: that of the first record."""
         return self.partition.log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record will have."""
+        """The log end offset: that of the next record."""
         return self.partition.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Up to here it is committed, and consumers may read."""
+        """The high watermark: consumers can read up to here."""
         return self.partition.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here read_committed consumers may read: open transactions hold it."""
+        """The last stable offset: read_committed consumers can read up to here, before the first open transaction."""
         return self.partition.last_stable_offset
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
-        """Those that have no marker here, the earliest first: what DescribeProducers and their coordinators tell of them."""
+        """Transactions without a marker in this partition, the earliest first, with the fields of DescribeProducers and of their
+        coordinators."""
         producers, name = self.partition.log.producers, (self.topic, self.index)
         owners = {
             transaction.stored.producer_id: transaction.transactional_id
@@ -184,14 +186,14 @@ class LogHandle:
 
     @property
     def states(self) -> list[str]:
-        """The states that it is in."""
+        """Its active states."""
         return [one.kind.name for one in self.cluster.conditions.of(self.partition)]
 
     # states
 
     def set(self, state: str, *, for_: object = None, replace: bool = False, **args: object) -> StateGuard:
-        """Put it into a state by its name; ``for_``: it heals by itself after that time on the broker's clock. Raises UsageError for
-        what there isn't, and for a second state of the same aspect, unless ``replace`` is to heal the first."""
+        """Set a state by its name; ``for_``: the state ends by itself after that time on the broker's clock. Raises UsageError for
+        an unknown state, and for a second state of the same kind unless ``replace`` is set, which ends the first."""
         self.cluster.observe()
         given = {name: value for name, value in {"for_": for_, **args}.items() if value is not None}
         return StateGuard(self, self.cluster.conditions.set(self.partition, state, replace=replace, **given))
@@ -206,7 +208,7 @@ class LogHandle:
         return self.set("under_min_isr", for_=for_)
 
     def slow(self, latency: object, jitter: object = None, *, for_: object = None) -> StateGuard:
-        """Every append is committed ``latency`` late, and up to ``jitter`` more."""
+        """Every append is committed with a delay of ``latency``, plus up to ``jitter``."""
         return self.set("slow", latency=latency, jitter=jitter or None, for_=for_)
 
     def loading(self, *, for_: object = None) -> StateGuard:
@@ -226,15 +228,15 @@ class LogHandle:
         return self.set("storage_error", for_=for_)
 
     def full(self, free_bytes: int | None = None, *, for_: object = None) -> StateGuard:
-        """The disk is full, after ``free_bytes`` more."""
+        """The disk is full, after ``free_bytes`` further bytes."""
         return self.set("full", free_bytes=free_bytes, for_=for_)
 
     def readonly(self, *, for_: object = None) -> StateGuard:
-        """The file system is read-only; reading goes on."""
+        """The file system is read-only; fetches work."""
         return self.set("readonly", for_=for_)
 
     def too_large(self, *, for_: object = None) -> StateGuard:
-        """Whatever is appended is larger than max.message.bytes allows: MESSAGE_TOO_LARGE."""
+        """Every append exceeds max.message.bytes: MESSAGE_TOO_LARGE."""
         return self.set("too_large", for_=for_)
 
     def fenced(self, *, for_: object = None) -> StateGuard:
@@ -242,7 +244,7 @@ class LogHandle:
         return self.set("fenced", for_=for_)
 
     def heal(self) -> None:
-        """End every state that it is in, the last one first."""
+        """End all its states, the last one first."""
         conditions = self.cluster.conditions
         for one in reversed(conditions.of(self.partition)):
             conditions.heal(one)
@@ -250,7 +252,8 @@ class LogHandle:
     # who waits
 
     async def pending(self, n: int = 1, timeout: object = TIMEOUT) -> list[Pending]:
-        """Wait until ``n`` requests wait for what was appended to be committed, and return the ``n`` oldest. Raises WaitTimeout."""
+        """Wait until ``n`` requests are waiting for their append to be committed, and return the ``n`` oldest. Raises
+        WaitTimeout."""
         what = f"{n} request{'s'[: n - 1]} that wait{'s' if n == 1 else ''} for {self.name}"
         await until(lambda: len(self._waiting()) >= n, self.cluster.observe(), timeout, what, now=self._now)
         return self._waiting()[:n]
@@ -294,8 +297,8 @@ class LogHandle:
     # transactions
 
     async def abort_transaction(self, producer_id: int, timeout: object = TIMEOUT) -> None:
-        """Write an abort marker for the transaction that this producer has open here, as ``kafka-transactions abort`` does to one that
-        hangs. Raises UsageError if it has none, or where the leader refuses."""
+        """Write an abort marker for this producer's open transaction in this partition, as `kafka-transactions abort` does for a
+        hanging transaction. Raises UsageError if there is none, or if the leader refuses."""
         from broker_sim.api.handles.in_process import ask
         from kafka_wire.messages.k27_write_txn_markers import (
             WritableTxnMarker,
@@ -322,14 +325,14 @@ class LogHandle:
     # who leads, what is in it
 
     def move_to(self, broker: int | None = None) -> LogHandle:
-        """Make another broker the leader, by default the next one that is up; for an offsets partition that moves its
-        coordinator. Raises
+        """Make another broker the leader, by default the next live one; for an offsets partition this moves the coordinator. Raises
         UsageError."""
         self.cluster.move_leader(self.partition, broker)
         return self
 
     def elect(self, broker: int | None = None) -> LogHandle:
-        """Elect a leader anew, the present one or ``broker``: a new leader epoch begins. Raises UsageError for no in-sync replica."""
+        """Elect the present leader again, or ``broker``: the leader epoch is incremented. Raises UsageError unless it is an in-sync
+        replica."""
         self.cluster.elect(self.partition, broker)
         return self
 

@@ -61,14 +61,14 @@ class SharedPartition:
 
 
 class ShareGroupHandle(GroupHandle):
-    """One share group of ``cluster``; it need not be there yet. Its ``lag`` is its backlog: committed records less those that are done
-    with."""
+    """A share group of ``cluster``; it need not exist yet. Its `lag` is its backlog: committed records without the completed
+    ones."""
 
     # how it stands
 
     @property
     def partitions(self) -> dict[tuple[str, int], SharedPartition]:
-        """Its position in every partition that it has read, or is to read."""
+        """Its position in every partition that it has read or that is assigned."""
         found = {}
         for key, partition in self._shared().items():
             live = self._live(key)
@@ -96,16 +96,16 @@ class ShareGroupHandle(GroupHandle):
 
     @property
     def locks(self) -> list[Lock]:
-        """What its members have acquired and not yet said a word of."""
+        """The records that its members have acquired and not acknowledged yet."""
         lives = (self._live(key) for key in self._shared())
         return [lock for live in lives if live is not None for lock in self._locks_of(live)]
 
     def committed(self) -> Offsets:
-        """Its start offset in each partition that it has read; a share group commits no offsets of its own."""
+        """Its start offset in each partition that it has read; a share group commits no offsets."""
         return {at: one.start_offset for at, one in self.partitions.items() if one.start_offset != NOWHERE}
 
     def lag(self) -> Lag:
-        """Its backlog in each partition: committed records less those that are done with."""
+        """Its backlog in each partition: committed records without the completed ones."""
         return Lag.of_backlog({at: one.backlog for at, one in self.partitions.items()})
 
     def _unread(self, consumption: Consumption, members: Sequence[MemberView]) -> list[tuple[str, int, MemberView]]:
@@ -124,7 +124,8 @@ class ShareGroupHandle(GroupHandle):
     async def locked(
         self, topic: str, partition: int, offset: int, member: str | None = None, timeout: object = TIMEOUT
     ) -> ShareGroupHandle:
-        """Wait until a member has that record: any, or the one of that member id or client id. Returns the handle."""
+        """Wait until a member has acquired that record: any member, or the one with that member id or client id. Returns the
+        handle."""
 
         def holds() -> bool:
             return any(
@@ -139,14 +140,14 @@ class ShareGroupHandle(GroupHandle):
         return self
 
     async def no_locks(self, timeout: object = TIMEOUT) -> ShareGroupHandle:
-        """Wait until no member has a record. Returns the handle."""
+        """Wait until no record is acquired. Returns the handle."""
         await self._until(lambda: not self.locks, "no locks", timeout)
         return self
 
     async def delivered(
         self, topic: str, partition: int, offset: int, times: int = 1, timeout: object = TIMEOUT
     ) -> ShareGroupHandle:
-        """Wait until the journal has seen that record delivered so often. Returns the handle."""
+        """Wait until that record has been delivered that number of times. Returns the handle."""
 
         def holds() -> bool:
             return len(self.deliveries(topic, partition).get(offset, ())) >= times
@@ -155,7 +156,7 @@ class ShareGroupHandle(GroupHandle):
         return self
 
     async def done_with(self, topic: str, partition: int, offset: int, timeout: object = TIMEOUT) -> ShareGroupHandle:
-        """Wait until its start offset is behind that record. Returns the handle."""
+        """Wait until its start offset is after that record. Returns the handle."""
         await self.wait(committed={(topic, partition): offset + 1}, timeout=timeout)
         return self
 
@@ -164,8 +165,8 @@ class ShareGroupHandle(GroupHandle):
     async def expire_locks(
         self, topic: str | None = None, partition: int | None = None, member: str | None = None
     ) -> list[Lock]:
-        """End locks now, as if their time were over: all, or those of one partition, or of the member of that member id or client id.
-        Returns those that ended. Raises UsageError for a member that isn't, or a partition that the group has not."""
+        """Expire acquisition locks now: all, those of one partition, or of the member with that member id or client id. Returns the
+        expired locks. Raises UsageError for an unknown member or partition."""
         self._check_named(topic, partition, member)
         ids = None if member is None else self._ids(member)
         ended: list[Lock] = []
@@ -197,7 +198,7 @@ class ShareGroupHandle(GroupHandle):
     # what became of it
 
     def deliveries(self, topic: str, partition: int = 0) -> Mapping[int, list[Delivery]]:
-        """What the journal knows of a partition's records: offset -> its deliveries, in their order."""
+        """The deliveries of a partition's records in the journal: offset -> its deliveries in order."""
         from broker_sim.explain.deliveries import deliveries
 
         found = deliveries(self._journal.events, self.group_id).get(f"{topic}-{partition}")

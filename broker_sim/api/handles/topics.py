@@ -24,16 +24,16 @@ class TopicHandle:
 
     @property
     def partitions(self) -> int:
-        """How many it has."""
+        """The number of partitions."""
         return len(find_topic(self._cluster.state, self.name).partitions)
 
     def log(self, partition: int) -> LogHandle:
-        """One of its partitions."""
+        """The log of one partition."""
         return LogHandle(self._cluster, find_partition(self._cluster.state, self.name, partition))
 
     def fill(self, count: int, *, value: Value | None = None, value_bytes: int | None = None) -> TopicHandle:
-        """Append ``count`` records, spread over the partitions in turn; the record ``n`` has the key ``key-n`` and, if nothing else is
-        asked for, the value ``<topic>-n``."""
+        """Append ``count`` records to the partitions in turn; record ``n`` has the key ``key-n`` and by default the value
+        ``<topic>-n``."""
         partitions = find_topic(self._cluster.state, self.name).partitions
         now_ms, make = self._cluster.state.clock.now_ms(), values(self.name, value, value_bytes)
         for index, partition in enumerate(partitions):
@@ -42,7 +42,7 @@ class TopicHandle:
         return self
 
     def grow_to(self, partitions: int) -> TopicHandle:
-        """Add partitions, up to that many. Clients see it at their next refresh of metadata."""
+        """Add partitions up to that number. Clients see them after their next metadata refresh."""
         try:
             self._cluster.state.create_partitions(self.name, partitions)
         except KafkaError as error:

@@ -47,7 +47,7 @@ class _Looked:
 
 
 class TransactionHandle:
-    """One transactional id of ``cluster``; it need not be there yet."""
+    """A transactional id of ``cluster``; it need not exist yet."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self.cluster, self.transactional_id = cluster, transactional_id
@@ -57,8 +57,8 @@ class TransactionHandle:
 
     @property
     def state(self) -> str:
-        """Kafka's name of its state (`Empty`, `Ongoing`, `PrepareCommit`, ...); ``Dead`` for an id that isn't there, ``Unknown`` where
-        no coordinator can tell."""
+        """Kafka's name of its state (`Empty`, `Ongoing`, `PrepareCommit`, ...); ``Dead`` for a missing id, ``Unknown`` while its
+        coordinator is loading or missing."""
         looked = self._look()
         if looked.error is not Err.NONE:
             return UNKNOWN
@@ -66,37 +66,37 @@ class TransactionHandle:
 
     @property
     def producer_id(self) -> int:
-        """That of its producer, -1 if it has none."""
+        """The producer id, -1 if there is no producer."""
         found = self._look().found
         return -1 if found is None else found.stored.producer_id
 
     @property
     def epoch(self) -> int:
-        """The epoch that producers are measured by, -1 if it has none."""
+        """The current producer epoch, -1 if there is no producer."""
         found = self._look().found
         return -1 if found is None else found.epoch
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
-        """(topic, partition) of its transaction; of one that is decided those whose marker is not written yet."""
+        """(topic, partition) of its transaction; after the decision those without a marker yet."""
         found = self._look().found
         return [] if found is None else list(found.unmarked or found.stored.partitions)
 
     @property
     def timeout_ms(self) -> int | None:
-        """transaction.timeout.ms of its producer, None if it has none."""
+        """transaction.timeout.ms of its producer, or None."""
         found = self._look().found
         return None if found is None else found.stored.timeout_ms
 
     @property
     def coordinator(self) -> int | None:
-        """The node id of its coordinator; None while it has none."""
+        """The node id of its coordinator, or None."""
         partition = self.cluster.transactions.partition_of(self.transactional_id)
         return None if partition is None or partition.leader < 0 else partition.leader
 
     @property
     def state_log(self) -> LogHandle:
-        """The ``__transaction_state`` partition that holds its records; the topic is created if need be."""
+        """The `__transaction_state` partition with its records; the topic is created if missing."""
         topic = self.cluster.state.ensure_internal_topic(TRANSACTION_TOPIC)
         return LogHandle(self.cluster, topic.partitions[partition_for(self.transactional_id, len(topic.partitions))])
 
@@ -105,8 +105,8 @@ class TransactionHandle:
     async def wait(
         self, *, state: str | None = None, epoch: int | None = None, timeout: object = TIMEOUT
     ) -> TransactionHandle:
-        """Wait until all that is given holds at once: this state, that epoch or a later one. Returns the handle. Raises WaitTimeout,
-        UsageError for a state that isn't."""
+        """Wait until all given conditions hold at once: the state, that epoch or a later one. Returns the handle. Raises
+        WaitTimeout, UsageError for an unknown state."""
         state = None if state is None else TRANSACTION_STATE.read(state)
         parts = {"state": state, "epoch at least": epoch}
         wanted = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
@@ -118,11 +118,11 @@ class TransactionHandle:
         return self
 
     async def ongoing(self, timeout: object = TIMEOUT) -> TransactionHandle:
-        """Wait until a transaction of it is open. Returns the handle."""
+        """Wait until it has an open transaction. Returns the handle."""
         return await self.wait(state=State.ONGOING.kafka_name, timeout=timeout)
 
     async def state_is(self, state: str, timeout: object = TIMEOUT) -> TransactionHandle:
-        """Wait until it is in that state, were it for a moment. Returns the handle."""
+        """Wait until it enters that state, even for a moment. Returns the handle."""
         state = TRANSACTION_STATE.read(state)
 
         def passes(event: Mapping[str, Any]) -> bool:
@@ -139,7 +139,7 @@ class TransactionHandle:
     # deeds
 
     async def abort(self, timeout: object = TIMEOUT) -> None:
-        """Fence its producer and abort its transaction with an InitProducerId, as Admin.fenceProducers does. Raises UsageError where
+        """Fence its producer and abort its transaction with an InitProducerId, as Admin.fenceProducers does. Raises UsageError if
         the coordinator refuses."""
         from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 
@@ -159,13 +159,13 @@ class TransactionHandle:
     # what became of it
 
     def history(self) -> list[Transaction]:
-        """What the journal knows of its transactions, in the order in which they began."""
+        """Its transactions in the journal, in the order in which they began."""
         from broker_sim.explain.transactions import transactions
 
         return transactions(self._journal.events).of(self.transactional_id)
 
     def explain(self) -> str:
-        """How each of its transactions ended, by whom, how long it took and what it held up, in words."""
+        """How each transaction ended, who ended it, how long it took and what it delayed, as text."""
         from broker_sim.explain.transaction_story import explain_transactions
 
         return explain_transactions(self._journal.events, self.transactional_id)

@@ -28,7 +28,7 @@ _QUIET_S = 3.0
 
 
 class NotAlive(SimError, AssertionError):
-    """After the healing a group or a log did not come back in time. ``lacking``: in a word or two, for comparing runs."""
+    """After healing a group or a log did not recover in time. ``lacking``: the reason in a word or two, to compare runs."""
 
     lacking = ""
 
@@ -39,7 +39,7 @@ class NotAlive(SimError, AssertionError):
 
 
 class Unsafe(SimError, AssertionError):
-    """Something happened that must not, whatever was broken. ``broken``: in a word or two."""
+    """A safety violation, such as a lost record. ``broken``: the violation in a word or two."""
 
     broken = ""
 

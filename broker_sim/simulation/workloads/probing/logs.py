@@ -104,7 +104,7 @@ class LogProber(Prober):
         return found.partitions[index]
 
     def own(self) -> tuple[OwnTopic, int] | None:
-        """One of its partitions."""
+        """The log of one partition."""
         if not self.topics:
             return None
         topic = self.rng.choice(self.topics)
