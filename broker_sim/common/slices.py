@@ -12,12 +12,25 @@ Threads would share the interpreter with the loop all the same, make handlers un
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-__all__ = ["Job", "Pace", "Slices", "at_once", "counted", "ended", "first_piece", "in_order", "listed"]
+__all__ = [
+    "Job",
+    "Pace",
+    "Slices",
+    "at_once",
+    "chunked",
+    "counted",
+    "distinct",
+    "ended",
+    "first_piece",
+    "in_order",
+    "listed",
+]
 
 Job = Generator[None, None, Any]
 T = TypeVar("T")
@@ -71,11 +84,21 @@ _CHUNK = 4000
 """Elements that are listed, counted or sorted before others are served: a few milliseconds."""
 
 
+_PART, _SAMPLED = 2 * _CHUNK, 32
+"""Elements of sorted runs that are merged at once, which is what sorting a chunk takes; one in how many is in the sample for that."""
+
+
+def chunked(elements: Iterable[T], at_a_time: int = _CHUNK) -> Iterator[list[T]]:
+    """Lists of ``at_a_time`` elements, the last of what is left."""
+    left = iter(elements)
+    while chunk := list(islice(left, at_a_time)):
+        yield chunk
+
+
 def listed(elements: Iterable[T], at_a_time: int = _CHUNK) -> Generator[None, None, list[T]]:
     """All of them; what makes each of them is asked as its turn comes."""
     found: list[T] = []
-    left = iter(elements)
-    while chunk := list(islice(left, at_a_time)):
+    for chunk in chunked(elements, at_a_time):
         found += chunk
         if len(chunk) == at_a_time:
             yield
@@ -85,23 +108,44 @@ def listed(elements: Iterable[T], at_a_time: int = _CHUNK) -> Generator[None, No
 def counted(elements: Iterable[H]) -> Generator[None, None, Counter[H]]:
     """How often each is there, in the order in which they came first."""
     count: Counter[H] = Counter()
-    left = iter(elements)
-    while chunk := list(islice(left, _CHUNK)):
+    for chunk in chunked(elements):
         count.update(chunk)
         if len(chunk) == _CHUNK:
             yield
     return count
 
 
-def in_order(elements: Iterable[str]) -> Generator[None, None, list[str]]:
-    """All of them, sorted. At the end sorted runs are merged at once: that takes a third of what sorting would."""
-    found: list[str] = []
-    left = iter(elements)
-    while chunk := sorted(islice(left, _CHUNK)):
-        found += chunk
+def distinct(elements: Iterable[H]) -> Generator[None, None, dict[H, None]]:
+    """Each once, in the order in which they came first."""
+    found: dict[H, None] = {}
+    for chunk in chunked(elements):
+        found.update(dict.fromkeys(chunk))
         if len(chunk) == _CHUNK:
             yield
-    found.sort()
+    return found
+
+
+def in_order(elements: Iterable[str]) -> Generator[None, None, list[str]]:
+    """All of them, sorted: in runs, which are then merged part by part. A sample of the runs says where a part ends, so that each has
+    some `_PART` elements, and fewer than as many again for the runs that it cuts."""
+    left = iter(elements)
+    runs = [sorted(islice(left, _CHUNK))]
+    while len(runs[-1]) == _CHUNK:
+        yield
+        runs.append(sorted(islice(left, _CHUNK)))
+    if len(runs) == 1:
+        return runs[0]
+    sample = sorted(name for run in runs for name in run[::_SAMPLED])
+    found: list[str] = []
+    begins = [0] * len(runs)
+    for last in [*sample[_PART // _SAMPLED :: _PART // _SAMPLED], None]:
+        ends = [len(run) if last is None else bisect_right(run, last) for run in runs]
+        part = [name for run, begin, end in zip(runs, begins, ends, strict=True) for name in run[begin:end]]
+        part.sort()
+        found += part
+        begins = ends
+        if last is not None:
+            yield
     return found
 
 

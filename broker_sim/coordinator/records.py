@@ -5,7 +5,7 @@ out of it (``decode``). What a record does is ``store``'s.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.coordinator.outcome import Offset
@@ -51,11 +51,13 @@ class GroupRecord:
 @dataclass(slots=True)
 class EpochRecord:
     """One of the many records of a group by epochs, as the messages of ``kafka_wire`` have it, or its removal (``value`` None).
-    ``type`` is the record type of the key; nobody changes what is in it."""
+    ``type`` is the record type of the key; nobody changes what is in it. ``encoded``: a long value as it goes to the log, where it was
+    encoded in pieces before."""
 
     type: int
     key: Any
     value: Any | None
+    encoded: bytes | None = field(default=None, repr=False, compare=False)
 
     @property
     def group_id(self) -> str:
@@ -75,7 +77,9 @@ STREAMS_RECORDS = frozenset({17, 19, 20, 21, 22, 23})
 def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | None]:
     """Key and value as Kafka writes them; a commit with its own expiry needs value version 1."""
     if isinstance(record, EpochRecord):
-        epoch_value = None if record.value is None else encode_value(0, record.value)
+        epoch_value, record.encoded = record.encoded, None  # not kept while the log is waited for
+        if epoch_value is None and record.value is not None:
+            epoch_value = encode_value(0, record.value)
         return encode_key(record.type, record.key), epoch_value
     if isinstance(record, GroupRecord):
         value = None if record.value is None else group_value(_GROUP_VALUE_VERSION, record.value)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import lt
 from typing import NamedTuple
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Sorted, each name once. Names that are in order already, as handlers bring many of them, take a tenth of the time."""
-    return list(dict.fromkeys(sorted(names)))
+    """Sorted, each name once. Names that are so already, as handlers bring many of them, take a tenth of the time."""
+    known = list(names)
+    if all(map(lt, known, islice(known, 1, None))):
+        return known
+    return list(dict.fromkeys(sorted(known)))
 
 
 def differ(names: list[str], others: list[str]) -> bool:

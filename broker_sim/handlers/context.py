@@ -60,6 +60,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_sim.common.slices import Job
+from broker_sim.coordinator.outcome import Client
 from kafka_wire.codec import EncodeError
 
 if TYPE_CHECKING:
@@ -220,6 +221,11 @@ class RequestContext:
     def client_host(self) -> str:
         """The client's address as Kafka shows it in group descriptions: ``/127.0.0.1``."""
         return self.connection.client_host
+
+    @property
+    def client(self) -> Client:
+        """The client that asks, as an event of a coordinator names it."""
+        return Client(self.client_id or "", self.client_host, self.api_version)
 
     def reply(self, response: object) -> None:
         """Answer. A no-op once the connection is gone. Raises RuntimeError on a second answer.

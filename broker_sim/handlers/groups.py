@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from broker_sim.common.slices import Pace, in_order
+from broker_sim.common.slices import Pace, distinct, in_order
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
@@ -60,9 +60,9 @@ def with_names_in_order(handle: Callable[[RequestContext, B], R]) -> Callable[[R
         return answer
 
     def ordered(ctx: RequestContext, request: B, names: list[str]) -> Generator[None, None, R]:
-        sorted_names = yield from in_order(names)
+        named = yield from in_order((yield from distinct(names)))
         yield
-        return handle(ctx, replace(request, subscribed_topic_names=list(dict.fromkeys(sorted_names))))  # type: ignore[type-var]
+        return handle(ctx, replace(request, subscribed_topic_names=named))  # type: ignore[type-var]
 
     return handled
 
@@ -97,12 +97,13 @@ _PIECE = 50
 def describe_all(
     ctx: RequestContext,
     request: Any,
-    describe: Callable[[Shard, str], D],
+    describe: Callable[[Shard, str], D | Generator[None, None, D]],
     refused: Callable[[Err, str], D],
     *,
     off: bool,
 ) -> Generator[None, None, list[D]]:
-    """The groups of a ConsumerGroupDescribe or ShareGroupDescribe, in the order asked. ``off``: this broker has none of that kind."""
+    """The groups of a request that describes those of one kind, in the order asked. ``describe`` may do it in pieces; ``off``: this
+    broker has none of that kind."""
     groups: list[D] = []
     pace = Pace(_PIECE)
     for group_id in request.group_ids:
@@ -112,11 +113,19 @@ def describe_all(
         if isinstance(shard, Err):
             groups.append(refused(shard, group_id))
             continue
-        group = describe(shard, group_id)
+        described = describe(shard, group_id)
+        group = (yield from described) if isinstance(described, Generator) else described
+        ctx.long = ctx.long or _names(group) > _MANY_NAMES
         if request.include_authorized_operations and group.error_code == Err.NONE:
             group.authorized_operations = ctx.broker.runtime.settings.policy.group_operations
         groups.append(group)
     return groups
+
+
+def _names(group: object) -> int:
+    """How many topics the members of a described group name."""
+    members = getattr(group, "members", ())
+    return sum(len(getattr(member, "subscribed_topic_names", ())) for member in members)
 
 
 def merged(missing: dict[K, T], answered: Iterable[tuple[K, T]]) -> list[T]:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 
 from broker_sim.common.refusals import warn_of_group
-from broker_sim.common.slices import Job, Pace, ended
+from broker_sim.common.slices import Job, Pace, chunked, ended
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
-from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking
-from broker_sim.coordinator.streams.topology import Brought, InternalTopic, StatusCode, bringing
+from broker_sim.coordinator.streams.heartbeat import expecting
+from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking, reading_tags
+from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, bringing
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
@@ -34,6 +37,7 @@ log = logging.getLogger("broker_sim.coordinator")
 
 _WORDS = "streams groups are switched off: group.coordinator.rebalance.protocols has to contain streams"
 _PIECE = 2000  # names that are looked at before others are served
+_SUBTOPOLOGY = 20  # what one takes besides its names, in these
 _TOPIC_COST = 100  # what creating a topic takes besides its partitions
 _NAMED = 3  # topics whose creation failed that a status names
 
@@ -59,18 +63,29 @@ def _heartbeat(
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
         return StreamsGroupHeartbeatResponse(error_code=shard)
-    brought = None
-    if request.topology is not None:
-        brought = yield from bringing(request.topology, shard.topics)
-        shard = gate(ctx, request.group_id)  # it may have moved meanwhile
-        if isinstance(shard, Err):
-            return StreamsGroupHeartbeatResponse(error_code=shard)
-    _submit(ctx, request, shard, brought)
+    body = yield from _read(ctx, request, shard)
+    shard = gate(ctx, request.group_id)  # it may have moved meanwhile
+    if isinstance(shard, Err):
+        return StreamsGroupHeartbeatResponse(error_code=shard)
+    _submit(ctx, body, shard)
     return None
 
 
-def _submit(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Shard, brought: Brought | None) -> None:
-    runtime = ctx.broker.runtime
+def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Shard) -> Generator[None, None, Heartbeat]:
+    """Read, in pieces, what a request may have very much of: the group takes all of it in one step."""
+    group = shard.groups.get(request.group_id)
+    latest = group.latest if isinstance(group, StreamsGroup) else None
+    body = Heartbeat(request, tags=(yield from reading_tags(request)))
+    if request.topology is not None:
+        known = None if latest is None else latest.topology
+        body.brought = yield from bringing(request.topology, shard.topics, known)
+    member = None if latest is None else latest.members.get(request.member_id)
+    body.expected = yield from expecting(member, ctx.client, body)
+    return body
+
+
+def _submit(ctx: RequestContext, body: Heartbeat, shard: Shard) -> None:
+    runtime, request = ctx.broker.runtime, body.request
     known = shard.groups.get(request.group_id)
     before = None if known is None else known.version
 
@@ -92,7 +107,7 @@ def _submit(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: S
                 ctx.broker.state.slices.add(job, ended)
         return answer
 
-    runtime.submit(shard, ctx, Heartbeat(request, brought), response)
+    runtime.submit(shard, ctx, body, response)
 
 
 def _check_names(topology: Topology | None) -> Generator[None, None, None]:
@@ -100,9 +115,12 @@ def _check_names(topology: Topology | None) -> Generator[None, None, None]:
     pace = Pace(_PIECE)
     names: dict[str, None] = {}
     for one in topology.subtopologies if topology is not None else ():
-        named = [topic.name for topic in (*one.repartition_source_topics, *one.state_changelog_topics)]
-        names |= dict.fromkeys([*one.source_topics, *one.repartition_sink_topics, *named])
-        if pace.full(1 + len(one.source_topics) + len(one.repartition_sink_topics) + len(named)):
+        internal_topics = map(attrgetter("name"), chain(one.repartition_source_topics, one.state_changelog_topics))
+        for named in chunked(chain(one.source_topics, one.repartition_sink_topics, internal_topics), _PIECE):
+            names |= dict.fromkeys(named)
+            if pace.full(len(named)):
+                yield
+        if pace.full(_SUBTOPOLOGY):
             yield
     internal = [name for name in INTERNAL_TOPICS if name in names]
     internal.sort(key=list(names).index)

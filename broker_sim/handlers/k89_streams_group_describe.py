@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker_sim.coordinator.streams.describing import describe
+from broker_sim.coordinator.streams.describing import describing
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, describe_all
 from kafka_wire.errors import Err
@@ -33,7 +33,7 @@ def _describe_all(
         return DescribedGroup(error_code=error, group_id=group_id)
 
     off = not ctx.broker.state.config.has_streams_groups
-    groups = yield from describe_all(ctx, request, describe, refused, off=off)
+    groups = yield from describe_all(ctx, request, describing, refused, off=off)
     for group in groups if request.include_topology_description else ():
         if group.error_code == Err.NONE:
             group.topology_description_status = _NOT_STORED

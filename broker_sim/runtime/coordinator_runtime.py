@@ -29,7 +29,6 @@ from broker_sim.coordinator.outcome import (
     Appended,
     AppendedElsewhere,
     Ask,
-    Client,
     Committed,
     Event,
     Outcome,
@@ -243,7 +242,7 @@ class CoordinatorRuntime(Generic[S]):
         if self.watch is not None:
             self.watch.asked(token, ctx)
         slot = self._slots[shard.partition]
-        request = Request(token, Client(ctx.client_id or "", ctx.connection.client_host, ctx.api_version), body)
+        request = Request(token, ctx.client, body)
         if self.hear is None:
             self._step(slot, request)
         else:

@@ -15,9 +15,10 @@ Sources: GroupMetadataManager.scala, CoordinatorRecordSerde.java, GroupCoordinat
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Any
 
-from kafka_wire.codec import DecodeError, EncodeError, decode, encode
+from kafka_wire.codec import DecodeError, EncodeError, decode, encode, encoding
 from kafka_wire.messages import offsets_log as schema
 from kafka_wire.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kafka_wire.schema import ZERO_UUID
@@ -216,3 +217,10 @@ def encode_value(version: int, value: Any) -> bytes:
     """Any record's value: its int16 ``version`` and the message in that version. Raises EncodeError."""
     body = encode(value, version)  # first: it knows which versions there are
     return _INT16.pack(version) + body
+
+
+def encoding_value(version: int, value: Any) -> Generator[None, None, bytes]:
+    """As `encode_value`, in pieces."""
+    parts = [_INT16.pack(version)]
+    yield from encoding(type(value), version, value, parts.append)
+    return b"".join(parts)

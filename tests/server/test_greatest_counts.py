@@ -26,7 +26,6 @@ _ONE_STEP = (
     "topic names of a share group",  # a member is given a topic's 10,000 partitions in one step
     "tasks of a member",  # the same of its tasks
     "topology: a chain of subtopologies",  # has a task for each
-    "client tags of a member",  # are one record of the group
     "acknowledged batches",  # what was said, or given back, of 20,000 records of one batch is settled in one step
 )
 _PACKED_AS_OTHERS = (", snappy", ", lz4", ", zstd")

@@ -15,6 +15,7 @@ from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import watch_revocation
 from broker_sim.coordinator.streams import advancing, departing, heartbeat
 from broker_sim.coordinator.streams.group import ACTIVE, LAYOUT, StreamsGroup, StreamsState
+from broker_sim.coordinator.streams.topology import Brought
 from broker_sim.simulation.sweeps.trial import Case, run
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
@@ -165,11 +166,11 @@ def each_heartbeat_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 
 
 def another_topology_is_taken_for_the_same(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heartbeat, "is_same", lambda known, brought: True)
+    patch.setattr(Brought, "is_same", lambda brought, known: True)
 
 
 def a_later_topology_takes_the_place_of_the_first(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heartbeat, "is_same", lambda known, brought: True)
+    patch.setattr(Brought, "is_same", lambda brought, known: True)
     real = heartbeat.move_group
 
     def move(shard: Any, changes: Any, found: Any) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from broker_sim.common.clock import ManualClock
 from broker_sim.config.settings import BrokerConfig
+from broker_sim.coordinator.outcome import Client
 from broker_sim.metadata.cluster_state import Broker, ClusterState
 from broker_sim.storage.files import FILES, Files
 
@@ -53,6 +54,10 @@ class FakeContext:
         self.response: Any = None
         self.silent = False
         self._on_disconnect: Callable[[], object] | None = None
+
+    @property
+    def client(self) -> Client:
+        return Client(self.client_id or "", self.client_host, self.api_version)
 
     @property
     def answered(self) -> bool:

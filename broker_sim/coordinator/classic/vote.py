@@ -8,10 +8,13 @@ which the votes were read, which is that of a map of member ids in Kafka and tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from functools import lru_cache
 
+from broker_sim.common.slices import Pace
+
 _INT = 0xFFFF_FFFF
+_PIECE = 2000  # names that are looked at before others are served
 _BUCKETS = 16  # of a new java.util.HashMap; doubled when three quarters of them are taken
 
 
@@ -23,15 +26,36 @@ def winner(votes: Mapping[str, int], order: Iterable[str]) -> str:
 def java_order(names: Iterable[str], size: int | None = None) -> list[str]:
     """``names`` as a java.util.HashMap with these keys gives them; `size`: of the map, where it has more keys than those."""
     keys = list(names)
+    return sorted(keys, key=_java_bucket(len(keys) if size is None else size))
+
+
+def java_ordering(names: Collection[str]) -> Generator[None, None, list[str]]:
+    """`java_order` in pieces. A name's hash takes as long as the name is."""
+    bucket, pace = _java_bucket(len(names)), Pace(_PIECE)
+    buckets: dict[int, list[str]] = {}
+    for name in names:
+        if pace.full(1 + len(name) // 8):
+            yield
+        buckets.setdefault(bucket(name), []).append(name)
+    found: list[str] = []
+    for number in sorted(buckets):
+        if pace.full():
+            yield
+        found += buckets[number]
+    return found
+
+
+def _java_bucket(size: int) -> Callable[[str], int]:
+    """Of a name in a map of that size."""
     buckets = _BUCKETS
-    while (len(keys) if size is None else size) > buckets * 3 // 4:
+    while size > buckets * 3 // 4:
         buckets *= 2
 
     def bucket(name: str) -> int:
         code = string_hash(name)
         return (code ^ code >> 16) & (buckets - 1)
 
-    return sorted(keys, key=bucket)
+    return bucket
 
 
 def scala_order(names: Iterable[str]) -> list[str]:

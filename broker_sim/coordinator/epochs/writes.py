@@ -28,9 +28,9 @@ class Changes:
         self.reads_otherwise = False  # members read other topics than before, or have them shared otherwise
         self.records: list[Record] = records or []
 
-    def add(self, kind: int, key: Any, value: Any | None) -> None:
-        """One more record; None removes."""
-        record = EpochRecord(kind, key, value)
+    def add(self, kind: int, key: Any, value: Any | None, encoded: bytes | None = None) -> None:
+        """One more record; None removes. ``encoded``: the value, where that is known already."""
+        record = EpochRecord(kind, key, value, encoded)
         self.records.append(record)
         self.group.latest.replay(record)
         self.group.version += 1

@@ -198,7 +198,7 @@ def _compute_target(shard: ShardState, changes: Changes) -> None:
         )
         for member_id, member in ((one, latest.members[one]) for one in java_order(latest.members))
     }
-    there = java_order((name for name in latest.named if name in topics.by_name), len(latest.named))
+    there = java_order(filter(topics.by_name.__contains__, latest.named), len(latest.named))
     read = [topics.by_name[name].topic_id for name in there]
     shared = {topic_id: latest.initialized[topic_id].partitions for topic_id in read if topic_id in latest.initialized}
     assigned = simple.ASSIGNORS[shard.settings.policy.share_assignor](shared, members, latest.targets)

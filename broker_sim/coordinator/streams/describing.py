@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
-from broker_sim.coordinator.classic.vote import java_order
+from broker_sim.common.slices import Pace, in_order
+from broker_sim.coordinator.classic.vote import java_order, java_ordering
 from broker_sim.coordinator.epochs.holdings import Units, units
 from broker_sim.coordinator.queries import visible
 from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.streams.group import ACTIVE, STANDBY, WARMUP, StreamsGroup, TaskKey, TaskOffsets
-from broker_sim.coordinator.streams.topology import ConfiguredSubtopology, InternalTopic
+from broker_sim.coordinator.streams.topology import Configured, ConfiguredSubtopology, InternalTopic
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k89_streams_group_describe import (
@@ -26,29 +27,41 @@ from kafka_wire.messages.k89_streams_group_describe import (
 )
 
 ASSIGNOR = "sticky"
+_PIECE = 2000  # names, tags, settings and offsets that are listed before others are served
+_SUBTOPOLOGY = 20  # what one takes, in these
 
 
-def describe(shard: ShardState, group_id: str) -> DescribedGroup:
-    """A group, or the error."""
+def describing(shard: ShardState, group_id: str) -> Generator[None, None, DescribedGroup]:
+    """A group as it is now, or the error, in pieces."""
+    pace = Pace(_PIECE)
     group = visible(shard, group_id)
     if group is None or group.is_dead:
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id)
     if not isinstance(group, StreamsGroup):
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.", group_id)
     stored = group.stored
-    return DescribedGroup(
+    answer = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=stored.group_epoch,
         assignment_epoch=stored.target_epoch,
-        topology=_topology(group),
         members=[_member(group, member_id, member) for member_id, member in stored.members.items()],
         assignor_name=ASSIGNOR,
     )
+    said = [(member.client_tags, group.reported.get(member_id)) for member_id, member in stored.members.items()]
+    topology, found = stored.topology, group.shown
+    for one, (tags, reported) in zip(answer.members, said, strict=True):
+        one.client_tags = yield from _tags(((tag.key, tag.value) for tag in tags), pace)
+        if reported is not None:
+            one.task_offsets = yield from _offsets(reported.offsets, pace)
+            one.task_end_offsets = yield from _offsets(reported.end_offsets, pace)
+    answer.topology = yield from _topology(topology, found, pace)
+    return answer
 
 
 def _member(group: StreamsGroup, member_id: str, member: log.StreamsGroupMemberMetadataValue) -> Member:
-    stored, reported, endpoint = group.stored, group.reported.get(member_id), member.user_endpoint
+    """Without what there may be very much of."""
+    stored, endpoint = group.stored, member.user_endpoint
     current = stored.current(member_id)
     return Member(
         member_id=member_id,
@@ -60,16 +73,27 @@ def _member(group: StreamsGroup, member_id: str, member: log.StreamsGroupMemberM
         topology_epoch=member.topology_epoch,
         process_id=member.process_id,
         user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
-        client_tags=[KeyValue(one.key, one.value) for one in member.client_tags],
-        task_offsets=[] if reported is None else _offsets(reported.offsets),
-        task_end_offsets=[] if reported is None else _offsets(reported.end_offsets),
         assignment=_tasks(units(current.assigned)),
         target_assignment=_tasks(stored.target(member_id)),
     )
 
 
-def _offsets(offsets: TaskOffsets) -> list[TaskOffset]:
-    return [TaskOffset(name, number, offset) for (name, number), offset in offsets.items()]
+def _tags(rows: Iterable[tuple[str, str]], pace: Pace) -> Generator[None, None, list[KeyValue]]:
+    found: list[KeyValue] = []
+    for row in rows:
+        if pace.full():
+            yield
+        found.append(KeyValue(*row))
+    return found
+
+
+def _offsets(offsets: TaskOffsets, pace: Pace) -> Generator[None, None, list[TaskOffset]]:
+    found: list[TaskOffset] = []
+    for (name, number), offset in offsets.items():
+        if pace.full():
+            yield
+        found.append(TaskOffset(name, number, offset))
+    return found
 
 
 def _tasks(held: Units[TaskKey]) -> Assignment:
@@ -80,54 +104,69 @@ def _tasks(held: Units[TaskKey]) -> Assignment:
     return Assignment(of(ACTIVE), of(STANDBY), of(WARMUP))
 
 
-def _topology(group: StreamsGroup) -> Topology | None:
+def _topology(
+    topology: log.StreamsGroupTopologyValue | None, found: Configured | None, pace: Pace
+) -> Generator[None, None, Topology | None]:
     """As it was found at the last heartbeat, if it could run then; else as the members brought it."""
-    topology, found = group.stored.topology, group.shown
+    rows: list[Subtopology] = []
     if found is not None and found.is_ready:
-        return Topology(found.epoch, [_configured(name, one) for name, one in found.subtopologies.items()])
+        for name, configured in found.subtopologies.items():
+            row = yield from _configured(name, configured, pace)
+            rows.append(row)
+        return Topology(found.epoch, rows)
     if topology is None:
         return None
-    in_order = sorted(topology.subtopologies, key=lambda one: one.subtopology_id)
-    return Topology(topology.epoch, [_brought(one) for one in in_order])
+    for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id):
+        row = yield from _brought(one, pace)
+        rows.append(row)
+    return Topology(topology.epoch, rows)
 
 
-def _configured(name: str, one: ConfiguredSubtopology) -> Subtopology:
-    def infos(topics: Mapping[str, InternalTopic]) -> list[TopicInfo]:
-        return [
-            TopicInfo(
-                topic.name,
-                topic.partitions,
-                topic.replication_factor,
-                [KeyValue(key, topic.configs[key]) for key in java_order(topic.configs)],
-            )
-            for _, topic in sorted(topics.items())
-        ]
+def _configured(name: str, one: ConfiguredSubtopology, pace: Pace) -> Generator[None, None, Subtopology]:
+    def infos(topics: Mapping[str, InternalTopic]) -> Generator[None, None, list[TopicInfo]]:
+        rows: list[TopicInfo] = []
+        for at in (yield from in_order(topics)):
+            topic = topics[at]
+            keys = yield from java_ordering(topic.configs)
+            configs = yield from _tags(((key, topic.configs[key]) for key in keys), pace)
+            if pace.full():
+                yield
+            rows.append(TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs))
+        return rows
 
+    if pace.full(_SUBTOPOLOGY):
+        yield
     return Subtopology(
         name,
         list(one.source_topics),
         list(one.repartition_sink_topics),
-        infos(one.changelog_topics),
-        infos(one.repartition_source_topics),
+        (yield from infos(one.changelog_topics)),
+        (yield from infos(one.repartition_source_topics)),
     )
 
 
-def _brought(one: log.Subtopology) -> Subtopology:
-    def infos(topics: Iterable[log.InternalTopicInfo]) -> list[TopicInfo]:
-        return [
-            TopicInfo(
-                topic.name,
-                topic.partitions,
-                topic.replication_factor,
-                [KeyValue(config.key, config.value) for config in topic.topic_configs],
-            )
-            for topic in sorted(topics, key=lambda topic: topic.name)
-        ]
+def _brought(one: log.Subtopology, pace: Pace) -> Generator[None, None, Subtopology]:
+    def infos(topics: Iterable[log.InternalTopicInfo]) -> Generator[None, None, list[TopicInfo]]:
+        by_name: dict[str, list[log.InternalTopicInfo]] = {}
+        rows: list[TopicInfo] = []
+        for topic in topics:
+            if pace.full():
+                yield
+            by_name.setdefault(topic.name, []).append(topic)
+        for name in (yield from in_order(by_name)):
+            for topic in by_name[name]:
+                if pace.full():
+                    yield
+                configs = yield from _tags(((config.key, config.value) for config in topic.topic_configs), pace)
+                rows.append(TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs))
+        return rows
 
+    if pace.full(_SUBTOPOLOGY):
+        yield
     return Subtopology(
         one.subtopology_id,
-        sorted(one.source_topics),
-        sorted(one.repartition_sink_topics),
-        infos(one.state_changelog_topics),
-        infos(one.repartition_source_topics),
+        (yield from in_order(one.source_topics)),
+        (yield from in_order(one.repartition_sink_topics)),
+        (yield from infos(one.state_changelog_topics)),
+        (yield from infos(one.repartition_source_topics)),
     )

@@ -9,7 +9,7 @@ GroupMetadataManager.streamsGroupHeartbeat (4.4).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 from broker_sim.coordinator.classic import joining
@@ -39,18 +39,22 @@ from broker_sim.coordinator.streams.group import (
     member_key,
 )
 from broker_sim.coordinator.streams.requests import Heartbeat, Request, Response, refusal
-from broker_sim.coordinator.streams.topology import Brought, Configured, StatusCode, Topology, is_same
+from broker_sim.coordinator.streams.topology import Brought, Configured, StatusCode, Topology
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k88_streams_group_heartbeat import Status, TaskIds, TaskOffset
+from kafka_wire.offsets_log import encoding_value
 
-NEW = log.StreamsGroupMemberMetadataValue(None, None, topology_epoch=-1)
+Member = log.StreamsGroupMemberMetadataValue
+NEW = Member(None, None, topology_epoch=-1)
 """What is known of a member before it has said anything."""
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _RECOVERY_LAG = 10_000
+_MANY_TAGS = 1000
+"""From which on a member's record is encoded in pieces."""
 _TAGS_SINCE = 1  # version whose clients know MISSING_CLIENT_TAGS
 
 Reported = list[tuple[TaskKey, list[int]]] | None
@@ -62,7 +66,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) ->
         if body.request.member_epoch < 0:
             departing.leave(shard, token, body.request)
         else:
-            _heartbeat(shard, token, client, body.request, body.brought)
+            _heartbeat(shard, token, client, body)
     except Refused as refused:
         shard.answer(token, refusal(refused.error, refused.words), refusal)
 
@@ -89,13 +93,14 @@ def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
         submit(shard, None, changes, None)
 
 
-def _heartbeat(shard: ShardState, token: int, client: Client, request: Request, brought: Brought | None) -> None:
+def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -> None:
+    request, brought = body.request, body.brought
     member_id, reported = request.member_id, _reported(request)
     changes = _changes_of(shard, request)
     group = changes.group
     assert isinstance(group, StreamsGroup)
     replaced = _admit(group, request)
-    _check_tags(request)
+    _check_tags(body)
     topology = _topology(group, brought)
     if brought is not None and topology is brought.topology and brought.version == shard.topics.version:
         if isinstance(brought.found, Refused):
@@ -112,9 +117,10 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request, 
     if replaced is not None:
         departing.take_over(shard, changes, replaced, member_id)
     before, endpoint = group.latest.current(member_id), _endpoint(group, member_id)
-    _say(changes, client, request)
+    _say(changes, client, body)
     if group.latest.topology is None:
-        changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology)
+        encoded = None if brought is None else brought.encoded
+        changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology, encoded)
     if is_known:
         group.shown = found
         _note_offsets(group, request)
@@ -213,10 +219,9 @@ def _check_epoch(current: Current[TaskKey], request: Request) -> None:
     )
 
 
-def _check_tags(request: Request) -> None:
+def _check_tags(body: Heartbeat) -> None:
     """Raises Refused for a tag that is named twice: Kafka makes a map of them, and falls over it."""
-    keys = [one.key for one in request.client_tags or ()]
-    if len(set(keys)) < len(keys):
+    if len(body.tags or ()) < len(body.request.client_tags or ()):
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
 
 
@@ -231,7 +236,7 @@ def _topology(group: StreamsGroup, brought: Brought | None) -> Topology:
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
     if known is None:
         return brought.topology
-    if known.epoch <= brought.topology.epoch and not is_same(known, brought.topology):
+    if known.epoch <= brought.topology.epoch and not brought.is_same(known):
         raise Refused(Err.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
 
@@ -284,13 +289,10 @@ def _reported(request: Request) -> Reported:
 # what it says
 
 
-def _say(changes: Changes, client: Client, request: Request) -> None:
-    """Take down what the member says of itself, where that is new."""
-    group, member_id = changes.group, request.member_id
-    known: log.StreamsGroupMemberMetadataValue | None = group.latest.members.get(member_id)
-    before = known or NEW
-    endpoint, tags = request.user_endpoint, request.client_tags
-    joins = request.member_epoch == 0
+def said(before: Member | None, client: Client, body: Heartbeat) -> Member:
+    """What the member's record says with this heartbeat, ``before`` being the record until now."""
+    before, request = before or NEW, body.request
+    endpoint, joins = request.user_endpoint, request.member_epoch == 0
     after = replace(
         before,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
@@ -302,10 +304,28 @@ def _say(changes: Changes, client: Client, request: Request) -> None:
         ),
         topology_epoch=before.topology_epoch if request.topology is None else request.topology.epoch,
         process_id=before.process_id if request.process_id is None else request.process_id,
-        client_tags=before.client_tags if tags is None else _sorted_tags({one.key: one.value for one in tags}),
+        client_tags=before.client_tags if body.tags is None else body.tags,
     )
     if endpoint is not None or joins:
         after.user_endpoint = None if endpoint is None else log.Endpoint(endpoint.host, endpoint.port)
+    return after
+
+
+def expecting(
+    before: Member | None, client: Client, body: Heartbeat
+) -> Generator[None, None, tuple[Member, bytes] | None]:
+    """`Heartbeat.expected`, in pieces: for the step that writes the record, unless the member has said something else meanwhile."""
+    if body.tags is None or len(body.tags) < _MANY_TAGS:
+        return None
+    value = said(before, client, body)
+    return value, (yield from encoding_value(0, value))
+
+
+def _say(changes: Changes, client: Client, body: Heartbeat) -> None:
+    """Take down what the member says of itself, where that is new."""
+    group, request, member_id = changes.group, body.request, body.request.member_id
+    known: Member | None = group.latest.members.get(member_id)
+    before, after = known or NEW, said(known, client, body)
     if known is None or after != known:
         is_moved = (before.topology_epoch, before.rack_id, before.client_tags, before.process_id) != (
             after.topology_epoch,
@@ -314,11 +334,9 @@ def _say(changes: Changes, client: Client, request: Request) -> None:
             after.process_id,
         )
         changes.reads_otherwise = request.instance_id is None or is_moved
-        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
-
-
-def _sorted_tags(tags: Mapping[str, str]) -> list[log.KeyValue]:
-    return [log.KeyValue(key, tags[key]) for key in sorted(tags)]
+        expected, encoded = body.expected or (None, None)
+        encoded = encoded if after == expected else None
+        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 
 
 def _note_offsets(group: StreamsGroup, request: Request) -> None:
@@ -403,7 +421,7 @@ def _more_status(
         )
         yield Status(StatusCode.SHUTDOWN_APPLICATION, words)
     wanted: tuple[str, ...] = shard.streams_setting(group.group_id, "rack_aware_tags")
-    has = {one.key for one in group.latest.members[member_id].client_tags}
+    has = {one.key for one in group.latest.members[member_id].client_tags} if wanted else ()
     missing = [tag for tag in wanted if tag not in has]
     if missing and client.api_version >= _TAGS_SINCE:
         words = (

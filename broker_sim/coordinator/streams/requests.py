@@ -9,33 +9,55 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, in_order
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.streams.topology import Brought, InternalTopic
 from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k88_streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     TaskOffset,
 )
+from kafka_wire.messages.offsets_log import StreamsGroupMemberMetadataValue as Member
 
 _PIECE = 2000  # elements that are looked at before others are served
 Request = StreamsGroupHeartbeatRequest
 Response = StreamsGroupHeartbeatResponse
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Heartbeat:
-    """A heartbeat whose form was looked at, and the topology that it brings."""
+    """A heartbeat whose form was looked at, the topology that it brings, and its client tags as the member's record has them: sorted by
+    their keys. ``expected``: that record's value and its bytes, where many tags made it long."""
 
     request: Request
     brought: Brought | None = None
+    tags: list[log.KeyValue] | None = None
+    expected: tuple[Member, bytes] | None = None
 
     @property
     def group_id(self) -> str:
         return self.request.group_id
+
+
+def reading_tags(request: Request) -> Generator[None, None, list[log.KeyValue] | None]:
+    """The client tags of a heartbeat, sorted, in pieces: one of each key, the last."""
+    if request.client_tags is None:
+        return None
+    pace, values = Pace(_PIECE), dict[str, str]()
+    for one in request.client_tags:
+        if pace.full():
+            yield
+        values[one.key] = one.value
+    rows: list[log.KeyValue] = []
+    for key in (yield from in_order(values)):
+        if pace.full():
+            yield
+        rows.append(log.KeyValue(key, values[key]))
+    return rows
 
 
 Answer = tuple[Response, Mapping[str, InternalTopic]]

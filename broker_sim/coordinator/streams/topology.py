@@ -7,26 +7,32 @@ Source: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforcer, Ch
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from heapq import heappop, heappush
+from itertools import chain
+from operator import attrgetter
 
-from broker_sim.common.slices import Pace, in_order
-from broker_sim.coordinator.classic.vote import java_order
+from broker_sim.common.slices import Pace, at_once, chunked, distinct, in_order
+from broker_sim.coordinator.classic.vote import java_ordering
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.topics import Topics
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k88_streams_group_heartbeat import TopicInfo
 from kafka_wire.messages.k88_streams_group_heartbeat import Topology as RequestedTopology
+from kafka_wire.offsets_log import encoding_value
 
 Topology = log.StreamsGroupTopologyValue
 
 _PIECE = 2000  # subtopologies, topics and copartition groups that are looked at before others are served
+_SUBTOPOLOGY = 20  # what one takes that is configured or compared, in these
 MOST_TASKS = 10_000
 """Kafka has no limit. Tasks are assigned in one step here, and a megabyte of subtopologies that read a topic of 10,000 partitions would
 have 500 million."""
 _NAMED = 3  # topics that a status names; of the others the number
+_NAME = attrgetter("name")
+_FIELDS = [attrgetter(one.name) for one in fields(log.Subtopology)]
 _NO_SINK = (
     "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never used as a sink "
     "topic."
@@ -97,16 +103,25 @@ class _Misconfigured(Exception):
 @dataclass(slots=True)
 class Brought:
     """A topology that a member brings, as the group's record has it, and what becomes of it on the topics at their ``version``. Not
-    ``is_sound``: Kafka falls over its epoch, or over two subtopologies of one id, of which it can't make a map."""
+    ``is_sound``: Kafka falls over its epoch, or over two subtopologies of one id, of which it can't make a map. ``same``: the group's
+    topology, if this one is equal to it; ``encoded``: the value of the group's record, if there will be one."""
 
     topology: Topology
     is_sound: bool
     version: int
     found: Configured | Refused | None = None
+    same: Topology | None = None
+    encoded: bytes | None = None
+
+    def is_same(self, known: Topology) -> bool:
+        """Whether it is equal to the group's."""
+        return self.same is known or is_same(known, self.topology)
 
 
-def bringing(requested: RequestedTopology, topics: Topics) -> Generator[None, None, Brought]:
-    """Read a topology, in pieces; the group then does the rest in one step."""
+def bringing(
+    requested: RequestedTopology, topics: Topics, known: Topology | None = None
+) -> Generator[None, None, Brought]:
+    """Read a topology, in pieces; the group, which has the topology ``known`` now, then does the rest in one step."""
     pace, topology, ids = Pace(_PIECE), Topology(requested.epoch, []), set[str]()
     for one in requested.subtopologies:
         row = log.Subtopology(
@@ -131,6 +146,10 @@ def bringing(requested: RequestedTopology, topics: Topics) -> Generator[None, No
             found.found = yield from configuring(topology, topics)
         except Refused as refused:
             found.found = refused
+        if known is None:
+            found.encoded = yield from encoding_value(0, topology)
+        elif (yield from _comparing(known, topology, pace)):
+            found.same = known
     return found
 
 
@@ -143,26 +162,57 @@ def _check_copartition_groups(topology: Topology, pace: Pace) -> Generator[None,
         for group in one.copartition_groups:
             if pace.full(1 + len(group.source_topics) + len(group.repartition_source_topics)):
                 yield
-            if not (
-                all(number in sources for number in group.source_topics)
-                and all(number in repartitioned for number in group.repartition_source_topics)
-            ):
+            if not (_are_in(sources, group.source_topics) and _are_in(repartitioned, group.repartition_source_topics)):
                 raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
+
+
+def _are_in(places: range, numbers: list[int]) -> bool:
+    return not numbers or (min(numbers) >= 0 and max(numbers) < len(places))
 
 
 def _infos(topics: Iterable[TopicInfo], pace: Pace) -> Generator[None, None, list[log.InternalTopicInfo]]:
     rows: list[log.InternalTopicInfo] = []
     for topic in topics:
-        if pace.full(1 + len(topic.topic_configs)):
+        if pace.full():
             yield
-        configs = [log.TopicConfig(one.key, one.value) for one in topic.topic_configs]
+        configs: list[log.TopicConfig] = []
+        for one in topic.topic_configs:
+            if pace.full():
+                yield
+            configs.append(log.TopicConfig(one.key, one.value))
         rows.append(log.InternalTopicInfo(topic.name, topic.partitions, topic.replication_factor, configs))
     return rows
 
 
 def is_same(one: Topology, other: Topology) -> bool:
     """Whether two topologies are equal, in whatever order their subtopologies stand."""
-    return one.epoch == other.epoch and _by_id(one) == _by_id(other)
+    return at_once(_comparing(one, other, Pace(_PIECE)))
+
+
+def _comparing(one: Topology, other: Topology, pace: Pace) -> Generator[None, None, bool]:
+    if one.epoch != other.epoch:
+        return False
+    by_id, others = _by_id(one), _by_id(other)
+    if by_id.keys() != others.keys():
+        return False
+    for subtopology_id, mine in by_id.items():
+        if pace.full(_SUBTOPOLOGY):
+            yield
+        its = others[subtopology_id]
+        for field_of in _FIELDS:
+            rows, other_rows = field_of(mine), field_of(its)
+            if not isinstance(rows, list):
+                if rows != other_rows:
+                    return False
+                continue
+            if len(rows) != len(other_rows):
+                return False
+            for at in range(0, len(rows), _PIECE):
+                if pace.full(min(_PIECE, len(rows) - at)):
+                    yield
+                if rows[at : at + _PIECE] != other_rows[at : at + _PIECE]:
+                    return False
+    return True
 
 
 def _by_id(topology: Topology) -> dict[str, log.Subtopology]:
@@ -171,12 +221,14 @@ def _by_id(topology: Topology) -> dict[str, log.Subtopology]:
 
 def required_topics(topology: Topology) -> list[str]:
     """The topics that it reads or keeps its state in."""
-    found: dict[str, None] = {}
+    return list(at_once(distinct(_required(topology))))
+
+
+def _required(topology: Topology) -> Iterator[str]:
     for one in topology.subtopologies:
-        found.update(dict.fromkeys(one.source_topics))
-        internal = (*one.repartition_source_topics, *one.state_changelog_topics)
-        found.update(dict.fromkeys(topic.name for topic in internal))
-    return list(found)
+        yield from one.source_topics
+        yield from map(_NAME, one.repartition_source_topics)
+        yield from map(_NAME, one.state_changelog_topics)
 
 
 def source_subtopologies(topology: Topology) -> dict[str, str]:
@@ -199,9 +251,12 @@ def configuring(topology: Topology, topics: Topics) -> Generator[None, None, Con
 def _configuring(topology: Topology, topics: Topics, pace: Pace) -> Generator[None, None, Configured]:
     missing: set[str] = set()
     for one in topology.subtopologies:
-        if pace.full(1 + len(one.source_topics)):
+        for names in chunked(one.source_topics, _PIECE):
+            if pace.full(len(names)):
+                yield
+            missing.update(name for name in names if name not in topics.by_name)
+        if pace.full():
             yield
-        missing.update(name for name in one.source_topics if name not in topics.by_name)
     if missing:
         words = f"Source topics {_summary((yield from in_order(missing)))} are missing."
         raise _Misconfigured(StatusCode.MISSING_SOURCE_TOPICS, words)
@@ -213,16 +268,17 @@ def _configuring(topology: Topology, topics: Topics, pace: Pace) -> Generator[No
     internal: dict[str, InternalTopic] = {}
     tasks = 0
     for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id):
-        if pace.full(_size(one)):
-            yield
-        made = subtopologies[one.subtopology_id] = _subtopology(one, counts)
+        made = subtopologies[one.subtopology_id] = yield from _subtopology(one, counts, pace)
         tasks += made.tasks
         if tasks > MOST_TASKS:
             words = f"The topology has more than {MOST_TASKS:,} tasks, which are all that the simulator assigns."
             raise Refused(Err.STREAMS_INVALID_TOPOLOGY, words)
         for topic in (*made.repartition_source_topics.values(), *made.changelog_topics.values()):
+            if pace.full():
+                yield
             internal[topic.name] = topic
-    for name in java_order((yield from in_order(required_topics(topology)))):
+    required = yield from in_order((yield from distinct(_required(topology))))
+    for name in (yield from java_ordering(required)):
         if pace.full():
             yield
         image, wanted = topics.by_name.get(name), internal.get(name)
@@ -232,17 +288,11 @@ def _configuring(topology: Topology, topics: Topics, pace: Pace) -> Generator[No
                 f"Existing topic {name} has different number of partitions: expected {wanted.partitions}, "
                 f"found {image.partitions}",
             )
-    lacking = [name for name in java_order(internal) if name not in topics.by_name]
+    lacking = [name for name in (yield from java_ordering(internal)) if name not in topics.by_name]
     problem = None
     if lacking:
         problem = StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_summary(lacking)}"
     return Configured(topology.epoch, subtopologies, {name: internal[name] for name in lacking}, problem)
-
-
-def _size(one: log.Subtopology) -> int:
-    """The topics that it names, and itself."""
-    internal = len(one.repartition_source_topics) + len(one.state_changelog_topics)
-    return 1 + len(one.source_topics) + len(one.repartition_sink_topics) + internal
 
 
 def _summary(names: Collection[str]) -> str:
@@ -250,24 +300,29 @@ def _summary(names: Collection[str]) -> str:
     return shown + (f" and {len(names) - _NAMED} additional topics" if len(names) > _NAMED else "")
 
 
-def _subtopology(one: log.Subtopology, counts: _Counts) -> ConfiguredSubtopology:
-    def internal(topics: Iterable[log.InternalTopicInfo]) -> dict[str, InternalTopic]:
-        return {
-            topic.name: InternalTopic(
-                topic.name,
-                topic.partitions or counts.decided[topic.name],
-                topic.replication_factor,
-                {config.key: config.value for config in topic.topic_configs},
-            )
-            for topic in topics
-        }
+def _subtopology(one: log.Subtopology, counts: _Counts, pace: Pace) -> Generator[None, None, ConfiguredSubtopology]:
+    def internal(topics: Iterable[log.InternalTopicInfo]) -> Generator[None, None, dict[str, InternalTopic]]:
+        found: dict[str, InternalTopic] = {}
+        for topic in topics:
+            configs: dict[str, str] = {}
+            for config in topic.topic_configs:
+                if pace.full():
+                    yield
+                configs[config.key] = config.value
+            if pace.full():
+                yield
+            count = topic.partitions or counts.decided[topic.name]
+            found[topic.name] = InternalTopic(topic.name, count, topic.replication_factor, configs)
+        return found
 
+    if pace.full(_SUBTOPOLOGY):
+        yield
     return ConfiguredSubtopology(
-        counts.most(one),
-        tuple(sorted(set(one.source_topics))),
-        tuple(sorted(set(one.repartition_sink_topics))),
-        internal(one.repartition_source_topics),
-        internal(one.state_changelog_topics),
+        (yield from counts.most(one)),
+        tuple((yield from in_order((yield from distinct(one.source_topics))))),
+        tuple((yield from in_order((yield from distinct(one.repartition_sink_topics))))),
+        (yield from internal(one.repartition_source_topics)),
+        (yield from internal(one.state_changelog_topics)),
     )
 
 
@@ -277,8 +332,8 @@ class _Counts:
 
     def __init__(self, topology: Topology, topics: Topics, pace: Pace) -> None:
         self._subtopologies, self._topics, self._pace = topology.subtopologies, topics, pace
-        self._sources = {topic.name: topic for one in topology.subtopologies for topic in one.repartition_source_topics}
-        self._fixed = [name for name, topic in self._sources.items() if topic.partitions]
+        self._sources: dict[str, log.InternalTopicInfo] = {}
+        self._fixed: list[str] = []
         self.decided: dict[str, int] = {}
 
     def of(self, name: str) -> int:
@@ -289,12 +344,16 @@ class _Counts:
             raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
         return count
 
-    def most(self, one: log.Subtopology) -> int:
-        """Of the topics that a subtopology reads."""
-        names = [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
-        if not names:
+    def most(self, one: log.Subtopology) -> Generator[None, None, int]:
+        """Of the topics that a subtopology reads, in pieces."""
+        most = -1
+        for names in chunked(chain(one.source_topics, map(_NAME, one.repartition_source_topics)), _PIECE):
+            if self._pace.full(len(names)):
+                yield
+            most = max(most, *map(self.of, names))
+        if most < 0:
             raise Refused(Err.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {one.subtopology_id}")
-        return max(self.of(name) for name in names)
+        return most
 
     def deciding(self) -> Generator[None, None, None]:
         """In pieces. Raises Refused, _Misconfigured."""
@@ -309,36 +368,37 @@ class _Counts:
                     differs = len({self.of(name) for name in self._fixed}) > 1
                 self._copartitioned(names, differs=bool(differs))
         for one in self._subtopologies:
-            if self._pace.full(_size(one)):
+            most = yield from self.most(one)
+            for topics in chunked(one.state_changelog_topics, _PIECE):
+                if self._pace.full(len(topics)):
+                    yield
+                self.decided.update(dict.fromkeys(map(_NAME, topics), most))
+            if self._pace.full():
                 yield
-            most = self.most(one)
-            self.decided.update(dict.fromkeys((topic.name for topic in one.state_changelog_topics), most))
 
     def _repartition_topics(self) -> Generator[None, None, None]:
         """Kafka goes over the subtopologies again and again, until a round decides nothing: `due` has those whose turn it is, by round
         and place."""
-        decided, readers = self.decided, dict[str, list[int]]()
-        decided.update({name: self._sources[name].partitions for name in self._fixed})
-        for place, one in enumerate(self._subtopologies):
-            if self._pace.full(_size(one)):
-                yield
-            for topic in one.repartition_source_topics if one.repartition_sink_topics else ():
-                readers.setdefault(topic.name, []).append(place)
+        decided, readers = self.decided, (yield from self._readers())
         due = [(0, place) for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics]
         waiting: set[int] = set()
         while due:
             turn, place = heappop(due)
             one = self._subtopologies[place]
-            if self._pace.full(_size(one)):
-                yield
-            names = [name for name in one.repartition_sink_topics if name not in decided]
+            names: list[str] = []
+            for some in chunked(one.repartition_sink_topics, _PIECE):
+                if self._pace.full(len(some)):
+                    yield
+                names += [name for name in some if name not in decided]
             if not names:
                 continue
-            count = self._upstream(one)
+            count = yield from self._upstream(one)
             if count is None:
                 waiting.add(place)
                 continue
             for name in names:
+                if self._pace.full():
+                    yield
                 decided[name] = count
                 for reader in readers.get(name, ()):
                     if reader in waiting:
@@ -349,13 +409,36 @@ class _Counts:
         if any(name not in decided for name in self._sources):
             raise Refused(Err.STREAMS_INVALID_TOPOLOGY, _NO_SINK)
 
-    def _upstream(self, one: log.Subtopology) -> int | None:
+    def _readers(self) -> Generator[None, None, dict[str, list[int]]]:
+        """Of repartition topics: the places of the subtopologies that read one and write another. The topics themselves are noted, and
+        those of a fixed number are decided."""
+        readers: dict[str, list[int]] = {}
+        for place, one in enumerate(self._subtopologies):
+            if self._pace.full():
+                yield
+            for topic in one.repartition_source_topics:
+                if self._pace.full():
+                    yield
+                self._sources[topic.name] = topic
+                if one.repartition_sink_topics:
+                    readers.setdefault(topic.name, []).append(place)
+        self._fixed = [name for name, topic in self._sources.items() if topic.partitions]
+        self.decided.update({name: self._sources[name].partitions for name in self._fixed})
+        return readers
+
+    def _upstream(self, one: log.Subtopology) -> Generator[None, None, int | None]:
         """The most partitions of what a subtopology reads, as far as that is decided."""
-        found = [self.decided.get(topic.name) for topic in one.repartition_source_topics]
-        found += [
-            image.partitions for name in one.source_topics if (image := self._topics.by_name.get(name)) is not None
-        ]
-        return max((count for count in found if count is not None), default=None)
+        most = -1
+        for names in chunked(map(_NAME, one.repartition_source_topics), _PIECE):
+            if self._pace.full(len(names)):
+                yield
+            most = max(most, *(self.decided.get(name, -1) for name in names))
+        by_name = self._topics.by_name
+        for names in chunked(one.source_topics, _PIECE):
+            if self._pace.full(len(names)):
+                yield
+            most = max(most, *(by_name[name].partitions for name in names if name in by_name), -1)
+        return None if most < 0 else most
 
     def _copartitioned(self, names: list[str], *, differs: bool) -> None:
         """Topics that are read together have as many partitions each; ``differs``: those that the topology fixes have not."""

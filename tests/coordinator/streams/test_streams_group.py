@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.slices import at_once
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.outcome import (
     Client,
@@ -18,7 +19,7 @@ from broker_sim.coordinator.outcome import (
     Offset,
 )
 from broker_sim.coordinator.policy import JAVA_SINCE, Policy
-from broker_sim.coordinator.streams.describing import describe
+from broker_sim.coordinator.streams.describing import describing
 from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.coordinator.streams.topology import StatusCode
 from kafka_wire.errors import Err
@@ -55,7 +56,7 @@ def counting(core: Streams) -> None:
 
 
 def described(core: Streams) -> DescribedGroup:
-    return describe(core.shard, "g")
+    return at_once(describing(core.shard, "g"))
 
 
 # joining

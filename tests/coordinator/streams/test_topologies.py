@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker_sim.common.slices import at_once
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.streams.describing import describe
+from broker_sim.coordinator.streams.describing import describing
 from broker_sim.coordinator.streams.topology import StatusCode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k88_streams_group_heartbeat import (
@@ -44,10 +45,10 @@ def test_missing_source_topics_keep_the_group_not_ready(policy: Policy) -> None:
     core = Streams(policy)
     thread = core.join("A", Topology(0, [Subtopology("0", ["gone", "t"])]))
     assert (thread.status, thread.active) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
-    assert describe(core.shard, "g").group_state == "NotReady"
+    assert at_once(describing(core.shard, "g")).group_state == "NotReady"
     core.topic("gone", 3)
     assert core.acknowledge("A").active == {"0": [0, 1, 2]}
-    assert (thread.status, describe(core.shard, "g").group_state) == ([], "Stable")
+    assert (thread.status, at_once(describing(core.shard, "g")).group_state) == ([], "Stable")
     core.topic("gone", None)
     core.acknowledge("A")
     assert (thread.status, thread.active) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
