@@ -130,6 +130,8 @@ class Causes:
     ) -> Cause:
         """The cause of a ``group`` event, from its ``cause`` and the snapshots around it."""
         found = self._of(cause, before, after, calls, ts_ms)
+        if found.kind in ("unknown", "expired") and (before is None) != (after is None) and by_epochs(cause):
+            found.kind, found.members = "went_over", []
         found.protocol_type = next((one.protocol_type for one in (after, before) if one and one.protocol_type), "")
         return found
 
@@ -277,7 +279,7 @@ class Causes:
         """The group is no more, here at least."""
         if cause.kind != "unloaded":
             said = "the group was deleted" if cause.kind == "deleted" else "the group ceased to exist"
-            if cause.call is not None and cause.call.api == "ConsumerGroupHeartbeat":
+            if cause.kind == "went_over":
                 said = WENT_OVER
             self.incidents.append(Incident("deleted", cause.ts_ms, said, order))
             return
@@ -285,6 +287,12 @@ class Causes:
         told = f"; the {waited} requests that waited were answered NOT_COORDINATOR" if waited > 1 else ""
         told = "; the request that waited was answered NOT_COORDINATOR" if waited == 1 else told
         self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{told}", order))
+
+
+def by_epochs(cause: Event) -> bool:
+    """Whether it is a request or a timer of a group by epochs: what it makes or ends of a classic group has gone over to the other
+    protocol."""
+    return text(cause, "api") == "ConsumerGroupHeartbeat" or text(cause, "timer") in ("revocation", "join", "session")
 
 
 def owned(join: Event) -> set[tuple[str, int]]:

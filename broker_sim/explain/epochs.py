@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.events import Event, items, names_in, number, table, text
+from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, Holder, Unit
+from broker_sim.explain.events import Event, items, number, table, text
 from broker_sim.explain.phrases import count, joined, quoted, times
 
 __all__ = ["Told", "told"]
@@ -24,17 +25,13 @@ _WORTH_TELLING_MS = 100
 _SHOWN = 4
 """Partitions that a sentence names."""
 _REFUSALS = "StreamsGroupHeartbeat"
-_ACTIVE = "active"
 _DEAD = "Dead"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Unit:
-    """A partition; or, where it has a ``role``, a task."""
-
-    name: str
-    number: int = 0
-    role: str = ""
+_OUT = {
+    "session": "silent for longer than its session",
+    "revocation": "as it had not given up what it was told to within its rebalance timeout",
+    "join": "as it had not joined again within its rebalance timeout",
+}
+"""Why a member is out, by the timer that put it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +43,10 @@ class Told:
     request: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    name: str
-    process: str | None
-    topology_epoch: int | None
-    has: frozenset[_Unit]
-    gives_up: frozenset[_Unit]
-    lacks: frozenset[_Unit]
-    client_id: str = ""
-    instance: str | None = None
-    topics: tuple[str, ...] = ()
-    classic: bool = False
-
-    @property
-    def all(self) -> frozenset[_Unit]:
-        return self.has | self.gives_up | self.lacks
-
-
 @dataclass(slots=True)
 class _Wait:
     since_ms: int
-    unit: _Unit
+    unit: Unit
     owner: str
 
 
@@ -85,19 +64,16 @@ class _Refusal:
 class _Reader:
     def __init__(self, group: str) -> None:
         self.group = group
-        self.kind = "Consumer"
         self.topology: tuple[int | None, str] = (None, "")
         self.stale: set[str] = set()
         self.asked: dict[int, str] = {}
         self.refusals: dict[str, _Refusal] = {}
-        self.known: dict[str, _Member] = {}
-        self.epoch: int | None = None
+        self.steps = EpochSteps()
         self.state = ""
         self.log = ""
         self.out: list[Told] = []
-        self.waits: dict[tuple[str, _Unit], _Wait] = {}
+        self.waits: dict[tuple[str, Unit], _Wait] = {}
         self.names: dict[str, str] = {}
-        self.assignor: str | None = None
         self.request = 0
         """The last one that has led to an event."""
         self.ended: tuple[int, int] | None = None
@@ -112,137 +88,110 @@ class _Reader:
     def take(self, event: Event) -> None:
         ts_ms = number(event, "ts_ms") or 0
         self.request = number(table(event, "cause"), "request") or self.request
-        before = dict(self.known)
-        whole, earlier = len(items(event, "members")) == (number(event, "size") or 0), set(self.names)
-        found = dict(self._members(event))
-        self.known = found if whole else {**self.known, **found}
-        self.state, self.log = text(event, "state") or "", text(event, "log") or self.log
-        if self.state == _DEAD:
-            self._note(ts_ms, self._end(event, before))
-            self.ended = ts_ms, self.epoch or 0
-            self.epoch, self.topology = None, (None, "")
+        earlier = set(self.names)
+        step = self.steps.take(event)
+        self._name(event)
+        self.state, self.log = step.state, text(event, "log") or self.log
+        if step.state == _DEAD:
+            self._note(ts_ms, self._end(step))
+            self.ended = ts_ms, step.epoch_before or 0
+            self.topology = None, ""
             self.stale.clear()
+            self.waits.clear()
             return
-        self.ended, epoch = None, number(event, "group_epoch")
-        if epoch is not None and epoch != self.epoch and (self.epoch is not None or epoch > 0):
-            self.epoch = epoch
-            self._note(ts_ms, f"epoch {epoch}: {self._why(event, before, earlier)}")
-        self.assignor = text(event, "assignor") or self.assignor
+        self.ended = None
+        if step.moved:
+            self._note(ts_ms, f"epoch {step.epoch}: {self._why(step, earlier)}")
         self._look_at_topology(event, ts_ms)
         self._look_for_waits(ts_ms)
 
     def _note(self, ts_ms: int, words: str) -> None:
         self.out.append(Told(ts_ms, words, self.request))
 
-    def _members(self, event: Event) -> Iterable[tuple[str, _Member]]:
+    @property
+    def known(self) -> dict[str, Holder]:
+        """Its members."""
+        return self.steps.known
+
+    def _name(self, event: Event) -> None:
+        """What the members that an event shows are called: by their instance, or their client where it is one member's alone."""
         rows = [row for row in items(event, "members") if isinstance(row, dict)]
         clients = [text(row, "client_id") for row in rows]
-        for row in rows:
-            member_id, client = text(row, "member") or "?", text(row, "client_id")
+        for row, client in zip(rows, clients, strict=True):
+            member_id = text(row, "member") or "?"
             alone = client is not None and clients.count(client) == 1
             self.names[member_id] = text(row, "instance") or (client if alone and client else member_id)
-            has, gives_up, lacks = (
-                _tasks(row, tasks) if "tasks" in row else _units(row, partitions) for tasks, partitions in _HELD
-            )
-            yield (
-                member_id,
-                _Member(
-                    self.names[member_id],
-                    text(row, "process"),
-                    number(row, "topology_epoch"),
-                    has,
-                    gives_up,
-                    lacks,
-                    client or "",
-                    text(row, "instance"),
-                    tuple(names_in(row, "topics")),
-                    text(row, "protocol") == "classic",
-                ),
-            )
 
-    def _why(self, event: Event, before: dict[str, _Member], earlier: set[str]) -> str:
+    def _named(self, members: Iterable[str]) -> str:
+        return joined([self.names[each] for each in members])
+
+    def _why(self, step: EpochStep, earlier: set[str]) -> str:
         """``earlier``: the ids of all that have been members."""
-        came = [each for each in self.known if each not in before]
-        gone = {one.instance or each: each for each, one in before.items() if each not in self.known}
-        back = [each for each in came if self.known[each].instance in gone]
-        for each in back:
-            del gone[self.known[each].instance or ""]
-        over = [] if before else [each for each in came if self.known[each].classic]
-        came = [each for each in came if each not in over]
-        new = [self.names[each] for each in came if each not in back and each not in earlier]
-        again = [self.names[each] for each in came if each not in back and each in earlier]
+        if step.found:
+            return (
+                f"the journal begins with {self._named(step.after)} in it"
+                if step.after
+                else "the journal begins with it"
+            )
+        new = [each for each in step.came if each not in earlier]
+        again = [each for each in step.came if each in earlier]
         said = [
-            *([f"{joined(new)} joined"] if new else []),
-            *([f"{joined(again)} joined again"] if again else []),
-            *(
-                [f"the classic group went over to it with {joined([self.names[each] for each in over])}"]
-                if over
-                else []
-            ),
-            *(f"{self.names[each]} came back under another id" for each in back),
-            *([self._gone(table(event, "cause"), [before[each] for each in gone.values()])] if gone else []),
+            *([f"{self._named(new)} joined"] if new else []),
+            *([f"{self._named(again)} joined again"] if again else []),
+            *([f"the classic group went over to it with {self._named(step.over)}"] if step.over else []),
+            *(f"{self.names[each]} came back under another id" for each in step.back),
+            *([self._gone(step)] if step.gone else []),
         ]
-        return "; ".join(said) or self._changed(event, before)
+        return "; ".join(said) or self._changed(step)
 
-    def _end(self, event: Event, before: dict[str, _Member]) -> str:
+    def _end(self, step: EpochStep) -> str:
         """What became of the group, which is none by epochs from here on."""
-        cause = table(event, "cause")
-        if cause.get("kind") == "unload":
+        if step.unloaded:
             return "the group's coordinator was unloaded"
-        if text(cause, "api") == "DeleteGroups":
+        if text(step.cause, "api") == "DeleteGroups":
             return "the group was deleted"
-        classic = [one.name for one in before.values() if one.classic]
-        if not classic:
+        if not step.stays:
             return "the group ceased to exist"
-        gone = [one.name for one in before.values() if not one.classic]
-        return f"the group went over to the classic protocol with {joined(classic)}" + (
-            f", as {joined(gone)} {'was' if len(gone) == 1 else 'were'} gone" if gone else ""
-        )
+        gone = f", as {self._named(step.gone)} {'was' if len(step.gone) == 1 else 'were'} gone" if step.gone else ""
+        return f"the group went over to the classic protocol with {self._named(step.stays)}{gone}"
 
-    def _gone(self, cause: Event, gone: list[_Member]) -> str:
-        names = joined([one.name for one in gone])
-        timer, api = text(cause, "timer"), text(cause, "api")
-        out = {
-            "session": "silent for longer than its session",
-            "revocation": "as it had not given up what it was told to within its rebalance timeout",
-            "join": "as it had not joined again within its rebalance timeout",
-        }.get(timer or "")
+    def _gone(self, step: EpochStep) -> str:
+        names, api = self._named(step.gone), text(step.cause, "api")
+        out = _OUT.get(text(step.cause, "timer") or "")
         if out is not None:
             return f"{names} was out, {out}"
-        client = self.clients.get(number(cause, "request") or 0)
+        client = self.clients.get(number(step.cause, "request") or 0)
+        gone = [step.before[each] for each in step.gone]
         if api == "LeaveGroup" and not any(one.classic and one.client_id == client for one in gone):
             return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
         return f"{names} left" if api is not None else f"{names} is no member any more"
 
-    def _changed(self, event: Event, before: dict[str, _Member]) -> str:
+    def _changed(self, step: EpochStep) -> str:
         """What else than its members has moved its epoch."""
         others = [
-            f"{one.name} subscribes to {joined(one.topics)} now (before: {joined(before[each].topics)})"
-            for each, one in self.known.items()
-            if each in before and one.topics != before[each].topics and one.topics and before[each].topics
+            f"{self.names[each]} subscribes to {joined(now)} now (before: {joined(was)})"
+            for each, (was, now) in step.subscribed.items()
+            if was and now
         ]
         if others:
             return "; ".join(others)
-        was, now = (frozenset[_Unit]().union(*(one.all for one in known.values())) for known in (before, self.known))
-        if self.kind != "Streams" and (now - was or was - now):
-            moved = [(now - was, "new to its members"), (was - now, "no longer theirs")]
+        if step.kind != "streams" and (step.new_units or step.lost_units):
+            moved = [(step.new_units, "new to its members"), (step.lost_units, "no longer theirs")]
             return "; ".join(f"{_places(units)} {_are(units)} {what}" for units, what in moved if units)
-        if not before and not self.known:
+        if not step.before and not step.after:
             return "the group was made"
-        if self.kind == "Streams":
+        if step.kind == "streams":
             return "its topics or the settings of its assignment have changed"
-        cause, assignor = table(event, "cause"), text(event, "assignor")
-        if text(cause, "timer") == "patterns":
+        if text(step.cause, "timer") == "patterns":
             return "its members' regular expressions match other topics than before"
-        if assignor and self.assignor and assignor != self.assignor:
-            return f"its assignor is {assignor} now, it was {self.assignor}"
+        if step.assignor_before and step.assignor and step.assignor != step.assignor_before:
+            return f"its assignor is {step.assignor} now, it was {step.assignor_before}"
         return "its members' topics or subscriptions have changed (the journal doesn't say how)"
 
     def _look_at_topology(self, event: Event, ts_ms: int) -> None:
         """Whether the tasks of a streams group can be assigned, and which members have an older topology."""
         if "topology" not in event:
             return
-        self.kind = "Streams"
         topology = table(event, "topology")
         problem = table(topology, "problem")
         now = number(topology, "epoch"), text(problem, "status") or ""
@@ -257,7 +206,8 @@ class _Reader:
             behind = None not in (now[0], member.topology_epoch) and (member.topology_epoch or 0) < (now[0] or 0)
             if behind and member_id not in self.stale:
                 self.stale.add(member_id)
-                words = f"{member.name} has the topology of epoch {member.topology_epoch}, the group has {now[0]}: STALE_TOPOLOGY"
+                name, has = self.names[member_id], member.topology_epoch
+                words = f"{name} has the topology of epoch {has}, the group has {now[0]}: STALE_TOPOLOGY"
                 self._note(ts_ms, words)
 
     # --- heartbeats of a streams group that were refused
@@ -285,16 +235,16 @@ class _Reader:
         words = f"{one.client}'s heartbeat was refused{often}: {one.error}, {_lower(one.words.rstrip('.'))}"
         self.out.append(Told(one.since_ms, words))
 
-    def _owners(self) -> dict[_Unit, list[str]]:
-        found: dict[_Unit, list[str]] = {}
+    def _owners(self) -> dict[Unit, list[str]]:
+        found: dict[Unit, list[str]] = {}
         for member_id, member in self.known.items():
             for unit in sorted(member.has | member.gives_up):
                 found.setdefault(unit, []).append(member_id)
         return found
 
-    def _owner(self, member_id: str, unit: _Unit, owners: dict[_Unit, list[str]]) -> str | None:
+    def _owner(self, member_id: str, unit: Unit, owners: dict[Unit, list[str]]) -> str | None:
         """The other member that a member waits for."""
-        if unit.role in ("", _ACTIVE):
+        if unit.role in ("", ACTIVE):
             first = next((one for one in owners.get(unit, ()) if one != member_id), None)
             if first is not None or not unit.role:
                 return first
@@ -304,7 +254,7 @@ class _Reader:
             (
                 one
                 for role in _ROLES
-                for one in owners.get(_Unit(unit.name, unit.number, role), ())
+                for one in owners.get(Unit(unit.name, unit.number, role), ())
                 if one in same and process
             ),
             None,
@@ -318,7 +268,7 @@ class _Reader:
             for unit in sorted(member.lacks)
             if (owner := self._owner(member_id, unit, owners)) is not None
         }
-        over: dict[tuple[str, str, int], list[_Unit]] = {}
+        over: dict[tuple[str, str, int], list[Unit]] = {}
         for key, wait in list(self.waits.items()):
             if key not in lacking:
                 del self.waits[key]
@@ -328,7 +278,7 @@ class _Reader:
         for key, owner in lacking.items():
             self.waits.setdefault(key, _Wait(ts_ms, key[1], owner))
 
-    def _tell(self, ts_ms: int, member: str, owner: str, since_ms: int, units: list[_Unit], *, over: bool) -> None:
+    def _tell(self, ts_ms: int, member: str, owner: str, since_ms: int, units: list[Unit], *, over: bool) -> None:
         if ts_ms - since_ms < _WORTH_TELLING_MS:
             return
         what = _words(units)
@@ -341,7 +291,7 @@ class _Reader:
 
     def end(self, last_ms: int) -> list[Told]:
         """What there is to tell at the journal's end."""
-        still: dict[tuple[str, str, int], list[_Unit]] = {}
+        still: dict[tuple[str, str, int], list[Unit]] = {}
         for (member, _), wait in self.waits.items():
             still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)
         for (member, owner, since_ms), units in still.items():
@@ -351,39 +301,16 @@ class _Reader:
         return sorted(self.out, key=lambda one: one.ts_ms)
 
 
-_ROLES = (_ACTIVE, "standby", "warm-up")
-_HELD = (("tasks", "assignment"), ("tasks_given_up", "gives_up"), ("tasks_lacking", "lacks"))
-"""Where a member's event has what it has, is to give up and lacks: as tasks, else as partitions."""
+_ROLES = (ACTIVE, "standby", "warm-up")
 
 
-def _units(row: Event, key: str) -> frozenset[_Unit]:
-    return frozenset(
-        _Unit(str(topic), one)
-        for topic, numbers in table(row, key).items()
-        if isinstance(numbers, list)
-        for one in numbers
-        if isinstance(one, int)
-    )
-
-
-def _tasks(row: Event, key: str) -> frozenset[_Unit]:
-    """``0_3`` is task 3 of subtopology 0."""
-    found = []
-    for role, ids in table(row, key).items():
-        for one in ids if isinstance(ids, list) else ():
-            name, _, index = str(one).rpartition("_")
-            if index.isdecimal():
-                found.append(_Unit(name, int(index), str(role)))
-    return frozenset(found)
-
-
-def _words(units: list[_Unit]) -> str:
+def _words(units: list[Unit]) -> str:
     """``orders-2 and orders-3``; ``tasks 0_1 and 0_2``; ``standby task 0_3``."""
     said = [joined([f"{unit.name}-{unit.number}" for unit in units if not unit.role])] if not units[0].role else []
     for role in _ROLES:
         ids = [f"{unit.name}_{unit.number}" for unit in units if unit.role == role]
         if ids:
-            said.append(f"{'' if role == _ACTIVE else role + ' '}{'task' if len(ids) == 1 else 'tasks'} {joined(ids)}")
+            said.append(f"{'' if role == ACTIVE else role + ' '}{'task' if len(ids) == 1 else 'tasks'} {joined(ids)}")
     return joined(said)
 
 
@@ -391,7 +318,7 @@ def _lower(words: str) -> str:
     return words[:1].lower() + words[1:]
 
 
-def _places(units: Iterable[_Unit]) -> str:
+def _places(units: Iterable[Unit]) -> str:
     """``orders-4 and orders-5``; of many so many of their topics."""
     logs = sorted(units)
     shown = [f"{unit.name}-{unit.number}" for unit in logs]
@@ -400,7 +327,7 @@ def _places(units: Iterable[_Unit]) -> str:
     return f"{len(shown)} partitions of {joined(list(dict.fromkeys(unit.name for unit in logs))[:_SHOWN])}"
 
 
-def _are(units: frozenset[_Unit]) -> str:
+def _are(units: frozenset[Unit]) -> str:
     return "is" if len(units) == 1 else "are"
 
 
@@ -426,9 +353,12 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
     where = f" on {reader.log}" if reader.log else ""
     if reader.ended is not None:
         at_ms, epoch = reader.ended
-        return f"{reader.kind} group {group}{where}: until {clock(at_ms)}, the last epoch was {epoch}.", things
-    standing = f"{reader.state}, epoch {reader.epoch or 0}, {count(len(reader.known), 'member')}"
-    return f"{reader.kind} group {group}{where}: {standing}.", things
+        return (
+            f"{reader.steps.kind.capitalize()} group {group}{where}: until {clock(at_ms)}, the last epoch was {epoch}.",
+            things,
+        )
+    standing = f"{reader.state}, epoch {reader.steps.epoch or 0}, {count(len(reader.known), 'member')}"
+    return f"{reader.steps.kind.capitalize()} group {group}{where}: {standing}.", things
 
 
 def lines(things: Iterable[Told]) -> list[str]:

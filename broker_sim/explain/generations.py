@@ -95,6 +95,10 @@ class Generations:
         self._last: GroupRecord | None = None
         self._lasting: list[Generation] = []  # of which it isn't known until when
 
+    def comes_over(self, record: GroupRecord) -> None:
+        """A group of the consumer protocol becomes a classic one with this record: no generation, but the state before the next one."""
+        self._last = record
+
     def take(self, record: GroupRecord) -> None:
         """The next record."""
         last, self._last = self._last, record

@@ -17,6 +17,7 @@ from typing import Any
 from broker_sim.common.text import visible
 from broker_sim.explain.causes import Causes
 from broker_sim.explain.deliveries import Reader as Deliveries
+from broker_sim.explain.epoch_steps import EpochSteps, from_epochs
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import Arrival, History, Info, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.names import short_names
@@ -59,6 +60,8 @@ class _Reader:
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
         self.by_epochs: Snapshot | None = None  # its members, where it is a group by epochs
+        self.epoch_steps = EpochSteps()
+        self.came_back: tuple[Snapshot, Cause] | None = None  # to the classic protocol, just now
         self.handlers = {
             "request": self._request,
             "response": self._response,
@@ -154,6 +157,8 @@ class _Reader:
         if text(event, "group") == self.group:
             self.history.log = text(event, "log") or self.history.log
             self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
+            step = self.epoch_steps.take(event)
+            self.came_back = from_epochs(step) if step.stays else None
             after = Snapshot.of(event)
             if after is not None:
                 after.completed(self.by_epochs, None)  # of a large group who is gone is not told
@@ -179,9 +184,12 @@ class _Reader:
         ):
             before = after  # the journal has begun just now, and says what is there
         cause = self.causes.of(table(event, "cause"), before, after, self.calls, self.ts_ms)
+        came_back, self.came_back = self.came_back, None
+        if came_back is not None and before is None and after is not None:
+            before, cause = came_back
         self._note_members(before, after)
         self._note_replacements(before, after)
-        if before is not None and not self.history.states:
+        if before is not None and not self.history.states and came_back is None:
             self.history.states.append((self.history.first_ms, before.state, before.generation))
         self._step(Step(self.ts_ms, before, after, cause))
         state = (self.ts_ms, DEAD, 0) if after is None else (self.ts_ms, after.state, after.generation)

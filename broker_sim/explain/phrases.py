@@ -114,6 +114,9 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
     if kind == "append_failed":
         which = f" of generation {generation}" if generation is not None else ""
         return f"the assignment{which} could not be stored" + (f" ({cause.error})" if cause.error else "")
+    if kind == "went_over":
+        gone = f", as {whom} {'was' if len(cause.members) == 1 else 'were'} gone" if cause.members else ""
+        return f"the group went over to the classic protocol{gone}"
     if kind == "too_large":
         return "the group, just loaded, has more members than group.max.size allows"
     return ""

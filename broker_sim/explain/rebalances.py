@@ -39,6 +39,8 @@ Kind = Literal[
     "rejoined",
     "replaced",  # a static member under a new id
     "no_room",
+    "revocation_timeout",  # of a group by epochs: a member did not revoke, or a classic one rejoin, in time
+    "went_over",  # the group goes over to the consumer protocol (KIP-848), or back
     "sync_timeout",  # owed a SyncGroup for too long
     "append_failed",  # the log did not take the assignment
     "appended",

@@ -20,6 +20,7 @@ from typing import Any
 
 from broker_sim.common.answers import errors_of
 from broker_sim.explain.causes import Causes
+from broker_sim.explain.epoch_steps import GONE_BY, EpochSteps
 from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
 from broker_sim.journal.vocabulary import ALWAYS
@@ -145,6 +146,8 @@ def row_of(line: bytes, position: int, where: Where) -> Row:
     elif not event.keys() <= known:
         row["unknown"] = [name for name in event if name not in known]
     _common(event, row)
+    if kind == "epochs":
+        row["detail"] = words
     read = _READERS.get(kind)
     if read is not None:
         read(event, row)
@@ -419,6 +422,19 @@ def _group(event: Event, row: Row) -> None:
         row["leader"], row["protocol"] = after.leader, after.protocol
 
 
+def _epochs(event: Event, row: Row) -> None:
+    """A group by epochs. What its members hold stays in the line, `detail`: `modern_groups` reads it step by step."""
+    step = EpochSteps().take(event)
+    row["request"], row["timer"] = number(step.cause, "request"), text(step.cause, "timer")
+    row["api"], row["member"] = text(step.cause, "api"), text(step.cause, "member")
+    row["api_key"] = _KEYS.get(row["api"] or "")
+    row["state_to"], row["generation"], row["protocol"] = step.state, step.epoch, step.assignor
+    row["size_after"] = number(event, "size")
+    row["protocol_type"] = step.kind if step.after else None
+    kind = text(step.cause, "kind")
+    row["cause"] = {"load": "loaded", "unload": "unloaded"}.get(kind or "") or GONE_BY.get(row["timer"])
+
+
 def _complete(before: Snapshot, after: Snapshot) -> None:
     """A step that takes a group over the size of which all members are shown, or back: the one that is shown in part is the other
     one, but for what it shows."""
@@ -515,6 +531,7 @@ _READERS: dict[str, Callable[[Event, Row], None]] = {
     "request": _request,
     "response": _response,
     "group": _group,
+    "epochs": _epochs,
     "append": _append,
     "committed": _append,
     "offsets": _offsets,

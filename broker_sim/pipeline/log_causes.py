@@ -24,6 +24,7 @@ from broker_sim.explain.generations import Generation, StoredMember
 from broker_sim.explain.holdups import Holdup
 
 __all__ = [
+    "CAUSES",
     "CERTAIN",
     "LIKELY",
     "POSSIBLE",
@@ -36,6 +37,26 @@ __all__ = [
 ]
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
+
+CAUSES = {
+    "first": "join",
+    "joined": "join",
+    "replaced": "join",
+    "left": "leave",
+    "expired": "session timeout",
+    "changed": "metadata change",
+    "leader_rejoined": "metadata change",
+    "sync_timeout": "sync failed",
+    "append_failed": "sync failed",
+    "loaded": "load",
+    "too_large": "load",
+    "no_room": "no room",
+    "revocation_timeout": "rebalance timeout",
+    "went_over": "downgrade",
+    "gone": "gone",
+    "rejoined": "rejoin",
+}
+"""What `broker_sim.explain` calls a cause, or a change between two records -> what the table calls it; any other is `unknown`."""
 
 SLACK_MS = 5000
 """Others notice a rebalance at their next heartbeat: three seconds by default, and a little more."""

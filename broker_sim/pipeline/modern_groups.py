@@ -1,4 +1,5 @@
-"""Groups whose coordinator assigns: KIP-848 consumers, share and streams groups, as their records in `__consumer_offsets` tell them.
+"""Groups whose coordinator assigns: KIP-848 consumers, share and streams groups, as their records in `__consumer_offsets` tell them, or
+the steps of a journal.
 
 Rules:
 1. A rebalance is a group epoch. It begins with the record that raises it, so its moment is exact, and is over once each member's
@@ -9,6 +10,9 @@ Rules:
 3. What a member is told to give up stands in its current assignment until it has said that it has, or is gone: so long it kept others
    waiting. A streams group's record says whether its topology fits the topics; where it does not, no task is assigned.
 4. Records name members by themselves; what they had been given names topics by their ids, which the log alone does not resolve.
+5. A step of a journal (`EPOCHS`) is read as the records that it wrote, in Kafka's order, so that both give the same rows. The step says
+   besides why members are gone, and what else has moved the epoch.
+6. The epoch with which a classic group goes over (``over``), or with which a journal begins (``found``), is no rebalance.
 
 Source: GroupMetadataManager.java, GroupCoordinatorRecordHelpers.java of 4.1;
 ConsumerGroupMember.java (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -18,15 +22,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["RECORDS", "ModernGroup"]
+from broker_sim.explain.epoch_steps import EpochStep, EpochSteps
+from broker_sim.explain.phrases import count
+from broker_sim.pipeline.epoch_records import records_of
+from broker_sim.pipeline.log_causes import CAUSES
 
-RECORDS = r"^(Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)$"
+__all__ = ["EPOCHS", "RECORDS", "ModernGroup"]
+
+EPOCHS = "GroupEpochs"
+"""In the place of a record's type: a step of a journal, its ``detail`` an event `epochs`. Kafka has no such record."""
+
+RECORDS = rf"^((Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)|{EPOCHS})$"
 """Types of the records that are read, as a regular expression."""
-_TYPE = re.compile(RECORDS)
+_TYPE = re.compile(r"^(Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)$")
 _FIRST_SINCE_4_2 = 2
 """A group's first epoch with a member since 4.2; before, it was 1. It comes with its first member's record."""
 _AWAY = -2
@@ -60,6 +73,9 @@ class _Epoch:
     """who reached it last."""
     ready: bool | None = None
     revoked: _Revoked | None = None
+    step: EpochStep | None = None
+    """of a journal."""
+    changes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +102,34 @@ class ModernGroup:
         self._epochs: dict[str, int] = {}
         self._revoking: dict[str, tuple[int, list[str] | None]] = {}
         self._epoch: int | None = None
+        self._steps = EpochSteps()
 
-    def take(self, row: Row) -> None:
-        """A row of `tables.rebalances.TOLD` with the record's type as its ``what``."""
+    @property
+    def epoch(self) -> int | None:
+        """Its epoch; None where there is no such group."""
+        return self._epoch
+
+    @property
+    def members(self) -> dict[str, str | None]:
+        """Who was in at its last epoch: member id -> client id."""
+        return {name: one[0] for name, one in self._before.items()}
+
+    @property
+    def present(self) -> set[str]:
+        """Who is in by the members' records."""
+        return set(self._members)
+
+    def take(self, row: Row) -> EpochStep | None:
+        """A row of a record, its type as ``what``; ``over``, ``found``: rule 6. Returns the step that a row of a journal is."""
+        if row["what"] != EPOCHS:
+            self._take(row)
+            return None
+        step = self._steps.take(json.loads(row["detail"]))
+        for each in records_of(step, row):
+            self._take(each)
+        return step
+
+    def _take(self, row: Row) -> None:
         kind = _TYPE.match(row["what"])
         if kind is None:
             return
@@ -100,7 +141,9 @@ class ModernGroup:
         else:
             self._reached(row, _STABLE[kind[1]])
         told_of = row["detail"] is not None and self._epoch is not None
-        if kind[2] == "Metadata" or told_of:  # the members that a request is about have been told by then
+        if kind[2] == "Metadata" and row.get("stays"):
+            self._go_over(row, row["stays"])
+        elif kind[2] == "Metadata" or told_of:  # the members that a request is about have been told by then
             self._show(row)
 
     def _begins(self, epoch: int) -> bool:
@@ -128,6 +171,7 @@ class ModernGroup:
             "kind": "group_tombstone" if over else "group",
             "generation": self._epoch,
             "members": None if over else [{"member_id": name, **self._about[name]} for name in self._members],
+            "detail": _why(row),
         }
         if self._held is not None and self._held["generation"] == self._epoch:
             self._held["members"] = state["members"]
@@ -140,6 +184,16 @@ class ModernGroup:
             self._held = state  # compaction left who is in, and it may have left that behind the epoch
         else:
             self.states.append(state)
+
+    def _go_over(self, row: Row, stays: list[str]) -> None:
+        """To the classic protocol: the others are gone."""
+        self.ended()
+        if self.states:
+            last = self.states[-1]
+            members = [one for one in last["members"] or () if one["member_id"] in stays]
+            about = {"log_offset": row["place"], "record_ts_ms": row["ts_ms"], "detail": _why(row)}
+            self.states.append({**last, **about, "members": members})
+        self._shown = None, set()
 
     def _member(self, row: Row) -> None:
         member = row["cause_members"]
@@ -165,32 +219,37 @@ class ModernGroup:
             }
 
     def _raised(self, row: Row, kind: str) -> None:
-        open_ = self.found[-1] if self.found else None
-        if row["generation"] is None:  # the group ceased to be, or became a classic one
-            if open_ is not None and open_.end is None:
-                open_.end, open_.ended_ms = "dead", row["ts_ms"]
-            self._before, self._epoch = {}, None
-            return
         if row["generation"] == self._epoch:
             return
-        if open_ is not None:
+        open_ = self.found[-1] if self.found else None
+        if open_ is not None and open_.left_ms is None:
             if open_.end is None:
-                open_.end, open_.ended_ms = "failed", row["ts_ms"]
+                open_.end, open_.ended_ms = "dead" if row["generation"] is None else "failed", row["ts_ms"]
             open_.left_ms = row["ts_ms"]
+        if row["generation"] is None:  # the group ceased to be, or became a classic one
+            self._before, self._epoch = {}, None
+            return
+        if row.get("over") or row.get("found") in _SETTLED:
+            self._before, self._epoch = dict(self._members), row["generation"]
+            return
         clients = {name: each[0] for name, each in (self._before | self._members).items()}
         waits = {name for name in self._members if self._epochs.get(name) != _AWAY}
+        before, found = self._epoch, row.get("found") is not None
+        if before is None and not found and self._begins(row["generation"]):
+            before = row["generation"] - 1
+        step: EpochStep | None = row.get("step")
         one = _Epoch(
             row["generation"],
-            self._epoch
-            if self._epoch is not None
-            else (row["generation"] - 1 if self._begins(row["generation"]) else None),
-            row["ts_ms"],
+            before,
+            None if found else row["ts_ms"],
             row["place"],
             kind,
             list(self._before),
             list(self._members),
             clients,
             waits,
+            step=step,
+            changes=_changes(step, clients) if step is not None and not found else [],
         )
         if not self._members:
             one.end, one.ended_ms = "empty", row["ts_ms"]
@@ -240,43 +299,92 @@ class ModernGroup:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Rows of `tables.rebalances.REBALANCES`."""
         for one in self.found:
-            came = [name for name in one.new if name not in one.old]
-            gone = [name for name in one.old if name not in one.new]
-            who = came or gone
-            lasted = (
-                None if None in (one.started_ms, one.ended_ms) else max((one.ended_ms or 0) - (one.started_ms or 0), 0)
-            )
-            cause = "unknown" if came and gone else "join" if came else "gone" if gone else "metadata change"
-            yield {
+            lasted = None if one.started_ms is None or one.ended_ms is None else max(one.ended_ms - one.started_ms, 0)
+            stable = one.left_ms is not None and one.ended_ms is not None and one.end == "stable"
+            known = one.before is not None
+            row = {
                 "generation": one.epoch,
                 "generation_before": one.before,
                 "started_ms": one.started_ms,
                 "ended_ms": one.ended_ms,
                 "end": one.end,
                 "completing_ms": lasted,
-                "stable_ms": None
-                if one.left_ms is None or one.end != "stable"
-                else max(one.left_ms - (one.ended_ms or 0), 0),
-                "cause": cause,
-                "cause_certainty": None if cause in ("gone", "unknown") else "certain",
-                "who": who,
-                "who_clients": [one.clients.get(name) for name in who],
-                "size_before": len(one.old),
+                "stable_ms": max((one.left_ms or 0) - (one.ended_ms or 0), 0) if stable else None,
+                "size_before": len(one.old) if known else None,
                 "size_after": len(one.new),
-                "members_before": one.old,
+                "members_before": one.old if known else None,
                 "members_after": one.new,
-                "from_empty": not one.old,
-                "whole": one.before is not None,
-                "missing_before": None if one.before is None else max(one.epoch - one.before - 1, 0),
+                "from_empty": not one.old if known else None,
+                "whole": known,
                 "waited_for": [one.clients.get(name) or name for name in one.last] if lasted else None,
                 "revoked_by": None if one.revoked is None else one.revoked.client,
                 "revoked_ms": None if one.revoked is None else one.revoked.ms,
                 "revoked_tasks": None if one.revoked is None else one.revoked.tasks,
                 "topology_ready": one.ready,
                 "kind": one.kind,
-                "source": "log",
-                "log_offset": one.place,
+                "source": "log" if one.step is None else "journal",
+                "log_offset": one.place if one.step is None else None,
+                "cause": None,
             }
+            if one.before is not None:
+                row |= _cause(one)
+            if one.step is None:
+                row["missing_before"] = None if one.before is None else max(one.epoch - one.before - 1, 0)
+            yield row
+
+
+def _cause(one: _Epoch) -> dict[str, Any]:
+    """Why it began, and who began it."""
+    came = [name for name in one.new if name not in one.old]
+    gone = [name for name in one.old if name not in one.new]
+    who = came or gone
+    cause = "unknown" if came and gone else "join" if came else "gone" if gone else "metadata change"
+    detail = None
+    if one.step is not None:
+        detail = "unknown" if came and gone else "joined" if came else one.step.gone_by if gone else "changed"
+        cause = CAUSES.get(detail, "unknown") if cause == "gone" else cause
+    return {
+        "cause": cause,
+        "cause_detail": detail,
+        "cause_certainty": None if cause in ("gone", "unknown") else "certain",
+        "cause_changes": one.changes or None,
+        "who": who,
+        "who_clients": [one.clients.get(name) for name in who],
+    }
+
+
+_SETTLED = ("Stable", "Empty")
+
+
+def _why(row: Row) -> str | None:
+    """Why members are gone with a step of a journal, or "loaded" where it is the first; None from a log."""
+    step: EpochStep | None = row.get("step")
+    return None if step is None else "loaded" if step.found else step.gone_by
+
+
+def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:
+    """What else than its members has moved the epoch."""
+    if step.came or step.gone or step.back or step.over:
+        return []
+    found = []
+    for name, (was, now) in step.subscribed.items():
+        found += changed_topics(clients.get(name) or name, was, now)
+    if step.kind != "streams":
+        for units, what in ((step.new_units, "new"), (step.lost_units, "gone")):
+            counted = Counter(unit.name for unit in units)
+            found += [f"{topic}: {count(number, 'partition')} {what}" for topic, number in sorted(counted.items())]
+    if step.cause.get("timer") == "patterns":
+        found.append("regular expressions match other topics")
+    if step.assignor_before and step.assignor and step.assignor != step.assignor_before:
+        found.append(f"assignor: {step.assignor_before} to {step.assignor}")
+    return found
+
+
+def changed_topics(client: str, was: Iterable[str], now: Iterable[str]) -> list[str]:
+    """What a client's subscription has besides, and lacks."""
+    more, less = [one for one in now if one not in was], [one for one in was if one not in now]
+    found = [f"{client}: subscribed to {', '.join(more)}"] if more else []
+    return found + ([f"{client}: unsubscribed from {', '.join(less)}"] if less else [])
 
 
 def _tasks(pending: list[Mapping[str, Any]]) -> list[str] | None:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from broker_sim.explain.epoch_steps import from_epochs
 from broker_sim.explain.events import Snapshot
 from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
 from broker_sim.explain.holdups import Holdup, chief, holdups
 from broker_sim.explain.rebalances import COMPLETING, PREPARING, Cause, Phases, Rebalances, Step
 from broker_sim.pipeline.log_causes import (
+    CAUSES,
     CERTAIN,
     LIKELY,
     Window,
@@ -29,30 +31,12 @@ from broker_sim.pipeline.log_causes import (
     poll_ran_out,
     waiting,
 )
-from broker_sim.pipeline.modern_groups import ModernGroup
+from broker_sim.pipeline.modern_groups import EPOCHS, ModernGroup
 
-__all__ = ["CAUSES", "CLOSED", "rebalances_of"]
+__all__ = ["CLOSED", "rebalances_of"]
 
 CLOSED = "connection closed"
 """What a row of `TOLD` tells of a member's last connection."""
-
-CAUSES = {
-    "first": "join",
-    "joined": "join",
-    "replaced": "join",
-    "left": "leave",
-    "expired": "session timeout",
-    "changed": "metadata change",
-    "leader_rejoined": "metadata change",
-    "sync_timeout": "sync failed",
-    "append_failed": "sync failed",
-    "loaded": "load",
-    "too_large": "load",
-    "no_room": "no room",
-    "gone": "gone",
-    "rejoined": "rejoin",
-}
-"""What `broker_sim.explain` calls a cause, or a change between two records -> what the table calls it; any other is `unknown`."""
 
 Row = Mapping[str, Any]
 
@@ -87,6 +71,10 @@ class _Account:
         self.records = Generations()
         self.lines = Windows()
         self.modern = ModernGroup()
+        self.epochs = ModernGroup()
+        """as the journal has it; `modern` as the log has."""
+        self._came_back: tuple[Snapshot, Cause] | None = None
+        self._over = _Changeovers(self.records, self.modern)
         self.partition: int | None = None
         self.protocol_type: str | None = None
         self._closed: dict[str, int] = {}
@@ -105,14 +93,20 @@ class _Account:
         if what == CLOSED:
             self._closed[row["cause_members"]] = row["ts_ms"]
             return
+        if what == EPOCHS and not row["of_log"]:
+            taken = self.epochs.take(row)
+            self._came_back = from_epochs(taken) if taken is not None and taken.stays else None
+            return
         if what is not None:
-            self.modern.take(row)
+            self.modern.take(self._over.modern(row))
             return
         if row["of_log"]:
             self._record(row)
             return
         step = _step(row, fresh=self._fresh)
-        self._fresh = False
+        came_back, self._came_back, self._fresh = self._came_back, None, False
+        if came_back is not None and step.before is None and step.after is not None:
+            step = Step(step.ts_ms, came_back[0], step.after, came_back[1])
         if step.cause.kind == "expired" and step.cause.members:
             step.cause.closed_ms = self._closed.get(step.cause.members[0])
         for turn, rebalance in self.steps.take(step):
@@ -131,7 +125,7 @@ class _Account:
         self._seen |= {one["name"]: one["seen"] for one in _parsed(row.get("progress"))}
         members = tuple(_stored(one) for one in _parsed(row["members_after"]))
         found = len(self.records.found)
-        self.records.take(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place")))
+        self._over.classic(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place")))
         if len(self.records.found) > found:
             self._progress[found] = dict(self._seen)
 
@@ -146,6 +140,7 @@ class _Account:
             row = {"coordinator_partition": self.partition, "kind": "classic", **_of_records(one)}
             seen = self._progress.get(number, {})
             self._committed(row, one, seen)
+            row |= self._over.cause(number)
             window = self.lines.of(one.generation, one.stored_ms)
             if window is not None:
                 used.append(window)
@@ -158,8 +153,12 @@ class _Account:
         for window in self.lines.found:
             if not any(window is one for one in used) and window.old + 1 not in known:
                 yield self._polled({"coordinator_partition": self.partition, **_of_lines(window, self.lines.found)})
+        for row in self.epochs.rows():
+            yield {"coordinator_partition": self.partition, **row}
+        epochs = {one.epoch for one in self.epochs.found}
         for row in self.modern.rows():
-            yield self._polled(self.lines.why_gone({"coordinator_partition": self.partition, **row}))
+            if row["generation"] not in epochs:
+                yield self._polled(self.lines.why_gone({"coordinator_partition": self.partition, **row}))
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
         """With a client's own word that it left as its poll timeout had run out: its broker may not know."""
@@ -184,6 +183,55 @@ class _Account:
         waited = waiting(one, seen)
         if waited is not None:
             row["waited_ms"], row["waited_for"] = waited
+
+
+class _Changeovers:
+    """Where a group of the log goes over to the consumer protocol, or back: the record that it begins with there is the state in which
+    it comes, and no rebalance. Such a record has the number of the last one before, and members of it."""
+
+    def __init__(self, records: Generations, epochs: ModernGroup) -> None:
+        self.records, self.epochs = records, epochs
+        self._stored: GroupRecord | None = None
+        self._ended: tuple[int, dict[str, str | None]] | None = None
+        self._gone: dict[str, str | None] | None = None
+        self._downgraded: dict[int, dict[str, str | None]] = {}
+
+    def modern(self, row: Row) -> Row:
+        """A record of a group by epochs, marked where the group comes over with it."""
+        if not row["what"].endswith("GroupMetadata"):
+            return row
+        stored, self._stored = self._stored, None
+        if row["generation"] is None:
+            self._ended = None if self.epochs.epoch is None else (self.epochs.epoch, self.epochs.members)
+            return row
+        self._ended, present = None, self.epochs.present
+        if stored is not None and stored.generation == row["generation"] and self.epochs.epoch is None:
+            return {**row, "over": bool(present) and present <= {one.member for one in stored.members}}
+        return row
+
+    def classic(self, record: GroupRecord) -> None:
+        """A record of a classic group."""
+        ended, self._ended = self._ended, None
+        if record.generation is not None:
+            self._stored = record
+        stay = {one.member for one in record.members}
+        if ended is not None and ended[0] == record.generation and stay and stay <= set(ended[1]):
+            self._gone = {name: client for name, client in ended[1].items() if name not in stay}
+            gone = (StoredMember(name, client) for name, client in self._gone.items())
+            self.records.comes_over(replace(record, members=(*record.members, *gone)))
+            return
+        found = len(self.records.found)
+        self.records.take(record)
+        if self._gone is not None and len(self.records.found) > found:
+            self._downgraded[found], self._gone = self._gone, None
+
+    def cause(self, number: int) -> dict[str, Any]:
+        """Why a generation began, the first one after the group has come back to the classic protocol."""
+        gone = self._downgraded.get(number)
+        if gone is None:
+            return {}
+        who = {"who": list(gone), "who_clients": list(gone.values())}
+        return {"cause": CAUSES["went_over"], "cause_certainty": CERTAIN, **who}
 
 
 # ------------------------------------------------------------------------------------------------ in
@@ -263,6 +311,7 @@ def _of_steps(one: _Told) -> dict[str, Any]:
         "members_before": None if before is None else list(before.members),
         "from_empty": one.from_empty if one.whole else None,
         "whole": one.whole,
+        "kind": "classic",
         "source": "journal",
     }
     if one.closing is not None and one.closing.after is not None:

@@ -10,7 +10,7 @@ from broker_sim.explain.events import Snapshot
 from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
 from broker_sim.explain.history import history
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind, Phases, Rebalances, Step
-from broker_sim.pipeline.rebalance_rows import CAUSES
+from broker_sim.pipeline.log_causes import CAUSES
 from tests.explain.journals import Script
 
 

@@ -86,7 +86,37 @@ def by_hand() -> dict[str, Book]:
         "gone": gone,
         "told": told,
         "produce": produced(),
+        "delayed": delayed(),
     }
+
+
+def asked_of(partition: int) -> dict[str, Any]:
+    """The body of a Produce with one record."""
+    records = {"bytes": 1, "records": 1}
+    return {"topic_data": [{"name": "orders", "partition_data": [{"index": partition, "records": records}]}]}
+
+
+def answer_of(partition: int, error_code: int | None) -> dict[str, Any]:
+    response = {"index": partition, "error_code": error_code, "base_offset": 7}
+    return {"responses": [{"name": "orders", "partition_responses": [response]}]}
+
+
+def delayed() -> Book:
+    """A rule delays the answer of one Produce and keeps that of another one; without a rule one waits as long."""
+    book = Book()
+
+    def hit(number: int, verdict: str) -> None:
+        book.write("fault", fault=1, rule=f"api Produce: {verdict}", request=number, verdict=verdict)
+
+    late = book.request("Produce", asked_of(0), topics=["orders-0"])
+    hit(late, "delay 4000 ms")
+    lost = book.request("Produce", asked_of(1), topics=["orders-1"])
+    hit(lost, "hang")
+    slow = book.request("Produce", asked_of(2), topics=["orders-2"])
+    book.later(4000)
+    book.response(late, "Produce", answer_of(0, 0), 4000)
+    book.response(slow, "Produce", answer_of(2, 0), 4000)
+    return book
 
 
 def produced() -> Book:
@@ -94,13 +124,7 @@ def produced() -> Book:
     book = Book()
 
     def produce(partition: int, error_code: int | None, took_ms: int = 0, **answered: Any) -> None:
-        asked = {
-            "topic_data": [
-                {"name": "orders", "partition_data": [{"index": partition, "records": {"bytes": 1, "records": 1}}]}
-            ]
-        }
-        response = {"index": partition, "error_code": error_code, "base_offset": 7}
-        told = {"responses": [{"name": "orders", "partition_responses": [response]}]}
+        asked, told = asked_of(partition), answer_of(partition, error_code)
         book.call("Produce", asked, told, "p", topics=[f"orders-{partition}"], took_ms=took_ms, **answered)
 
     produce(0, 0)
@@ -165,6 +189,10 @@ def test_only_a_write_ends_what_a_write_began(hand: Any) -> None:
     assert picked(hand["told"], *NAMES) == [
         (T0 + 100, T0 + 10_100, T0, 10_000, 10_100, 2, 1, ["REQUEST_TIMED_OUT"], "appends")
     ]
+
+
+def test_a_produce_that_a_rule_delays_waits_for_the_rule(hand: Any) -> None:
+    assert picked(hand["delayed"], "log", "stuck_ms") == [("orders-2", 4000)]
 
 
 def test_partitions_of_other_topics(hand: Any) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["EVENTS", "MEMBER", "PARTITION", "PER_JOURNAL", "by_partition", "calls", "error_name", "in_order", "skipped"]
 
 _LINE, _REQUEST, _GROUP, _APPEND = "line", "request", "group", "append"
+_GROUPS = "group, epochs"
 _BODY = "request, response: body"
 
 PARTITION = StructOf(
@@ -115,7 +116,12 @@ EVENTS = Table(
             _LINE,
         ),
         Column("instance", STRING, "group.instance.id of the request", _REQUEST),
-        Column("generation", INT, "of the request, of the answer (JoinGroup), of the group after the step", _LINE),
+        Column(
+            "generation",
+            INT,
+            "of the request, of the answer (JoinGroup), of the group after the step; of `epochs` its epoch",
+            _LINE,
+        ),
         Column("topic", STRING, "where it speaks of one partition", _LINE),
         Column("partition", INT, "where it speaks of one partition", _LINE),
         Column("offset", LONG, "where it speaks of one partition", _LINE),
@@ -145,13 +151,19 @@ EVENTS = Table(
         Column("log", STRING, "partition, as its directory is called: `__consumer_offsets-12`", _LINE),
         Column("coordinator_partition", INT, "12, where log is one of `__consumer_offsets`", _LINE),
         Column("state_from", STRING, "state of the group before the step; null if it wasn't there", _GROUP),
-        Column("state_to", STRING, "state of it after the step; null if it is gone", _GROUP),
+        Column("state_to", STRING, "state of it after the step; null if it is gone, `Dead` in `epochs`", _GROUPS),
         Column("generation_from", INT, "generation before the step", _GROUP),
         Column("leader", STRING, "member id of the leader after the step", _GROUP),
-        Column("protocol_type", STRING, "`consumer`, `connect` ..; null where the group has none", _GROUP),
-        Column("protocol", STRING, "the assignor that was voted", _GROUP),
+        Column(
+            "protocol_type",
+            STRING,
+            "`consumer`, `connect` ..; null where the group has none; of `epochs` `consumer`, `share` or `streams`,"
+            " null without members",
+            _GROUPS,
+        ),
+        Column("protocol", STRING, "the assignor that was voted, or that assigned", _GROUPS),
         Column("size_before", INT, "members before the step; null if the group wasn't there", _GROUP),
-        Column("size_after", INT, "members after the step; null if the group is gone", _GROUP),
+        Column("size_after", INT, "members after the step; null if the group is gone", _GROUPS),
         Column(
             "members_before",
             ListOf(MEMBER),
@@ -169,11 +181,14 @@ EVENTS = Table(
             STRING,
             "why the step happened: `first`, `joined`, `left`, `expired`, `changed`, `leader_rejoined`, `rejoined`, `replaced`,"
             " `sync_timeout`, `append_failed`, `appended`, `timer`, `pending_expired`, `no_room`, `loaded`, `too_large`, `unloaded`,"
-            " `deleted`, `unknown`",
-            _GROUP,
+            " `deleted`, `went_over` (to the consumer protocol, or back), `unknown`; of `epochs` `loaded`, `unloaded`, and of timers"
+            " `expired`, `revocation_timeout`, `timer`",
+            _GROUPS,
         ),
         Column("cause_members", ListOf(STRING), "member ids: who came, went, or did it", _GROUP),
-        Column("timer", STRING, "session, pending, rebalance, sync, append, expire, transactions", "timer, group"),
+        Column(
+            "timer", STRING, "session, pending, rebalance, sync, append, expire, transactions", "timer, group, epochs"
+        ),
         Column("fault", LONG, "number of the rule", "fault, fault_added, fault_removed"),
         Column("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
         Column("kinds", ListOf(STRING), "what was appended: offsets, group, tombstone", _APPEND),
@@ -190,6 +205,7 @@ EVENTS = Table(
             " skipped",
             _LINE,
         ),
+        Column("detail", STRING, "of `epochs` the whole line: what each member holds", "epochs"),
         Column(
             "unknown", ListOf(STRING), "kind or fields that this version doesn't know: a newer one's; else null", _LINE
         ),

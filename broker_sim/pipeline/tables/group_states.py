@@ -21,27 +21,27 @@ from broker_sim.pipeline.tables.rebalances import modern_records
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["classic_states", "group_states"]
+__all__ = ["group_states"]
 
 _STATES = OFFSET_LOG.only(
-    ["run_id", "log_partition", "group", "log_offset", "record_ts_ms", "kind", "generation", "members"]
+    ["run_id", "log_partition", "group", "log_offset", "record_ts_ms", "kind", "generation", "members", "detail"]
 )
 _ROWS = 2000
 
 
-@on_its_engine
-def classic_states(log: DataFrame) -> DataFrame:
-    """Run, log partition, group, log offset, record's time, kind (`group`, `group_tombstone`), generation and members of an offset_log,
-    or of a `journal_log`: of classic groups alone."""
+def _classic_states(log: DataFrame) -> DataFrame:
+    """Run, log partition, group, log offset, record's time, kind (`group`, `group_tombstone`), generation and members of classic
+    groups alone."""
     return _STATES.conform(log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull()))
 
 
 @on_its_engine
 def group_states(log: DataFrame) -> DataFrame:
-    """As `classic_states`, of all groups of an offset_log."""
+    """As `_classic_states`, of all groups of an offset_log, or of a `journal_log`; ``detail``: why members are gone with the state, in
+    the words of `events.cause`, where a journal says so ("loaded": no member came or went), else null."""
     told = modern_records(log).repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
     modern = told.mapInArrow(_batches, _STATES.schema_for(told))
-    both = classic_states(log).withColumn("modern", F.lit(False))
+    both = _classic_states(log).withColumn("modern", F.lit(False)).withColumn("detail", F.lit(None).cast("string"))
     both = both.unionByName(_STATES.conform(modern).withColumn("modern", F.lit(True)))
     order = Window.partitionBy("run_id", "log_partition", "group").orderBy("log_offset")
     following, preceding = F.lead(F.struct("kind", "modern")).over(order), F.lag("modern").over(order)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.columns import moments
 
@@ -81,7 +82,20 @@ def sizes(log: DataFrame) -> DataFrame:
         f.lit(None).cast("string").alias("protocol_type"),
         (~is_member & f.col("value_version").isNull()).alias("ended"),
     )
-    return classic.unionByName(counted)
+    ended = f.col("generation").isNull()
+    steps = log.where(
+        (f.col("kind") == "other") & (f.col("record_type") == EPOCHS) & f.col("group").isNotNull()
+    ).select(
+        *_PER,
+        "log_offset",
+        at,
+        f.size("members").alias("members"),
+        "generation",
+        f.last("protocol_type", ignorenulls=True).over(of_group).alias("kind"),
+        f.lit(None).cast("string").alias("protocol_type"),
+        ended.alias("ended"),
+    )
+    return classic.unionByName(counted).unionByName(steps.withColumn("kind", f.coalesce("kind", f.lit("consumer"))))
 
 
 @on_its_engine

@@ -29,8 +29,9 @@ from broker_sim.pipeline.schemas import (
     moment,
 )
 from broker_sim.pipeline.tables.columns import ids, moments, none_of, or_none, word
-from broker_sim.pipeline.tables.events import EVENTS, in_order
+from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.group_states import group_states
+from broker_sim.pipeline.tables.offset_log import journal_log
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -54,7 +55,8 @@ MEMBERSHIPS = Table(
         Column(
             "why",
             STRING,
-            "`leave`, `session timeout`, `rebalance timeout` (did not rejoin), `sync timeout`, `no room`, `replaced`, `other`; from the"
+            "`leave`, `session timeout`, `rebalance timeout` (did not rejoin, or revoke, in time), `sync timeout`, `no room`,"
+            " `replaced`, `other`; from the"
             " log alone `gone` or `replaced`; null if it is still there",
             _BOTH,
         ),
@@ -76,7 +78,7 @@ MEMBER_CHURN = Table(
         Column("replacements", LONG, "static members that came back under a new id", _BOTH),
         Column("leaves", LONG, "members that said so (LeaveGroup)", "journal"),
         Column("expirations", LONG, "members whose session timed out", "journal"),
-        Column("timeouts", LONG, "members that did not rejoin, or send SyncGroup, in time", "journal"),
+        Column("timeouts", LONG, "members that did not rejoin, revoke, or send SyncGroup, in time", "journal"),
         Column("departures", LONG, "members that are gone, whatever the reason, replaced ones not counted", _BOTH),
         Column("present", LONG, "members at the end", _BOTH),
         Column("mean_tenure_ms", DOUBLE, "mean of the tenures that are known; null if none is", _BOTH),
@@ -87,12 +89,16 @@ MEMBER_CHURN = Table(
     "One row for each group.",
 )
 
-_NEEDED = ("run_id", "journal", "seq", "ts_ms", "type", "group", "cause", "members_before", "members_after")
+_NEEDED = (
+    *("run_id", "journal", "seq", "ts_ms", "type", "group", "cause", "members_before", "members_after"),
+    *("coordinator_partition", "state_to", "generation", "protocol_type", "detail", "size_after"),
+)
 
 _WHY = {
     "left": "leave",
     "expired": "session timeout",
     "timer": "rebalance timeout",
+    "revocation_timeout": "rebalance timeout",
     "sync_timeout": "sync timeout",
     "no_room": "no room",
     "replaced": "replaced",
@@ -141,45 +147,65 @@ def memberships(events: DataFrame, offset_log: DataFrame | None = None) -> DataF
 
 
 def _of_journal(events: DataFrame) -> DataFrame:
-    steps = events.where((F.col("type") == "group") & F.col("group").isNotNull()).select(
+    of_group = events.where((F.col("type") == "group") & F.col("group").isNotNull())
+    classic = of_group.select(
         "run_id",
         "group",
         "ts_ms",
         "cause",
-        F.struct(*in_order()).alias("at"),
-        or_none(EVENTS, "members_before").alias("old"),
-        or_none(EVENTS, "members_after").alias("new"),
+        (F.col("journal").cast("bigint") * (1 << 40) + F.col("seq")).alias("at"),
+        _members(or_none(EVENTS, "members_before"), member="member", instance="instance").alias("old"),
+        _members(or_none(EVENTS, "members_after"), member="member", instance="instance").alias("new"),
+        F.coalesce(F.col("cause").isin("loaded", "unloaded", "went_over"), F.lit(False)).alias("moved"),
     )
-    moved = F.col("cause").isin("loaded", "unloaded")
-    return _memberships(steps.withColumn("moved", moved), "member", "instance", "journal")
+    by_epochs = journal_log(EVENTS.conform(events.where(F.col("type") == "epochs")))
+    return _memberships(classic.unionByName(_of_states(group_states(by_epochs))), "journal")
 
 
 def _of_log(log: DataFrame) -> DataFrame:
+    return _memberships(_of_states(group_states(log)), "log")
+
+
+def _of_states(states: DataFrame) -> DataFrame:
+    """Steps, from state to state of a group (`group_states`)."""
     of_group = Window.partitionBy("run_id", "group").orderBy("log_offset")
-    steps = (
-        group_states(log)
-        .withColumn("new", or_none(OFFSET_LOG, "members"))
-        .withColumn("old", F.lag("new").over(of_group))
+    there = (F.col("generation") > 1) | (F.col("detail") == "loaded")
+    return (
+        states.withColumn("now", or_none(OFFSET_LOG, "members"))
+        .withColumn("was", F.lag("now").over(of_group))
         .withColumn("first", F.row_number().over(of_group) == 1)
+        .withColumn("was", F.when(F.col("first"), none_of(OFFSET_LOG, "members")).otherwise(F.col("was")))
         .select(
             "run_id",
             "group",
             F.col("record_ts_ms").alias("ts_ms"),
-            F.lit("gone").alias("cause"),
-            F.struct("log_offset").alias("at"),
-            F.when(F.col("first"), none_of(OFFSET_LOG, "members")).otherwise(F.col("old")).alias("old"),
-            "new",
-            (F.col("first") & (F.col("generation") > 1)).alias("moved"),  # who is there already
+            F.coalesce("detail", F.lit("gone")).alias("cause"),
+            F.col("log_offset").alias("at"),
+            _members(F.col("was"), member="member_id", instance="group_instance_id").alias("old"),
+            _members(F.col("now"), member="member_id", instance="group_instance_id").alias("new"),
+            F.coalesce(F.col("first") & there, F.lit(False)).alias("moved"),  # who is there already
         )
     )
-    return _memberships(steps, "member_id", "group_instance_id", "log")
 
 
-def _memberships(steps: DataFrame, name: str, instance: str, source: str) -> DataFrame:
-    """From steps with ``old`` and ``new`` members, ``at`` (their order), ``ts_ms``, ``cause``, ``moved`` (nobody came or went)."""
+def _members(members: SparkColumn, *, member: str, instance: str) -> SparkColumn:
+    """The same struct of each member, from either source."""
+    return F.transform(
+        members,
+        lambda one: F.struct(
+            one[member].alias("member"),
+            one["client_id"].alias("client_id"),
+            one["client_host"].alias("client_host"),
+            one[instance].alias("instance"),
+        ),
+    )
+
+
+def _memberships(steps: DataFrame, source: str) -> DataFrame:
+    """From steps with ``old`` and ``new`` members, ``at`` (their order), ``ts_ms``, ``cause``, ``moved`` (no member came or went)."""
 
     def instances(members: str, others: str) -> SparkColumn:
-        return F.transform(F.filter(F.col(members), _not_in(name, others)), lambda one: one[instance])
+        return F.transform(F.filter(F.col(members), _not_in(others)), lambda one: one["instance"])
 
     replaced = F.array_intersect(instances("new", "old"), instances("old", "new"))
     steps = steps.withColumn("replaced", F.filter(replaced, lambda one: one.isNotNull()))
@@ -191,16 +217,16 @@ def _memberships(steps: DataFrame, name: str, instance: str, source: str) -> Dat
         "moved",
         "cause",
         "replaced",
-        F.explode(F.array_union(ids("old", name), ids("new", name))).alias("member"),
+        F.explode(F.array_union(ids("old", "member"), ids("new", "member"))).alias("member"),
         F.col("old"),
         F.col("new"),
     )
-    was = F.get(F.filter("old", lambda one: one[name] == F.col("member")), F.lit(0))
-    now = F.get(F.filter("new", lambda one: one[name] == F.col("member")), F.lit(0))
+    was = F.get(F.filter("old", lambda one: one["member"] == F.col("member")), F.lit(0))
+    now = F.get(F.filter("new", lambda one: one["member"] == F.col("member")), F.lit(0))
     each = each.withColumn("was", was).withColumn("now", now).drop("old", "new")
     came = F.col("was").isNull() & ~F.col("moved")
     gone = F.col("now").isNull() & ~F.col("moved")
-    back = F.array_contains("replaced", F.coalesce(F.col("now"), F.col("was"))[instance])
+    back = F.array_contains("replaced", F.coalesce(F.col("now"), F.col("was"))["instance"])
     why = F.when(back, "replaced").otherwise(_words(F.col("cause")))
     found = each.groupBy("run_id", "group", "member").agg(
         F.min_by(F.coalesce("now", "was"), "at").alias("m"),
@@ -215,7 +241,7 @@ def _memberships(steps: DataFrame, name: str, instance: str, source: str) -> Dat
             "member",
             F.col("m.client_id").alias("client_id"),
             F.col("m.client_host").alias("client_host"),
-            F.col(f"m.{instance}").alias("instance"),
+            F.col("m.instance").alias("instance"),
             *moments("joined", F.col("joined_ms")),
             *moments("left", F.col("gone.ts_ms")),
             F.col("gone.why").alias("why"),
@@ -226,9 +252,9 @@ def _memberships(steps: DataFrame, name: str, instance: str, source: str) -> Dat
     )
 
 
-def _not_in(name: str, others: str) -> Callable[[SparkColumn], SparkColumn]:
+def _not_in(others: str) -> Callable[[SparkColumn], SparkColumn]:
     """Whether a member's id is none of those of ``others``."""
-    return lambda one: ~F.exists(F.col(others), lambda other: other[name] == one[name])
+    return lambda one: ~F.exists(F.col(others), lambda other: other["member"] == one["member"])
 
 
 def _words(cause: SparkColumn) -> SparkColumn:

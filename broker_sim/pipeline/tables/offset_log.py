@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ def offset_log(raw: DataFrame, run_id: str | None = None, *, distinct: bool = Fa
 
 @on_its_engine
 def journal_log(events: DataFrame) -> DataFrame:
-    """Rows of OFFSET_LOG from a journal's EVENTS: the offsets that were published, and groups as often as they became Stable, Empty or
-    nothing, which is when their records are written. ``log_offset`` is the event's number (journal, then seq)."""
+    """Rows of OFFSET_LOG from a journal's EVENTS: the offsets that were published, groups as often as they became Stable, Empty or
+    nothing, which is when their records are written, and each step of a group by epochs in the place of its records (`EPOCHS`).
+    ``log_offset`` is the event's number (journal, then seq)."""
     place = (f.col("journal").cast("bigint") * (1 << 40) + f.col("seq")).alias("log_offset")
     shared: list[str | SparkColumn] = [
         "run_id",
@@ -95,6 +97,9 @@ def journal_log(events: DataFrame) -> DataFrame:
     )
     stored = f.coalesce(f.col("state_to").isin(STABLE, EMPTY, DEAD), f.lit(True))
     nobody = f.lit(None).cast(OFFSET_LOG.element("members"))
+    # a group that goes over to the consumer protocol continues there, and one whose coordinator is unloaded at the next
+    continues = f.coalesce(f.col("cause").isin("went_over", "unloaded"), f.lit(False))
+    moved = moved & ~(continues & f.col("state_to").isNull())
     groups = told.where((f.col("type") == "group") & moved & stored).select(
         *shared,
         f.when(f.coalesce("state_to", f.lit(DEAD)) == DEAD, "group_tombstone").otherwise("group").alias("kind"),
@@ -103,9 +108,19 @@ def journal_log(events: DataFrame) -> DataFrame:
         "leader",
         f.array_repeat(nobody, f.coalesce("size_after", f.lit(0))).alias("members"),
     )
+    by_epochs = told.where((f.col("type") == "epochs") & ~f.col("cause").eqNullSafe("unloaded")).select(
+        *shared,
+        f.lit("other").alias("kind"),
+        f.lit(EPOCHS).alias("record_type"),
+        f.when(f.col("state_to") != DEAD, f.col("generation")).alias("generation"),
+        "protocol_type",
+        "detail",
+        f.array_repeat(nobody, f.coalesce("size_after", f.lit(0))).alias("members"),
+    )
     return OFFSET_LOG.conform(
         OFFSET_LOG.conform(offsets)
         .unionByName(OFFSET_LOG.conform(groups))
+        .unionByName(OFFSET_LOG.conform(by_epochs))
         .withColumn("record_ts", f.timestamp_millis("record_ts_ms"))
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
-from broker_sim.pipeline.tables.group_states import classic_states, group_states
+from broker_sim.pipeline.tables.group_states import group_states
 from broker_sim.pipeline.tables.offset_log import commits
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ _KEY = ("run_id", "group", "topic", "partition")
 def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
     """OFFSET_REGRESSIONS of an offset_log, or of a `journal_log`."""
     back = _backwards(commits(log))
-    told = _with_generations(back, group_states(log) if source == "log" else classic_states(log))
+    told = _with_generations(back, group_states(log))
     gone_back = f.col("members") == 0
     stands_between = (f.col("from_generation") == f.col("to_generation")) & (
         f.col("to_records") > f.col("from_records")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
+from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.modern_groups import RECORDS as MODERN
 from broker_sim.pipeline.rebalance_rows import CLOSED, rebalances_of
 from broker_sim.pipeline.schemas import (
@@ -76,9 +77,18 @@ REBALANCES = Table(
             STRING,
             "`join`, `leave`, `poll timeout` (the client said so as it left; `likely`: it left after a silence of"
             " max.poll.interval.ms, for whatever reason), `rebalance timeout` (it did not give up its partitions in time), `session"
-            " timeout`, `metadata change`, `sync failed` (a member didn't send SyncGroup in time, or the log"
+            " timeout`, `metadata change`, `downgrade` (to the classic protocol, as the last member of the consumer protocol is"
+            " gone: ``who``), `sync failed` (a member didn't send SyncGroup in time, or the log"
             " didn't take the assignment), `load`, `no room`, `unknown`; from the log alone also `gone` (a leave or a session timeout)"
             " and `rejoin` (the same members again)",
+            _BOTH,
+        ),
+        Column(
+            "cause_changes",
+            ListOf(STRING),
+            "of a metadata change what has changed: `orders: 2 to 6 partitions`, `orders: 4 partitions new` (or gone),"
+            " `web-1: subscribed to payments` (or unsubscribed from), `web-1: revoked orders-0`, `assignor: range to uniform`; null"
+            " where that isn't known",
             _BOTH,
         ),
         Column("cause_detail", STRING, "the same in the words of `events.cause`; from the log null", "journal"),
@@ -145,22 +155,32 @@ REBALANCES = Table(
             " waiting",
             "log",
         ),
-        Column("waited_for", ListOf(STRING), "client ids of who committed last before it closed", "log"),
+        Column(
+            "waited_for",
+            ListOf(STRING),
+            "client ids of who committed last before it closed; where the coordinator assigns, of who reached the epoch last",
+            _BOTH,
+        ),
         Column(
             "revoked_by",
             STRING,
-            "from the log, where the coordinator assigns: client id of the member that took longest to give something up",
-            "log",
+            "where the coordinator assigns: client id of the member that took longest to give something up",
+            _BOTH,
         ),
-        Column("revoked_ms", LONG, "how long that took, from when it was asked to; null if none had to", "log"),
-        Column("revoked_tasks", ListOf(STRING), "of a streams group: the active tasks that these are, `0_3`", "log"),
+        Column("revoked_ms", LONG, "how long that took, from when it was asked to; null if none had to", _BOTH),
+        Column("revoked_tasks", ListOf(STRING), "of a streams group: the active tasks that these are, `0_3`", _BOTH),
         Column(
             "topology_ready",
             BOOLEAN,
             "of a streams group: whether its topology had all its topics, as they have to be",
-            "log",
+            _BOTH,
         ),
-        Column("kind", STRING, "`classic`, `consumer` (KIP-848), `share` or `streams`; null from a journal", "log"),
+        Column(
+            "kind",
+            STRING,
+            "`classic`, `consumer` (KIP-848), `share` or `streams`; null where a broker's lines tell it alone",
+            _BOTH,
+        ),
         Column("log_offset", LONG, "of its record in `__consumer_offsets`", "log"),
         Column("evidence_lines", ListOf(STRING), "broker's lines that tell of it, FILE:LINE", "broker log"),
     ),
@@ -223,7 +243,7 @@ _ROWS = 2000
 def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: DataFrame | None = None) -> DataFrame:
     """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't tell, and of what
     brokers' ``lines`` (LOG_LINES) add to them."""
-    told = _steps(events).unionByName(_closings(events))
+    told = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
     if offset_log is not None:
         told = told.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
     if lines is not None:
@@ -245,6 +265,19 @@ def _steps(events: DataFrame) -> DataFrame:
         .withColumn("members_after", _json("members_after", member="member", waits="waits"))
         .withColumn("cause_members", F.to_json("cause_members"))
         .withColumn("of_log", F.lit(False))
+        .withColumnRenamed("seq", "place")
+    )
+
+
+def _epochs(events: DataFrame) -> DataFrame:
+    """The journal's steps of groups by epochs, in the columns of `_steps`."""
+    steps = EVENTS.only([*PER_JOURNAL, "type", "seq", "ts_ms", "group", "coordinator_partition", "detail"]).conform(
+        events
+    )
+    return TOLD.conform(
+        steps.where((F.col("type") == "epochs") & F.col("group").isNotNull())
+        .withColumn("of_log", F.lit(False))
+        .withColumn("what", F.lit(EPOCHS))
         .withColumnRenamed("seq", "place")
     )
 

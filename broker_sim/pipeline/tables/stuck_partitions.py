@@ -2,6 +2,7 @@
 
 Rules:
 1. A fault's own event is not read: what is told here can be seen on a real cluster, too. A partition without an attempt is not stuck.
+   One exception: a Produce that a rule on requests delays or keeps from its answer waits for the rule, and not for the partition.
 2. A success is an append that is committed, at once or later, and a Produce that is answered without an error. An attempt that has
    none is an append that the log refuses or that waits to be committed, a Produce that is refused or waits, and an answer that says
    that the coordinator is not to be had (`UNAVAILABLE`).
@@ -171,7 +172,9 @@ def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
 @on_its_engine
 def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """run_id, group, log: the `__consumer_offsets` partition of each group, as the coordinator's own events, or records, show it."""
-    told = events.where(F.col("type").isin("group", "offsets") & F.col("group").isNotNull() & F.col("log").isNotNull())
+    told = events.where(
+        F.col("type").isin("group", "epochs", "offsets") & F.col("group").isNotNull() & F.col("log").isNotNull()
+    )
     found = told.groupBy("run_id", "group").agg(F.max("log").alias("log"))
     if offset_log is None:
         return found
@@ -281,6 +284,8 @@ def _not_produced(events: DataFrame, least_ms: int) -> DataFrame:
     late = told.where((F.col("took_ms") >= least_ms) & F.exists("partitions", lambda one: one["error_code"] == 0))
     unanswered = asked.select(*keys).join(told.select(*keys), keys, "left_anti")
     waiting = asked.join(F.broadcast(unanswered.union(late.select(*keys))), keys, "left_semi")
+    by_rule = events.where((F.col("type") == "fault") & F.col("request").isNotNull())
+    waiting = waiting.join(F.broadcast(by_rule.select(*keys).distinct()), keys, "left_anti")
     refused = by_partition(told.where(F.col("error").isNotNull()), events).where(F.col("partition_error_code") != 0)
     return _of_produce(by_partition(waiting, events).unionByName(refused), least_ms)
 

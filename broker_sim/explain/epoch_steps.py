@@ -1,0 +1,267 @@
+"""Steps of a group by epochs (KIP-848, KIP-932, KIP-1071): who is in it, what each member holds, and why its epoch moved. Explanations
+and the tables of the pipeline ask here and nowhere else.
+
+    reader = EpochSteps()
+    for event in events:                     # the group's ``epochs`` events, in order
+        step = reader.take(event)
+
+Rules:
+1. A step is read from its event and the events before it alone. Of a group with more than 64 members an event shows those that the step
+   changed: that the member whose request or timer it was is gone is known by the size, of others it is not.
+2. A coordinator that is unloaded and loaded again changes no member: the step after a load is held against the one before the unload.
+3. The first step of a group is ``found`` where a load has shown it: what was before it is unknown, and no member has joined with it.
+4. A classic group that goes over to the consumer protocol brings its members with it, and one that goes back keeps those that are
+   classic: these neither join nor leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker_sim.explain.events import Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.rebalances import STABLE, Cause, Kind
+
+__all__ = ["ACTIVE", "GONE_BY", "EpochStep", "EpochSteps", "Holder", "Unit", "from_epochs"]
+
+ACTIVE = "active"
+"""Role of a task that processes records."""
+
+_DEAD = "Dead"
+_BY_ASSIGNOR = {"simple": "share", "sticky": "streams"}
+"""Assignors that one kind of group alone has; a consumer group has any other."""
+
+GONE_BY: dict[str | None, Kind] = {
+    "session": "expired",
+    "revocation": "revocation_timeout",
+    "join": "revocation_timeout",
+}
+"""Timer of a step -> why its members are gone: their session expired, they did not revoke or (classic members) rejoin in time."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unit:
+    """A partition; or, where it has a ``role``, a task of a streams group, ``name`` being its subtopology."""
+
+    name: str
+    number: int = 0
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A member: what it has, was asked to revoke, and should have and has not. ``epoch``: its member epoch, -2 of a static member that
+    has left for a while."""
+
+    member: str
+    client_id: str = ""
+    client_host: str = ""
+    instance: str | None = None
+    classic: bool = False
+    epoch: int = 0
+    topics: tuple[str, ...] = ()
+    has: frozenset[Unit] = frozenset()
+    gives_up: frozenset[Unit] = frozenset()
+    lacks: frozenset[Unit] = frozenset()
+    process: str | None = None
+    topology_epoch: int | None = None
+    shown: Event = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def all(self) -> frozenset[Unit]:
+        return self.has | self.gives_up | self.lacks
+
+    @classmethod
+    def of(cls, row: Event) -> Holder:
+        """What the event shows of a member."""
+        has, gives_up, lacks = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
+        return cls(
+            text(row, "member") or "?",
+            text(row, "client_id") or "",
+            text(row, "client_host") or "",
+            text(row, "instance"),
+            text(row, "protocol") == "classic",
+            number(row, "epoch") or 0,
+            tuple(names_in(row, "topics")),
+            has,
+            gives_up,
+            lacks,
+            text(row, "process"),
+            number(row, "topology_epoch"),
+            row,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochStep:
+    """One step. ``epoch_before`` None: nothing was known of the group, or it was not there; ``epoch`` None: it is no group by epochs
+    any more. ``before``, ``after``: its members by their ids; ``unloaded``: its coordinator was, and the group is as it was."""
+
+    ts_ms: int
+    kind: str
+    state: str
+    cause: Event
+    before: Mapping[str, Holder]
+    after: Mapping[str, Holder]
+    epoch_before: int | None
+    epoch: int | None
+    assignor_before: str | None = None
+    assignor: str | None = None
+    found: bool = False
+    unloaded: bool = False
+
+    @property
+    def moved(self) -> bool:
+        """Whether the group has another epoch; a group is made with epoch 0."""
+        return self.epoch is not None and self.epoch != self.epoch_before and bool(self.epoch_before or self.epoch)
+
+    @property
+    def over(self) -> list[str]:
+        """Classic members with whom the group has come over from the classic protocol (rule 4)."""
+        came = not self.before and not self.found
+        return [name for name, one in self.after.items() if one.classic] if came else []
+
+    @property
+    def stays(self) -> list[str]:
+        """Classic members with whom it goes over to the classic protocol."""
+        over = self.epoch is None and not self.unloaded
+        return [name for name, one in self.before.items() if one.classic] if over else []
+
+    @property
+    def back(self) -> dict[str, str]:
+        """Static members under another id: the new id -> the one before."""
+        was = {one.instance: name for name, one in self.before.items() if name not in self.after and one.instance}
+        new = ((name, one.instance) for name, one in self.after.items() if name not in self.before)
+        return {name: was[instance] for name, instance in new if instance in was}
+
+    @property
+    def came(self) -> list[str]:
+        """Members that joined."""
+        known = {*self.before, *self.back, *self.over}
+        return [] if self.found else [name for name in self.after if name not in known]
+
+    @property
+    def gone(self) -> list[str]:
+        """Members that are gone, with what ``gone_by`` says."""
+        stay = {*self.after, *self.back.values(), *self.stays}
+        return [name for name in self.before if name not in stay]
+
+    @property
+    def gone_by(self) -> Kind:
+        """Why: "expired", "revocation_timeout", "left" (a request), "unknown"."""
+        timer = GONE_BY.get(text(self.cause, "timer"))
+        return timer or ("left" if text(self.cause, "api") is not None else "unknown")
+
+    @property
+    def subscribed(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Members that stayed, with other topics than before: those before, those now."""
+        both = ((name, self.before[name], one) for name, one in self.after.items() if name in self.before)
+        return {name: (was.topics, one.topics) for name, was, one in both if was.topics != one.topics}
+
+    @property
+    def new_units(self) -> frozenset[Unit]:
+        """What is to be shared out and was not before."""
+        return _all(self.after) - _all(self.before)
+
+    @property
+    def lost_units(self) -> frozenset[Unit]:
+        """What no member has, or is to have, any more."""
+        return _all(self.before) - _all(self.after)
+
+
+class EpochSteps:
+    """Reads the steps of one group."""
+
+    def __init__(self) -> None:
+        self.kind = "consumer"
+        self.known: dict[str, Holder] = {}
+        self.epoch: int | None = None
+        self.assignor: str | None = None
+        self._first = True
+
+    def take(self, event: Event) -> EpochStep:
+        """The next event."""
+        before, epoch_before, assignor_before = self.known, self.epoch, self.assignor
+        cause, first = table(event, "cause"), self._first
+        state, self._first = text(event, "state") or "", False
+        unloaded = state == _DEAD and text(cause, "kind") == "unload"
+        if state != _DEAD:
+            shown = {one.member: one for one in map(Holder.of, _objects(event))}
+            self.known = self._completed(shown, number(event, "size") or 0, cause)
+            self.epoch = number(event, "group_epoch")
+            self.assignor = text(event, "assignor") or self.assignor
+            self.kind = self._kind(event)
+        elif not unloaded:
+            self.known, self.epoch, self.assignor = {}, None, None
+        return EpochStep(
+            number(event, "ts_ms") or 0,
+            self.kind,
+            state,
+            cause,
+            before,
+            self.known,
+            epoch_before,
+            self.epoch,
+            assignor_before,
+            self.assignor,
+            found=first and text(cause, "kind") == "load",
+            unloaded=unloaded,
+        )
+
+    def _completed(self, shown: dict[str, Holder], size: int, cause: Event) -> dict[str, Holder]:
+        """All members (rule 1)."""
+        if len(shown) >= size:
+            return shown
+        known = {**self.known, **shown}
+        gone = text(cause, "member")
+        if len(known) > size and gone in known and gone not in shown:
+            del known[gone]
+        return known
+
+    def _kind(self, event: Event) -> str:
+        if "topology" in event:
+            return "streams"
+        return _BY_ASSIGNOR.get(text(event, "assignor") or "", self.kind)
+
+
+def from_epochs(step: EpochStep) -> tuple[Snapshot, Cause]:
+    """How a group that goes over to the classic protocol stood before, as a step of classic groups has it, and why that step: its last
+    member of the consumer protocol is gone."""
+    members = {name: one.shown for name, one in step.before.items()}
+    before = Snapshot(STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer")
+    return before, Cause("went_over", step.ts_ms, members=step.gone, protocol_type="consumer")
+
+
+# ------------------------------------------------------------------------------------------------ fields of an event
+
+_HELD = (("tasks", "assignment"), ("tasks_given_up", "gives_up"), ("tasks_lacking", "lacks"))
+"""Where a member's event has what it has, is to give up and lacks: as tasks, else as partitions."""
+
+
+def _objects(event: Event) -> Iterable[Event]:
+    return (row for row in items(event, "members") if isinstance(row, Mapping))
+
+
+def _all(members: Mapping[str, Holder]) -> frozenset[Unit]:
+    return frozenset[Unit]().union(*(one.all for one in members.values()))
+
+
+def _units(row: Event, key: str) -> frozenset[Unit]:
+    return frozenset(
+        Unit(str(topic), one)
+        for topic, numbers in table(row, key).items()
+        if isinstance(numbers, list)
+        for one in numbers
+        if isinstance(one, int)
+    )
+
+
+def _tasks(row: Event, key: str) -> frozenset[Unit]:
+    """``0_3`` is task 3 of subtopology 0."""
+    found = []
+    for role, ids in table(row, key).items():
+        for one in ids if isinstance(ids, list) else ():
+            name, _, index = str(one).rpartition("_")
+            if index.isdecimal():
+                found.append(Unit(name, int(index), str(role)))
+    return frozenset(found)

@@ -1,0 +1,96 @@
+"""A step of a group by epochs, from a journal, as the records that its coordinator wrote for it: what `modern_groups` reads of a log.
+
+Rules:
+1. Records come in Kafka's order: tombstones of members that are gone, those of members, the group's epoch, what each member has.
+2. Only what `modern_groups` reads of a record is in it, under Kafka's names. The group's record has the ``step`` besides.
+3. A classic group goes over with its own generation as the epoch (``over``); the step in which it does raises that by one. A journal
+   that begins with a group shows it (``found``: its state).
+
+Source: ConsumerGroup.fromClassicGroup, GroupMetadataManager.removeMember.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, Holder, Unit
+
+__all__ = ["records_of"]
+
+_UNRELEASED = 99
+"""Of a member that waits for what others have: any state but the settled one."""
+
+Row = Mapping[str, Any]
+
+
+def records_of(step: EpochStep, row: Row) -> Iterator[dict[str, Any]]:
+    """Rows as `ModernGroup.take` reads them, with group, place and time of ``row``, the step's."""
+    if step.unloaded:
+        return
+
+    def record(what: str, member: str | None, detail: Any = None, **more: Any) -> dict[str, Any]:
+        told = None if detail is None else json.dumps(detail)
+        name = f"{step.kind.capitalize()}Group{what}"
+        return {**row, "what": name, "cause_members": member, "detail": told, "generation": None, **more}
+
+    for name in step.before:
+        if name not in step.after:
+            yield record("CurrentMemberAssignment", name)
+            yield record("MemberMetadata", name)
+    if step.epoch is None:
+        yield record("Metadata", None, step=step, stays=step.stays)
+        return
+    if step.over:
+        for name in step.over:
+            yield record("MemberMetadata", name, _member(step.after[name]))
+        yield record("Metadata", None, {}, generation=step.epoch - 1, over=True, place=row["place"] - 1)
+    for name, one in step.after.items():
+        was = step.before.get(name)
+        if name not in step.over and (was is None or _member(was) != _member(one)):
+            yield record("MemberMetadata", name, _member(one))
+    made = step.epoch_before is None and not step.after and not step.found  # which writes nothing
+    if step.moved and not made:
+        found = step.state if step.found else None
+        yield record("Metadata", None, _topology(row), generation=step.epoch, step=step, found=found)
+    for name, one in step.after.items():
+        was = step.before.get(name)
+        if was is None or _current(was, step.kind) != _current(one, step.kind):
+            yield record("CurrentMemberAssignment", name, _current(one, step.kind))
+
+
+def _member(one: Holder) -> dict[str, Any]:
+    return {
+        "clientId": one.client_id,
+        "clientHost": one.client_host,
+        "instanceId": one.instance,
+        "subscribedTopicNames": list(one.topics),
+    }
+
+
+def _current(one: Holder, kind: str) -> dict[str, Any]:
+    settled = not one.gives_up and not one.lacks
+    found: dict[str, Any] = {"memberEpoch": one.epoch}
+    if not settled:
+        found["state"] = _UNRELEASED
+    if kind == "streams":
+        active = [unit for unit in one.gives_up if unit.role == ACTIVE]
+        tasks = [{"subtopologyId": name, "partitions": numbers} for name, numbers in _by_name(active)]
+        return found | {"activeTasksPendingRevocation": tasks}
+    some = [{"topic": name, "partitions": numbers} for name, numbers in _by_name(one.gives_up)]
+    return found | {"partitionsPendingRevocation": some}
+
+
+def _by_name(units: Iterable[Unit]) -> list[tuple[str, list[int]]]:
+    found: dict[str, list[int]] = {}
+    for unit in sorted(units):
+        found.setdefault(unit.name, []).append(unit.number)
+    return list(found.items())
+
+
+def _topology(row: Row) -> dict[str, Any]:
+    """Of a streams group whether its topology has its topics, as the group's record has it."""
+    topology = json.loads(row["detail"]).get("topology") or {}
+    ready = bool(topology) and topology.get("problem") is None
+    return {"validatedTopologyEpoch": topology.get("epoch", 0) if ready else -1}
