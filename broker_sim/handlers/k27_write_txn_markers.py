@@ -129,7 +129,7 @@ def _write(ctx: RequestContext, marker: WritableTxnMarker, topic: str, index: in
 
 
 def _check(partition: Partition, marker: WritableTxnMarker) -> None:
-    """Raises KafkaError for an epoch that is over, and for a version that Kafka uses inside only (ProducerAppendInfo.appendEndTxnMarker).
+    """Raises KafkaError for an epoch that is over and for a version that no request may have (ProducerAppendInfo.appendEndTxnMarker).
     Without an open transaction the epoch may be the last one: it is the same marker once more, whose answer was lost."""
     known = partition.log.producers.entries.get(marker.producer_id)
     if known is not None:
