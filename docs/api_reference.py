@@ -19,22 +19,22 @@ HEAD = """\
 
 Written by `make docs` (docs/api_reference.py) out of the code's signatures and docstrings; a test keeps it current.
 
-For developers who write tests in Python. `from broker_sim import ...` has the names of this page; the last part is in `broker_sim.simulation`.
-*await* marks coroutines. A [`ClusterThread`](#clusterthread) has the same methods without `await`, and `with` in place of `async with`; its
-types have the same names in `broker_sim.sync`. All names are typed for `mypy --strict`; a checkout installed with `pip install -e` also needs
-`MYPYPATH=CHECKOUT:CHECKOUT/protocol`.
+For developers who write tests in Python. `from broker_sim import ...` has the names of this page; the last part is in
+`broker_sim.simulation`. *await* marks coroutines. A [`ClusterThread`](#clusterthread) has the same methods without `await`, and
+`with` in place of `async with`; its types have the same names in `broker_sim.sync`. All names are typed for `mypy --strict`; a
+checkout installed with `pip install -e` also needs `MYPYPATH=CHECKOUT:CHECKOUT/protocol`.
 
 - A **duration** is a text, `"40s"`, `"500ms"`, `"1m30s"`, `"7d"`, or a number of seconds.
 - A **`timeout`** is real time, by default 10 s; then `WaitTimeout` is raised, with the condition, the present state and the recent
   events. All other durations (`for_`, `after`, `delay`, ...) count on the broker's clock: [time.md](time.md).
 - Names ending in `_ms` are whole milliseconds; timestamps are milliseconds since 1970. A partition is its number, from 0.
-- A state (`log.stuck()`) and a rule (`kafka.fault(...)`) begin with the call. A `with` or `async with` block ends them; otherwise they last
-  until `heal()`, `remove()` or the end of the cluster. `kafka.broker(2).down()` must be awaited or entered.
-- Invalid arguments raise `UsageError`; the message names the bad value and the closest valid one. A forgotten `await` fails the test, and
-  so does a wait that is left in a task.
-- A blocking call in an `async def` test (confluent's `flush(6)`, `time.sleep`, `requests`) also blocks the broker, which runs on the
-  same loop. After three seconds (nine if it yields in between) a line on standard error and in the test's report names the call: use
-  `kafka_server`, or `await asyncio.to_thread(...)`.
+- A state (`log.stuck()`) and a rule (`kafka.fault(...)`) begin with the call. A `with` or `async with` block ends them; otherwise
+  they last until `heal()`, `remove()` or the end of the cluster. `kafka.broker(2).down()` must be awaited or entered.
+- Invalid arguments raise `UsageError`; the message names the bad value and the closest valid one. A forgotten `await` fails the
+  test, and so does a wait that is left in a task.
+- A blocking call in an `async def` test (confluent's `flush(6)`, `time.sleep`, `requests`) also blocks the broker, which runs on
+  the same loop. After three seconds (nine if it yields in between) a line on standard error and in the test's report names the
+  call: use `kafka_server`, or `await asyncio.to_thread(...)`.
 """
 
 FIXTURES = ("kafka", "kafka_server", "kafka_bootstrap", "scenario", "sim")

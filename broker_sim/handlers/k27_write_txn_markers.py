@@ -1,7 +1,7 @@
 """WriteTxnMarkers (27), versions 0-2: a coordinator ends transactions in the logs of the partitions that this broker leads.
 
 The coordinators here append their markers themselves; this is for who speaks for one, as `kafka-transactions abort` does. v2 tells the
-version of the transaction (KIP-1228): with 2 an epoch is over with its marker, so that must be a later one.
+version of the transaction (KIP-1228): with 2 an epoch is over with its marker, so that of an open transaction must be a later one.
 Answered when every marker is committed, or with REQUEST_TIMED_OUT after request.timeout.ms.
 Source: KafkaApis.handleWriteTxnMarkersRequest.
 """
@@ -30,6 +30,8 @@ from kafka_wire.record_batch import ControlType, control_batch
 _EPOCHS_END = 2
 """The version of transactions from which on each has an epoch of its own."""
 
+_UNKNOWN = -1
+"""No version of transactions."""
 
 _PIECE = 100
 """Markers that are written before others are served."""
@@ -114,9 +116,7 @@ def _write(ctx: RequestContext, marker: WritableTxnMarker, topic: str, index: in
         raise _NoRecordError
     if len(partition.isr) < state.min_isr(partition):
         raise KafkaError(Err.NOT_ENOUGH_REPLICAS)
-    known = partition.log.producers.entries.get(marker.producer_id)
-    if known is not None and marker.transaction_version >= _EPOCHS_END and marker.producer_epoch <= known.epoch:
-        raise KafkaError(Err.INVALID_PRODUCER_EPOCH)
+    _check(partition, marker)
     now_ms = state.clock.now_ms()
     batch = control_batch(
         ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
@@ -126,6 +126,18 @@ def _write(ctx: RequestContext, marker: WritableTxnMarker, topic: str, index: in
         coordinator_epoch=marker.coordinator_epoch,
     )
     return partition, partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR).last_offset
+
+
+def _check(partition: Partition, marker: WritableTxnMarker) -> None:
+    """Raises KafkaError for an epoch that is over and for a version that no request may have (ProducerAppendInfo.appendEndTxnMarker).
+    Without an open transaction the epoch may be the last one: it is the same marker once more, whose answer was lost."""
+    known = partition.log.producers.entries.get(marker.producer_id)
+    if known is not None:
+        ends_epoch = marker.transaction_version >= _EPOCHS_END and known.transaction_start >= 0
+        if marker.producer_epoch < known.epoch + ends_epoch:
+            raise KafkaError(Err.INVALID_PRODUCER_EPOCH)
+    if marker.transaction_version == _UNKNOWN:
+        raise KafkaError(Err.UNKNOWN_SERVER_ERROR)
 
 
 class _Uncommitted:

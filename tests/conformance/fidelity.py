@@ -43,6 +43,8 @@ MODULES = {
     "test_expiry": "Expiry",
     "test_topic_ids": "Offsets by topic ids",
     "test_transactions": "Transactions",
+    "test_transactions_past": "Loading `__transaction_state`, epochs at their end",
+    "test_transactions_ending": "Transactions whose markers are on their way",
     "test_transactional_writes": "Records and offsets in transactions",
     "test_consumer_groups": "Consumer groups (KIP-848)",
     "test_consumer_group_records": "Consumer groups (KIP-848): what they write, and both protocols in one group",

@@ -15,7 +15,7 @@ from typing import Any
 from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from kafka_wire.offsets_log import encode_value, group_key, group_value, offset_commit_key
 from tests.conformance.driver import subscription
-from tests.conformance.logs import offsets_partition
+from tests.conformance.logs import OFFSETS, offsets_partition
 
 PARTITIONS = 8
 SOUND = range(4)
@@ -32,6 +32,7 @@ class Past:
     group: str
     partition: int
     records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    log = OFFSETS
 
     def commit(
         self, topic: str, partition: int, offset: int, *, version: int = 3, age_ms: int = 0, expires_in_ms: int = -1

@@ -11,16 +11,20 @@ import contextlib
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kafka_wire.errors import Err
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from kafka_wire.record_batch import Record, encode_batch
 from tests.conformance import history
 from tests.conformance.driver import GIVE_UP_S, clock_s, create_topic, offsets_topic_ready, topic_known
-from tests.conformance.logs import ADMIN_CLIENT, OFFSETS, produce
+from tests.conformance.logs import ADMIN_CLIENT, OFFSETS, Send, produce
+from tests.conformance.transaction_history import VERSION_1, transaction_history
+from tests.conformance.transactions import PARTITIONS, TRANSACTIONS
 from tests.support.real_kafka import Node, RealKafka
 from tests.support.wire import Wire
 
@@ -43,6 +47,7 @@ class Profile:
     brokers: int = 1
     config: Mapping[str, object] = field(default_factory=dict)
     past: str | None = None
+    """A key of HISTORIES."""
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By generation, what a broker has not by itself."""
     config_of_4: Mapping[str, object] = field(default_factory=dict)
@@ -60,6 +65,18 @@ class Profile:
         return {**common, **self.config, **({} if generation.startswith("3.") else self.config_of_4)}
 
 
+_TRANSACTIONS = Profile(  # and of groups by epochs, whose members may be silent for a second or two
+    config={
+        "transaction.state.log.num.partitions": 4,
+        "transaction.state.log.min.isr": 1,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    },
+    config_of_4={
+        "group.coordinator.append.linger.ms": 0,
+        "group.consumer.min.session.timeout.ms": 100,
+        "group.consumer.min.heartbeat.interval.ms": 100,
+    },
+)
 PROFILES = {
     "fast": Profile(),
     "delay": Profile(config={"group.initial.rebalance.delay.ms": INITIAL_DELAY_MS}),
@@ -83,17 +100,11 @@ PROFILES = {
         },
         past="aged",
     ),
-    "transactions": Profile(  # and of groups by epochs, whose members may be silent for a second or two
-        config={
-            "transaction.state.log.num.partitions": 4,
-            "transaction.state.log.min.isr": 1,
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
-        },
-        config_of_4={
-            "group.coordinator.append.linger.ms": 0,
-            "group.consumer.min.session.timeout.ms": 100,
-            "group.consumer.min.heartbeat.interval.ms": 100,
-        },
+    "transactions": _TRANSACTIONS,
+    "transactions-past": replace(
+        _TRANSACTIONS,
+        config={**_TRANSACTIONS.config, "offsets.topic.num.partitions": history.PARTITIONS},
+        past="transactions",
     ),
     "share": Profile(
         config={
@@ -103,8 +114,13 @@ PROFILES = {
         },
         features={"4.1": {"share.version": 1}},
     ),
+    "pair-transactions": replace(
+        _TRANSACTIONS, brokers=2, config={**_TRANSACTIONS.config, "transaction.state.log.replication.factor": 1}
+    ),
     "pair": Profile(brokers=2, config={"offsets.topic.replication.factor": 1}),
 }
+
+HISTORIES = {**history.HISTORIES, "transactions": transaction_history}
 
 
 class RealTargets:
@@ -128,7 +144,7 @@ class RealTargets:
             if wanted.past:
                 await write_past(kafka.bootstrap, wanted.past)
                 await asyncio.to_thread(_kill_and_start, kafka.nodes[1])
-                await loaded(kafka.bootstrap)
+                await loaded(kafka.bootstrap, wanted.past)
         return self._kafka
 
     def close(self) -> None:
@@ -153,19 +169,34 @@ async def prepare(bootstrap: str) -> None:
 
 
 async def write_past(bootstrap: str, past: str) -> None:
-    """Writes the records of a history into __consumer_offsets, each group's as one batch."""
+    """Writes the records of a history into the coordinators' log, those of each group or transactional id as one batch."""
     wire = await Wire.connect(bootstrap, client_id=ADMIN_CLIENT)
     try:
-        for group in history.HISTORIES[past]():
-            rows = [Record(number, history.now_ms(), key, value) for number, (key, value) in enumerate(group.records)]
-            answer = await produce(wire.send, OFFSETS, group.partition, encode_batch(rows))
-            assert answer.error_code == Err.NONE, (group.group, Err(answer.error_code), answer.error_message)
+        if past == "transactions":
+            await transactions_topic_ready(wire.send)
+        for one in HISTORIES[past]():
+            rows = [Record(number, history.now_ms(), key, value) for number, (key, value) in enumerate(one.records)]
+            answer = await produce(wire.send, one.log, one.partition, encode_batch(rows))
+            assert answer.error_code == Err.NONE, (one.base, Err(answer.error_code), answer.error_message)
     finally:
         await wire.close()
 
 
-async def loaded(bootstrap: str) -> None:
-    """Polls until the coordinator has loaded the sound partitions."""
+async def transactions_topic_ready(send: Send) -> None:
+    """Polls FindCoordinator until a transaction coordinator is there (the first call creates __transaction_state)."""
+    give_up = clock_s() + GIVE_UP_S
+    while True:
+        answer = (await send(FindCoordinatorRequest(key_type=1, coordinator_keys=["any"]), 4)).coordinators[0]
+        if answer.error_code == Err.NONE:
+            await topic_known(send, TRANSACTIONS, PARTITIONS)
+            return
+        if clock_s() > give_up:
+            raise TimeoutError(f"waited {GIVE_UP_S:g} s for the transaction coordinator: {answer}")
+        await asyncio.sleep(0.02)
+
+
+async def loaded(bootstrap: str, past: str) -> None:
+    """Polls until the coordinators have loaded the sound partitions."""
     wire = await Wire.connect(bootstrap)
     try:
         await offsets_topic_ready(wire.send)
@@ -174,12 +205,28 @@ async def loaded(bootstrap: str) -> None:
         while True:
             answer = await wire.send(DescribeGroupsRequest(groups), 0)
             if all(group.error_code == Err.NONE for group in answer.groups):
-                return
+                break
             if clock_s() > give_up:
                 raise TimeoutError(f"waited {GIVE_UP_S:g} s for the sound offsets partitions to be loaded: {answer}")
             await asyncio.sleep(0.02)
+        if past == "transactions":
+            await transactions_loaded(wire.send)
     finally:
         await wire.close()
+
+
+async def transactions_loaded(send: Send) -> None:
+    """Polls until the sound partitions of __transaction_state are loaded."""
+    await transactions_topic_ready(send)
+    ids = [past.transactional_id for past in transaction_history() if past.partition != VERSION_1]
+    give_up = clock_s() + GIVE_UP_S
+    while True:
+        answer = await send(DescribeTransactionsRequest(ids), 0)
+        if all(one.error_code == Err.NONE for one in answer.transaction_states):
+            return
+        if clock_s() > give_up:
+            raise TimeoutError(f"waited {GIVE_UP_S:g} s for the transactional ids to be loaded: {answer}")
+        await asyncio.sleep(0.02)
 
 
 def _kill_and_start(node: Node) -> None:
@@ -221,5 +268,5 @@ async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
             await write_past(cluster.bootstrap, wanted.past)
         tear_tail(Path(directory))
         async with Cluster(**options) as cluster:
-            await loaded(cluster.bootstrap)
+            await loaded(cluster.bootstrap, wanted.past)
             yield cluster

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_wire.errors import Err
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from kafka_wire.messages.k66_list_transactions import ListTransactionsRequest
@@ -66,6 +69,19 @@ async def test_an_id_that_nobody_knows_gets_another_producer_whatever_it_names(k
     other.name = beside.neighbour()
     error, epoch = await other.init((99_999, 5))
     assert (error, epoch, other.id[0] != 99_999) == (NONE, 0, True)
+
+
+async def test_a_producer_without_a_transactional_id(kafka: Kafka) -> None:
+    """It gets another producer id, whatever it names; its timeout is nobody's business."""
+    producer = await Producer(kafka).begin()
+    for own in (producer.id, (99_999, 5)):
+        for timeout_ms in (0, -1, 900_001):
+            answer = await kafka.ask(InitProducerIdRequest(None, timeout_ms, *own), 4)
+            assert (answer.error_code, answer.producer_epoch) == (NONE, 0)
+            assert answer.producer_id not in (own[0], -1)
+    for half in ((5, -1), (-1, 5)):
+        await kafka.ask(InitProducerIdRequest(None, 1000, *half), 4)
+    await kafka.ask(InitProducerIdRequest("", 1000), 4)
 
 
 # --- AddPartitionsToTxn, AddOffsetsToTxn ------------------------------------------------------------------------------
@@ -145,6 +161,10 @@ async def test_brokers_ask_whether_partitions_are_in_a_transaction(kafka: Kafka)
             producer.asks(*at, own=producer.epoch(-1)),
             producer.asks(*at, own=producer.epoch(1)),
             producer.asks(*at, own=(99_999, 0)),
+            replace(producer.asks(*at), transactional_id=producer.neighbour()),
+            replace(producer.asks(*at), transactional_id=""),
+            producer.asks(),
+            producer.asks(("t0", 9)),
         ]
         for one in asked:
             await kafka.ask(AddPartitionsToTxnRequest([one]), version)

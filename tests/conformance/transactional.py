@@ -33,6 +33,7 @@ from kafka_wire.messages.k28_txn_offset_commit import (
 )
 from kafka_wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from kafka_wire.record_batch import batches, build_batch
+from kafka_wire.schema import ZERO_UUID
 from tests.conformance.driver import Kafka, clock_s
 
 DEADLINE_S = 30
@@ -154,8 +155,9 @@ class Producer:
         instance: str | None = None,
         partition: int = 0,
         metadata: str = "",
+        topic_id: bytes = ZERO_UUID,
     ) -> Err:
-        """TxnOffsetCommit; its error is noted."""
+        """TxnOffsetCommit; its error is noted. ``topic_id``: from v6 on in place of the topic's name."""
         part = TxnOffsetCommitRequestPartition(partition, offset, -1, metadata)
         request = TxnOffsetCommitRequest(
             self.transactional_id,
@@ -165,18 +167,21 @@ class Producer:
             generation,
             member,
             instance,
-            [TxnOffsetCommitRequestTopic(topic, partitions=[part])],
+            [TxnOffsetCommitRequestTopic(topic, topic_id, [part])],
         )
-        answer = (await self.kafka.watch(request, version)).topics[0].partitions[0]
-        error: Err = self._note(f"TxnOffsetCommit v{version}", Err(answer.error_code))
+        [told] = (await self.kafka.watch(request, version)).topics
+        assert (told.name, told.topic_id) == (topic, topic_id)
+        error: Err = self._note(f"TxnOffsetCommit v{version}", Err(told.partitions[0].error_code))
         return error
 
-    async def mark(self, topic: str, *, epoch: int, coordinator_epoch: int, partition: int = 0) -> Err:
-        """WriteTxnMarkers v1; its error is noted."""
+    async def mark(
+        self, topic: str, *, epoch: int, coordinator_epoch: int, partition: int = 0, flow: int | None = None
+    ) -> Err:
+        """WriteTxnMarkers v1, or v2 with the version of transactions that it speaks of; its error is noted."""
         marker = WritableTxnMarker(
-            self.producer_id, epoch, False, [WritableTxnMarkerTopic(topic, [partition])], coordinator_epoch
+            self.producer_id, epoch, False, [WritableTxnMarkerTopic(topic, [partition])], coordinator_epoch, flow or 0
         )
-        answer = await self.kafka.watch(WriteTxnMarkersRequest([marker]), 1)
+        answer = await self.kafka.watch(WriteTxnMarkersRequest([marker]), 1 if flow is None else 2)
         error: Err = self._note("marker", Err(answer.markers[0].topics[0].partitions[0].error_code))
         return error
 

@@ -112,10 +112,14 @@ class Producer:
 
     async def end(self, commit: bool = True, *, own: Id | None = None, version: int) -> Err:
         """EndTxn; from v5 on ``id`` is what the answer tells, where it is no error."""
-        answer = await self.kafka.ask(EndTxnRequest(self.name, *(self.id if own is None else own), commit), version)
+        answer = await self.kafka.ask(self.ending(commit, self.id if own is None else own), version)
         if version >= 5 and answer.error_code == Err.NONE:
             self.id = answer.producer_id, answer.producer_epoch
         return Err(answer.error_code)
+
+    def ending(self, commit: bool, own: Id) -> EndTxnRequest:
+        """EndTxn under any producer id and epoch."""
+        return EndTxnRequest(self.name, *own, commit)
 
     async def state(self) -> Any:
         """As DescribeTransactions shows it."""
@@ -148,7 +152,9 @@ class Producer:
             self.kafka.recording.exchanges = recording
 
     async def log(self, last: str | None = None) -> list[dict[str, Any]]:
-        """What its coordinator has written of it, record by record (and noted, to be compared); ``last``: the state to wait for."""
+        """What its coordinator has written of it, record by record (and noted, to be compared); ``last``: the state to wait for.
+        Its first producer id
+        is 0 there, others are numbered."""
         if last is not None:
             await self.until(last)
         rows: list[dict[str, Any]] = []
@@ -160,10 +166,10 @@ class Producer:
                 key = decode_key(record.key)
                 if key is not None and key.transactional_id == self.name:
                     rows.append(_row(record.value, header.record_count))
-        first = int(rows[0]["producer_id"])
+        named: dict[int, int | str] = {-1: -1, rows[0]["producer_id"]: 0}
         for row in rows:
-            row["producer_id"] -= first
-            row["previous_producer_id"] -= first if row["previous_producer_id"] >= 0 else 0
+            for field in ("producer_id", "previous_producer_id", "next_producer_id"):
+                row[field] = named.setdefault(row[field], f"another {len(named) - 1}")
         self.kafka.recording.note(f"records of {TRANSACTIONS}", rows)
         return rows
 

@@ -131,7 +131,11 @@ def test_the_end_of_what_is_committed_is_the_last_stable_offset() -> None:
         ({"epoch": 2, "coordinator_epoch": 5}, Err.INVALID_PRODUCER_EPOCH),
         ({"epoch": 3, "coordinator_epoch": 4}, Err.TRANSACTION_COORDINATOR_FENCED),
         ({"epoch": 4, "coordinator_epoch": 5}, Err.NONE),
-        ({"epoch": 3, "coordinator_epoch": 6, "transaction_version": 2}, Err.INVALID_PRODUCER_EPOCH),
+        (
+            {"epoch": 3, "coordinator_epoch": 6, "transaction_version": 2},
+            Err.NONE,
+        ),  # nothing is open: it may come again
+        ({"epoch": 4, "coordinator_epoch": 6, "transaction_version": -1}, Err.UNKNOWN_SERVER_ERROR),
         ({"epoch": 4, "coordinator_epoch": 6, "transaction_version": 2}, Err.NONE),
         ({"index": 9}, Err.UNKNOWN_TOPIC_OR_PARTITION),
         ({"topic": "nope"}, Err.UNKNOWN_TOPIC_OR_PARTITION),
@@ -145,6 +149,15 @@ def test_who_may_write_a_marker(of: dict[str, int], error: Err) -> None:
     before = sim.state.topics["t"].partitions[0].log_end_offset
     assert mark(sim, 5, **of) == error  # type: ignore[arg-type]
     assert sim.state.topics["t"].partitions[0].log_end_offset == before + (error is Err.NONE)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_in_version_2_an_open_transaction_ends_with_a_later_epoch(version: int) -> None:
+    sim = Sim(topics={"t": 1})
+    write(sim, 5, epoch=2)
+    assert mark(sim, 5, epoch=2, transaction_version=version) == Err.INVALID_PRODUCER_EPOCH
+    assert mark(sim, 5, epoch=3, transaction_version=version) == Err.NONE
+    assert sim.state.topics["t"].partitions[0].last_stable_offset == 2
 
 
 def test_producers_are_described_with_what_they_have_open() -> None:

@@ -59,6 +59,8 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
 def _verdict(transaction: Transaction, body: EndTransaction) -> State | Err:
     """The state that it goes to, NONE for what has been done already, or the error."""
     stored, bumps = transaction.stored, body.client_version >= _BUMPS
+    if bumps and transaction.pending is not None:
+        return Err.CONCURRENT_TRANSACTIONS  # whoever asks; old clients are looked at first
     again_after_overflow = (
         bumps
         and stored.previous_producer_id == body.producer_id != stored.producer_id
@@ -150,7 +152,14 @@ def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err
     """Abort an open transaction in spite of its producer, which is fenced by the next epoch. ``told(error)``: NONE when the log has
     it."""
     stored = transaction.stored
-    flow = shard.settings.policy.own_flow
+    policy = shard.settings.policy
+    flow, next_id = policy.own_flow, NO_PRODUCER_ID
+    if policy.fence_brings_another_id and transaction.is_exhausted:
+        fresh = shard.new_producer_id()
+        if isinstance(fresh, Err):
+            told(fresh)
+            return
+        next_id = fresh
     epoch = transaction.epoch + 1 if transaction.fenced_epoch is None else transaction.epoch
     to = stored._replace(
         epoch=epoch,
@@ -158,6 +167,7 @@ def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err
         updated_ms=shard.now_ms,
         client_version=flow,
         previous_producer_id=stored.producer_id,
+        next_producer_id=next_id,
     )
 
     def done() -> None:

@@ -86,6 +86,10 @@ def _next_epoch(shard: TransactionState, token: int, transaction: Transaction, b
             return
         last_epoch = NO_EPOCH if expected_epoch is None else epoch
         producer_id, epoch = fresh, 0
+    elif transaction.is_exhausted:
+        # TransactionMetadata.prepareIncrementProducerEpoch throws: it has no epoch to give to a producer that names an earlier one
+        shard.reply(token, Granted(Err.UNKNOWN_SERVER_ERROR))
+        return
     elif expected_epoch is None:
         epoch, last_epoch = epoch + 1, NO_EPOCH
     elif epoch == NO_EPOCH or expected_epoch == epoch:

@@ -1,6 +1,6 @@
 """Where Kafka's transaction coordinators differ by release, as data; and the broker settings that they look at.
 
-Measured on 3.4.0, 4.1.0 and 4.4.0.
+Measured on 3.4.0, 4.1.0, 4.2.1, 4.3.1 and 4.4.0.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ class TransactionPolicy:
     """AddPartitionsToTxn looks at a transition that is under way before it looks at the producer."""
     not_verified: Err
     """What a partition that is not in the transaction is answered where that is the question."""
-    previous_id_is_always_written: bool
-    """Records name the producer id before theirs even where it is the same."""
+    other_ids_are_written: bool
+    """Records name the producer ids before and after their own; else a load knows of neither."""
+    fence_brings_another_id: bool
+    """A transaction that is aborted in spite of its producer, at the last epoch, ends with the next producer id, as by EndTxn v5."""
     last_start_is_told: bool
     """An id whose producer has begun anew is described with the time at which its last transaction began, until it is loaded."""
 
@@ -33,14 +35,15 @@ _TV1 = TransactionPolicy(
     own_flow=0,
     pending_comes_first=False,
     not_verified=Err.INVALID_TXN_STATE,
-    previous_id_is_always_written=False,
+    other_ids_are_written=False,
+    fence_brings_another_id=False,
     last_start_is_told=True,
 )
 _TV1_3_8 = replace(_TV1, not_verified=Err.TRANSACTION_ABORTABLE)
 _TV2 = replace(_TV1_3_8, value_version=1, own_flow=2, pending_comes_first=True, last_start_is_told=False)
-_TV2_4_2 = replace(_TV2, previous_id_is_always_written=True)
+_TV2_4_3 = replace(_TV2, other_ids_are_written=True, fence_brings_another_id=True)
 
-SINCE = (((4, 2), _TV2_4_2), ((4, 0), _TV2), ((3, 8), _TV1_3_8), ((3, 0), _TV1))
+SINCE = (((4, 3), _TV2_4_3), ((4, 0), _TV2), ((3, 8), _TV1_3_8), ((3, 0), _TV1))
 """The coordinators by the first release that has it so."""
 
 APPEND_ERRORS = {

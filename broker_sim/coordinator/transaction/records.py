@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from broker_sim.coordinator.shard_loader import OtherRecord
 from broker_sim.coordinator.transaction.policy import TransactionPolicy
-from broker_sim.coordinator.transaction.transaction import State, Stored
+from broker_sim.coordinator.transaction.transaction import NO_PRODUCER_ID, State, Stored
 from kafka_wire.codec import DecodeError
 from kafka_wire.messages.transaction_log import PartitionsSchema
 from kafka_wire.transaction_log import TransactionLogValue, decode_key, decode_value, encode_key, encode_value
@@ -27,13 +27,13 @@ def encode(record: Record, policy: TransactionPolicy) -> tuple[bytes, bytes | No
     topics: dict[str, PartitionsSchema] = {}
     for topic, index in stored.partitions:
         topics.setdefault(topic, PartitionsSchema(topic)).partition_ids.append(index)
-    previous = stored.previous_producer_id
-    if previous == stored.producer_id and not policy.previous_id_is_always_written:
-        previous = -1
+    previous, coming = NO_PRODUCER_ID, NO_PRODUCER_ID
+    if policy.other_ids_are_written:
+        previous, coming = stored.previous_producer_id, stored.next_producer_id
     value = TransactionLogValue(
         producer_id=stored.producer_id,
         previous_producer_id=previous,
-        next_producer_id=stored.next_producer_id,
+        next_producer_id=coming,
         producer_epoch=stored.epoch,
         transaction_timeout_ms=stored.timeout_ms,
         transaction_status=stored.state,
