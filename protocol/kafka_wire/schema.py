@@ -246,8 +246,27 @@ def nested(item: Any, versions: str = "0+", **options: Unpack[_Options]) -> Any:
     return _field("struct", item, versions, options)
 
 
+def _values(of: Any) -> list[Any]:
+    return [getattr(of, name) for name, _ in of.__fields__]
+
+
+def _same(self: Any, other: object) -> bool:
+    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
+
+
+def _shown(self: Any) -> str:
+    shown = (f"{name}={getattr(self, name)!r}" for name, _ in self.__fields__)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
 def _build(cls: type[T], spec: MessageSpec | None) -> type[T]:
-    built: Any = dataclasses.dataclass(slots=True)(cls)
+    # A broker imports some two hundred of these classes before it serves, and most of the time of making one went into code that a
+    # dataclass writes for it alone. Comparing and showing is done by two functions for all, and a docstring spares the signature that
+    # would be put in its place.
+    made: Any = cls
+    made.__eq__, made.__repr__, made.__hash__ = _same, _shown, None
+    made.__doc__ = cls.__doc__ or cls.__name__
+    built: Any = dataclasses.dataclass(slots=True, eq=False, repr=False)(cls)
     built.__fields__ = tuple((f.name, f.metadata["kafka"]) for f in dataclasses.fields(built))
     if spec is not None:
         built.__spec__ = spec
