@@ -220,7 +220,7 @@ def small_worlds() -> str:
         kind, _, release = name.partition(" ")
         releases.setdefault(kind, []).append(release)
     rows = ([f"`{kind}`", ", ".join(found), STORIES[kind]] for kind, found in releases.items())
-    return table(["world", "as", "is"], rows)
+    return table(["world", "releases", "content"], rows)
 
 
 def watched_apis() -> str:
@@ -382,65 +382,64 @@ def coverage() -> str:
         versions=table(head, version_rows),
         waiting=f"\nWithout a handler yet, and so not advertised: {waiting}.\n" if waiting else "",
         files=table(["key", "API", "handler", "tests"], file_rows),
-        not_done=table(["what", "APIs"], not_done()),
+        not_done=table(["feature", "APIs"], not_done()),
     )
 
 
 COVERAGE_TEXT = """\
 # Coverage
 
-Written by `make docs`; a test keeps it current.
+For users who want to know whether an API, a version or a client works. Written by `make docs`.
 
 ## Versions
 
-What is advertised under each `--as-version`: what that Kafka advertises, as far as `protocol/` speaks it and a handler is there.
+The advertised versions for each `--as-version`: those of that Kafka release which broker-sim implements.
 
 {versions}
 {waiting}
 ## Files and tests
 
-Handlers are below `broker_sim/`, tests below `tests/`. A test file stands here if it uses the API's messages; the client matrix
-(`clients/`) reaches all of them through real clients.
+Handlers are in `broker_sim/`, tests in `tests/`. A row has the test files that use the API's messages; the client matrix
+(`clients/`) covers all APIs with real clients.
 
 {files}
 
-## Not done
+## Not supported
 
-Not advertised. A client that asks all the same loses its connection, as at a Kafka without the API.
+These APIs are not advertised. A request for one closes the connection, as with a Kafka broker without the API.
 
 {not_done}
 
-What becomes of a client that wants one of them (measured with librdkafka 2.16, kafka-python 3.0, aiokafka 0.14):
+Behaviour of clients that need one of them (measured with librdkafka 2.16, kafka-python 3.0, aiokafka 0.14):
 
 - `group.protocol=consumer` (KIP-848) on 3.7-3.9, or with `group.coordinator.rebalance.protocols=classic`: ConsumerGroupHeartbeat
-  is answered with UNSUPPORTED_VERSION, as by a Kafka on which that protocol is off. librdkafka takes it as fatal at once ("API
-  version not supported: ConsumerGroupHeartbeat"), and the log says what to do. Before 3.7 it is not advertised, and librdkafka
-  looks for another coordinator without a word; the other two have no such setting.
-- SASL: SaslHandshake is answered with ILLEGAL_SASL_STATE and no mechanisms, as on a PLAINTEXT listener of Kafka; the log names the
-  client once and says that there is no SASL. The client gives up, or tries again until its own timeout.
-- TLS: the connection is closed, and the log says that it begins as TLS does. librdkafka asks "connecting to a PLAINTEXT broker
-  listener?".
+  returns UNSUPPORTED_VERSION, as with a Kafka where the protocol is disabled. librdkafka raises a fatal error at once ("API
+  version not supported: ConsumerGroupHeartbeat"), and the broker's log says what to change. Before 3.7 it is not advertised, and
+  librdkafka keeps looking for another coordinator without a message; the other two clients have no such setting.
+- SASL: SaslHandshake returns ILLEGAL_SASL_STATE and no mechanisms, as a PLAINTEXT listener of Kafka; the broker's log names the
+  client once and says that SASL is not supported. The client gives up, or retries until its own timeout.
+- TLS: the connection is closed, and the log says that it began with a TLS handshake. librdkafka reports "connecting to a PLAINTEXT
+  broker listener?".
 
-## Done in part
+## Supported in part
 
-* **Records inside compressed batches** are looked at as Kafka does: those of gzip always, of snappy, lz4 and zstd where cramjam is
-  installed (`broker-sim[compression]`), up to 64 MiB unpacked. What is not looked at is taken, but by a compacted topic, which
-  answers UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. `compression.type` never makes the broker pack anew.
-* **Access rules** (ACLs, 29 to 31) are answered with SECURITY_DISABLED, as by every broker without an authorizer; there is none.
-* **Settings of groups and of client metrics** (config resources 32 and 16) are described, altered and kept as 4.1.0 and 4.4.0
-  do (client metrics of 3.7 to 3.9 as 3.9.1). Those of consumer, share and streams groups act, dead letters (4.4) as well; what the
-  others steer (telemetry) is not here. Nor does a topic's `max.decompressed.message.bytes` (4.4) bound anything. Patterns of clients
-  are read as Python's regular expressions, not Java's.
-* **Streams groups** (KIP-1071, from 4.2 on) have the assignor `sticky` alone. Descriptions of topologies (KIP-1331, 4.4) are kept by a
-  plugin of the broker: as by one without it none is asked for, and StreamsGroupTopologyDescriptionUpdate is refused. Warm-up tasks are
-  never assigned, as in 4.4.
-* **Produce v0 to v2 and Fetch v0 to v3** of 3.x are not served, and ApiVersions says so: they carry the message formats before 0.11, to
-  and from which a broker converts every batch. Logs here keep record batches alone, as those of 4.x do.
+* **Records inside compressed batches** are validated as in Kafka: gzip always; snappy, lz4 and zstd if cramjam is installed
+  (`broker-sim[compression]`), up to 64 MiB uncompressed. Batches that can't be validated are accepted, except by compacted
+  topics, which return UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. The broker never recompresses for `compression.type`.
+* **ACLs** (29 to 31) return SECURITY_DISABLED, as a broker without an authorizer.
+* **Group and client metrics configs** (config resources 32 and 16) can be described and altered, and are stored, as in 4.1.0 and
+  4.4.0 (client metrics of 3.7 to 3.9 as in 3.9.1). Those of consumer, share and streams groups have their effect, including dead
+  letter queues (4.4); telemetry is not implemented. A topic's `max.decompressed.message.bytes` (4.4) has no effect. Client match
+  patterns are evaluated as Python regular expressions, not Java's.
+* **Streams groups** (KIP-1071, from 4.2 on) have only the assignor `sticky`. Topology descriptions (KIP-1331, 4.4) are stored by
+  a broker plugin: as a broker without it, this one requests none, and refuses StreamsGroupTopologyDescriptionUpdate. Warm-up
+  tasks are never assigned, as in 4.4.
+* **Produce v0 to v2 and Fetch v0 to v3** of 3.x are not supported nor advertised: they use the message formats before 0.11, which
+  a broker converts batch by batch. Logs here contain only record batches, as in 4.x.
 * **Requests that Kafka never answers** are refused: Produce with null records (4.x) with INVALID_RECORD, an AlterConfigs that
-  names nothing but one resource twice with INVALID_REQUEST. A client that waits for ever would learn nothing from it.
-* **Of the records that a batch is refused for** at most 10,000 are named; the text tells their true number. Kafka names all, in an
-  answer that may be a thousand times the request.
-"""
+  contains only one resource twice with INVALID_REQUEST. A client that waits forever would learn nothing from it.
+* **Record errors of a refused batch** are listed up to 10,000; the message has the total. Kafka lists all, in a response that may
+  be a thousand times as large as the request."""
 
 
 # ----------------------------------------------------------------------------------------------- journal.md
@@ -454,7 +453,7 @@ def journal() -> str:
             [f"`{name.rstrip('?')}`" + (" (may be absent)" if name.endswith("?") else ""), text]
             for name, text in known.items()
         )
-        return table(["field", "is"], rows)
+        return table(["field", "meaning"], rows)
 
     events = [
         f"### {name}\n\n{vocabulary.STORIES[name]}\n\n{fields(known)}\n" for name, known in vocabulary.EVENTS.items()
@@ -466,33 +465,33 @@ def journal() -> str:
 JOURNAL_TEXT = """\
 # The journal
 
-Written by `make docs` out of `broker_sim/journal/vocabulary.py`; a test keeps it current, and the whole test suite checks that what is
-written keeps to it.
+For developers and operators who read what a simulated cluster recorded. Written by `make docs` from
+`broker_sim/journal/vocabulary.py`; the test suite validates every event that is written against it.
 
-One JSON object a line, in the order in which it happened. The last 100,000 are in memory (`kafka.journal`). With a directory all of
-them go to files: `journal-000001.ndjson.part` grows line by line and is renamed to `journal-000001.ndjson` when it is whole, at 16 MiB
-or at the end. A killed process leaves a `.part` whose last line may be torn; readers skip that line.
+The journal is one JSON object per event, in order. The last 100,000 events are in memory (`kafka.journal`). With a directory, all
+events go to files: `journal-000001.ndjson.part` is renamed to `journal-000001.ndjson` when it is complete, at 16 MiB or at the
+end. A killed process leaves a `.part` whose last line may be torn; readers skip that line.
 
-A request's number goes through everything that follows from it: its `request`, the `fault` that hit it, the `group` that it changed
-(in the cause), the `append` of its records, the `offsets` that it published, its `response`.
+A request's number is in all events that follow from it: its `request`, the `fault` that matched it, the `group` that it changed
+(in the cause), the `append` of its records, the `offsets` that it committed, its `response`.
 
 ```sh
 broker-sim serve --journal DIR ...                                                  # write one
-jq -c 'select(.group == "billing" and .event != "request")' DIR/*.ndjson*           # what became of a group
+jq -c 'select(.group == "billing" and .event != "request")' DIR/*.ndjson*           # events of a group
 jq -c 'select(.request == 17 or .cause.request == 17 or (.requests // [] | index(17)))' DIR/*.ndjson*   # of request 17
-broker-sim explain billing --journal DIR                                            # in words
+broker-sim explain billing --journal DIR                                            # as text
 ```
 
 In Python: `for event in broker_sim.journal.read(DIR): ...`.
 
-## Every event has
+## Common fields
 
 {always}
 
-## Kinds
+## Events
 
 {events}
-## Objects inside
+## Nested objects
 
 {parts}"""
 
