@@ -79,7 +79,7 @@ UNORDERED: tuple[Unordered, ...] = (
         "a map of subtopologies that can't be changed: each JVM draws the order of these at its start",
     ),
     Unordered(
-        r"log\.value\.(initializing|initialized|deleting)_topics(\.partitions)?", "maps by topic id, sets of partitions"
+        r"log\.(initializing|initialized|deleting)_topics(\.partitions)?", "maps by topic id, sets of partitions"
     ),
     Unordered(r"Offset(Commit|Delete)\.topics(\.partitions)?", "Scala's maps by partition", ("3.4", "3.9")),
     Unordered(
