@@ -187,12 +187,10 @@ class _OnSocket:
     def send(self, data: bytes) -> None:
         _sent(data, self._socket)
 
-    def compact(self, topic: str) -> None:
+    def compact(self, topic: str, written: int) -> None:
         began = time.monotonic()
-        size = smaller = self._size(topic)
-        while smaller >= size and time.monotonic() - began < _COMPACTED_S:
+        while self._size(topic) >= written and time.monotonic() - began < _COMPACTED_S:
             time.sleep(_MAINTENANCE_MS / 1000)
-            smaller = self._size(topic)
 
     def _size(self, topic: str) -> int:
         answer = self.ask(DescribeLogDirsRequest([DescribableLogDirTopic(topic, [0])]), 1)

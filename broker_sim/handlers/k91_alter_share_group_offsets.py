@@ -30,10 +30,10 @@ def _alter(
         return AlterShareGroupOffsetsResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=NO_SUCH_VERSION)
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
-        return AlterShareGroupOffsetsResponse(error_code=shard)
+        return AlterShareGroupOffsetsResponse(error_code=shard, error_message=shard.text)
     body = yield from altering(shard.topics, request)
     shard = gate(ctx, request.group_id)  # it may have moved meanwhile
     if isinstance(shard, Err):
-        return AlterShareGroupOffsetsResponse(error_code=shard)
+        return AlterShareGroupOffsetsResponse(error_code=shard, error_message=shard.text)
     ctx.broker.runtime.submit(shard, ctx, body)
     return None

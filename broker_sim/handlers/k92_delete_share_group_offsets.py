@@ -30,10 +30,10 @@ def _delete(
         return DeleteShareGroupOffsetsResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=NO_SUCH_VERSION)
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
-        return DeleteShareGroupOffsetsResponse(error_code=shard)
+        return DeleteShareGroupOffsetsResponse(error_code=shard, error_message=shard.text)
     body = yield from forgetting(shard, request)
     shard = gate(ctx, request.group_id)  # it may have moved meanwhile
     if isinstance(shard, Err):
-        return DeleteShareGroupOffsetsResponse(error_code=shard)
+        return DeleteShareGroupOffsetsResponse(error_code=shard, error_message=shard.text)
     ctx.broker.runtime.submit(shard, ctx, body)
     return None

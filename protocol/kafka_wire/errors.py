@@ -203,6 +203,7 @@ _TEXTS = {
     Err.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
     Err.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     Err.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    Err.INVALID_GROUP_ID: "The group id is invalid.",
     Err.NOT_COORDINATOR: "This is not the correct coordinator.",
     Err.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or the message was sent to an "

@@ -26,7 +26,7 @@ class Unordered:
 UNORDERED: tuple[Unordered, ...] = (
     Unordered(r"(DescribeGroups\.groups|JoinGroup|log)\.members", "a hash map by member id, and member ids are random"),
     Unordered(
-        r"((Consumer|Streams)Group)?Describe(Groups)?\.groups|DeleteGroups\.results",
+        r"((Consumer|Share|Streams)Group)?Describe(Groups)?\.groups|DeleteGroups\.results",
         "4.1 asks each offsets partition for its groups, out of a map",
     ),
     Unordered(
@@ -77,6 +77,9 @@ UNORDERED: tuple[Unordered, ...] = (
     Unordered(
         r"StreamsGroupHeartbeat\.partitions_by_user_endpoint\.(active|standby)_partitions",
         "a map of subtopologies that can't be changed: each JVM draws the order of these at its start",
+    ),
+    Unordered(
+        r"log\.(initializing|initialized|deleting)_topics(\.partitions)?", "maps by topic id, sets of partitions"
     ),
     Unordered(r"Offset(Commit|Delete)\.topics(\.partitions)?", "Scala's maps by partition", ("3.4", "3.9")),
     Unordered(
@@ -143,6 +146,13 @@ def _but_for_failed_creations(real: Any, simulated: Any) -> bool:
     return str(real).partition("; Creation failed: ")[0] == str(simulated).partition("; Creation failed: ")[0]
 
 
+_ID = re.compile(r"[\w-]{22}")
+
+
+def _but_for_ids(real: Any, simulated: Any) -> bool:
+    return isinstance(real, str) and isinstance(simulated, str) and _ID.sub("#", real) == _ID.sub("#", simulated)
+
+
 ID_BYTES = 18
 
 
@@ -184,6 +194,12 @@ TOLERATED: tuple[Tolerated, ...] = (
         r"StreamsGroupHeartbeat .*\.status_detail",
         "Kafka tries in the background to create an internal topic, and says that it failed for as long as it remembers that",
         _but_for_failed_creations,
+    ),
+    Tolerated(
+        "topic ids in texts",
+        r"AlterShareGroupOffsets .*error_message",
+        "each side draws its own",
+        _but_for_ids,
     ),
     Tolerated(
         "feature epochs",

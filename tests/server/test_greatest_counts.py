@@ -65,7 +65,7 @@ class Counted:
     def send(self, data: bytes) -> None:
         self._sent(data)
 
-    def compact(self, topic: str) -> None:
+    def compact(self, topic: str, written: int) -> None:
         log = self._broker.run(lambda kafka: kafka.state.topics[topic].partitions[0].log)
         before = log.clean_end_offset
         self._broker.run(lambda kafka: kafka.state.run_log_maintenance(kafka.state.clock.now_ms()))

@@ -84,8 +84,8 @@ class Speaker(Protocol):
     def send(self, data: bytes) -> None:
         """A frame, whole; waits for its answer, or until the broker hangs up."""
 
-    def compact(self, topic: str) -> None:
-        """Returns when the closed segments of the topic's one partition are compacted."""
+    def compact(self, topic: str, written: int) -> None:
+        """Returns when the closed segments of the topic's one partition are compacted; ``written``: bytes of its batches before."""
 
 
 Case = Callable[[Speaker, int], None]
@@ -307,8 +307,9 @@ def _compaction(speaker: Speaker, size: int, make: Callable[[int, Codec], bytes]
         7,
     )
     rest = build_batch([(b"0", None), (b"rest", bytes(1_000_000))], _now())
-    produce(speaker, topic, make(size, codec), rest, rest)
-    speaker.compact(topic)
+    batches = (make(size, codec), rest, rest)
+    produce(speaker, topic, *batches)
+    speaker.compact(topic, sum(map(len, batches)))
 
 
 _numbers = count(1)

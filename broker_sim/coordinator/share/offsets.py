@@ -6,7 +6,8 @@ sharePartitionsEligibleForOffsetDeletion (4.x).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
 from broker_sim.common.slices import Pace, at_once
@@ -14,12 +15,11 @@ from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.share import partitions
-from broker_sim.coordinator.share.group import LAYOUT, ShareGroup, Topic, TopicState
+from broker_sim.coordinator.share.group import ShareGroup, Topic, TopicState
 from broker_sim.coordinator.share_state.commands import Result
 from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.topics import Topics
 from kafka_wire.errors import Err
-from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k91_alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -32,6 +32,7 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 
+_REFUSED_BELOW = "Initialize share group parameters has invalid partitionId -"
 _PIECE = 2000
 """Topics and partitions that are looked up before others are served."""
 
@@ -39,7 +40,9 @@ _PIECE = 2000
 @dataclass(slots=True)
 class AlterOffsets:
     """An AlterShareGroupOffsets whose topics were looked up, as they were at ``version`` of the shard's: ``answer`` so far, its
-    ``rows`` of partitions there are, and where these are to begin."""
+    ``rows`` of partitions there are, and where these are to begin. ``begun``: what the record says of that: of a
+    topic that is named twice what the second names. ``below``: topic id and number of a partition below 0, which Kafka takes for one of
+    the topic until the persister of the states refuses it."""
 
     group_id: str
     request: AlterShareGroupOffsetsRequest
@@ -47,7 +50,20 @@ class AlterOffsets:
     answer: AlterShareGroupOffsetsResponse = field(default_factory=AlterShareGroupOffsetsResponse)
     rows: dict[tuple[str, int], AlterShareGroupOffsetsResponsePartition] = field(default_factory=dict)
     wanted: Topic = field(default_factory=Topic)
+    begun: Topic = field(default_factory=Topic)
     offsets: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    below: tuple[bytes, int] | None = None
+
+
+def _below(topic_id: bytes, numbers: Collection[int]) -> tuple[bytes, int] | None:
+    """The partition below 0 that Kafka meets first: a java.util.HashSet has -1 first, then -2."""
+    below = [number for number in numbers if number < 0]
+    return (topic_id, max(below)) if below else None
+
+
+def _id_text(topic_id: bytes) -> str:
+    """As ``Uuid.toString``."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generator[None, None, AlterOffsets]:
@@ -60,6 +76,7 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
             yield
         image = topics.by_name.get(topic.topic_name)
         told, numbers = there.get(topic.topic_name) or (AlterShareGroupOffsetsResponseTopic(topic.topic_name), set())
+        named: set[int] = set()
         if topic.topic_name not in there:
             found.answer.responses.append(told)
         if image is not None:
@@ -70,17 +87,21 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
                 yield
             row = AlterShareGroupOffsetsResponsePartition(one.partition_index)
             told.partitions.append(row)
-            if image is None or not 0 <= one.partition_index < image.partitions:
+            if image is None or one.partition_index >= image.partitions:
                 row.error_code, row.error_message = unknown, unknown.text
             else:
-                numbers.add(one.partition_index)
+                named.add(one.partition_index)
                 found.rows[topic.topic_name, one.partition_index] = row
                 found.offsets[image.topic_id, one.partition_index] = one.start_offset
+        numbers |= named
+        if image is not None:
+            found.begun[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(named)))
     for name, (told, numbers) in there.items():
         if pace.full(1 + len(numbers)):
             yield
-        if numbers:
-            found.wanted[told.topic_id] = TopicState(name, tuple(sorted(numbers)))
+        if found.below is None:
+            found.below = _below(told.topic_id, numbers)
+        found.wanted[told.topic_id] = TopicState(name, tuple(sorted(numbers)))
     return found
 
 
@@ -98,15 +119,20 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
     except Refused as refused:
         shard.answer(token, _refused_alter(refused.error, refused.words), _refused_alter)
         return
+    if not wanted:
+        shard.answer(token, answer, _refused_alter)
+        return
     changes = Changes(group)
     shard.groups[group.group_id] = group
-    if not group.latest.is_known:
-        key = log.ShareGroupMetadataKey(group.group_id)
-        changes.add(LAYOUT.group, key, log.ShareGroupMetadataValue(group.latest.group_epoch, 0))
-    if not wanted:
+    partitions.begin(changes, body.begun)
+    if body.below is not None:  # what is recorded by then stays
+        topic_id, number = body.below
+        words = f"{_REFUSED_BELOW} {body.group_id} {_id_text(topic_id)} {number}"
+        submit(shard, token, changes, _refused_alter(Err.UNKNOWN_SERVER_ERROR, words), _refused_alter)
+        return
+    if not any(topic.partitions for topic in wanted.values()):
         submit(shard, token, changes, answer, _refused_alter)
         return
-    partitions.begin(changes, wanted)
 
     def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
         each = iter(answers)

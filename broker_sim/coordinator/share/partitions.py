@@ -190,10 +190,11 @@ class Removing:
 
 
 def go_on(shard: ShardState, group: ShareGroup) -> None:
-    """A coordinator has taken over: what the one before was at is asked for again."""
+    """A coordinator has taken over: what the one before was at is asked for again. Not where a partition below 0 is among it, as
+    AlterShareGroupOffsets may have left one: Kafka's persister refuses all of it."""
     latest = group.latest
-    if latest.initializing:
-        wanted = dict(latest.initializing)
+    wanted = {topic_id: topic for topic_id, topic in latest.initializing.items() if topic.partitions}
+    if wanted and all(min(topic.partitions) >= 0 for topic in wanted.values()):
         shard.ask(made_by(group.group_id, latest.group_epoch, wanted), Making(group, wanted))
 
 

@@ -221,14 +221,15 @@ def _by_id(topology: Topology) -> dict[str, log.Subtopology]:
 
 def required_topics(topology: Topology) -> list[str]:
     """The topics that it reads or keeps its state in."""
-    return list(at_once(distinct(_required(topology))))
+    return list(dict.fromkeys(_required(topology)))
 
 
 def _required(topology: Topology) -> Iterator[str]:
-    for one in topology.subtopologies:
-        yield from one.source_topics
-        yield from map(_NAME, one.repartition_source_topics)
-        yield from map(_NAME, one.state_changelog_topics)
+    return chain.from_iterable(map(_required_by, topology.subtopologies))
+
+
+def _required_by(one: log.Subtopology) -> Iterator[str]:
+    return chain(one.source_topics, map(_NAME, one.repartition_source_topics), map(_NAME, one.state_changelog_topics))
 
 
 def source_subtopologies(topology: Topology) -> dict[str, str]:

@@ -272,6 +272,44 @@ def test_an_empty_group_begins_elsewhere_and_forgets() -> None:
     assert again.responses[1].error_message == "There is no offset information to delete."
 
 
+def _alter(core: Shared, *topics: tuple[str, list[int]]) -> Any:
+    rows = [
+        AlterShareGroupOffsetsRequestTopic(name, [AlterShareGroupOffsetsRequestPartition(at, 7) for at in partitions])
+        for name, partitions in topics
+    ]
+    return core.request(at_once(altering(core.shard.topics, AlterShareGroupOffsetsRequest("g", rows))))
+
+
+@pytest.mark.parametrize("topics", [(), (("no", [0]),)])
+def test_altered_offsets_of_no_topic_that_exists_make_no_group(topics: tuple[tuple[str, list[int]], ...]) -> None:
+    core = Shared()
+    assert _alter(core, *topics).error_code == Err.NONE
+    assert ("g" in core.shard.groups, core.log) == (False, [])
+
+
+def test_altered_offsets_are_recorded_of_what_a_topic_is_named_with_last() -> None:
+    core = Shared()
+    answer = _alter(core, ("t", [1]), ("t", [2]))
+    assert [row.partition_index for row in answer.responses[0].partitions] == [1, 2]
+    (kind, begun), (_, made) = core.written()
+    assert kind == 15
+    assert [one.partitions for one in begun.initializing_topics] == [[2]]
+    assert (made.initializing_topics, [one.partitions for one in made.initialized_topics]) == ([], [[1, 2]])
+
+
+def test_a_partition_below_0_is_recorded_and_refused_by_the_persister() -> None:
+    core = Shared()
+    answer = _alter(core, ("t", [-2, 0, -1]))
+    assert (answer.error_code, answer.responses, core.asked) == (Err.UNKNOWN_SERVER_ERROR, [], [])
+    assert answer.error_message.startswith("Initialize share group parameters has invalid partitionId - g ")
+    assert answer.error_message.endswith(" -1")
+    ((_, value),) = core.written()
+    assert [one.partitions for one in value.initializing_topics] == [[-2, -1, 0]]
+    assert "g" in core.reload().shard.groups
+    assert _alter(core, ("t", [1])).error_code == Err.NONE
+    assert core.group().stored.initialized[T].partitions == (1,)
+
+
 def test_what_has_changed_since_it_was_looked_up_is_looked_up_again() -> None:
     """Requests of a megabyte are looked up in pieces, between which others are served."""
     core = Shared()
