@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from broker_sim.common.text import clock, date
-from broker_sim.explain.phrases import is_other, joined
+from broker_sim.explain.phrases import is_other, shortened
 from broker_sim.pipeline.facts import Row
 
 __all__ = [
@@ -55,10 +55,7 @@ _ENDS = {
 
 def named(names: Iterable[str], most: int = 3) -> str:
     """``app-1, app-2 and 7 more``."""
-    found = list(dict.fromkeys(names))
-    if len(found) > most + 1:
-        found = [*found[:most], f"{len(found) - most} more"]
-    return joined(found)
+    return shortened(names, most)
 
 
 def short_member(member: str) -> str:
