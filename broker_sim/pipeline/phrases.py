@@ -39,6 +39,7 @@ _WHY = {
     "rebalance timeout": "{who} did not give up its partitions within its rebalance timeout",
     "session timeout": "the session of {who} ran out",
     "metadata change": "{who} came with other metadata, or topics had changed",
+    "downgrade": "the group went over to the classic protocol, as {who} was gone",
     "load": "the coordinator loaded the group",
     "no room": "the group is full",
     "unknown": "the cause is not known",
@@ -81,6 +82,8 @@ def cause(row: Row) -> str:
         if row["cause_detail"] == "append_failed":
             return f"the assignment could not be stored{error}"
         return f"{who(row)} owed a SyncGroup for too long{error}"
+    if row["cause"] == "metadata change" and row.get("cause_changes"):
+        return f"metadata changed ({named(row['cause_changes'])})"
     if row["cause"] == "metadata change" and is_other(row.get("protocol_type")):
         return f"{who(row)} came with other metadata"
     if row["cause"] == "poll timeout" and row.get("cause_certainty") == "likely":
