@@ -315,7 +315,7 @@ def _restless(facts: Facts) -> Iterable[Finding]:
                 "bad" if failed * 2 >= len(run) else "note" if starting else "warn",
                 (70 if starting else 100) + len(run) + 5 * failed,
                 f"{words}.",
-                _most_waited(run) or _advice(most, run[0].get("protocol_type")),
+                _most_waited(run) or _advice(most, run[0].get("protocol_type"), example.get("kind")),
                 group,
                 None,
                 run[0]["started_ms"],
@@ -367,7 +367,9 @@ def _dense(rows: list[Row]) -> list[list[Row]]:
     return found
 
 
-def _advice(cause_: str, protocol_type: str | None) -> str:
+def _advice(cause_: str, protocol_type: str | None, kind: str | None) -> str:
+    if cause_ == "join" and kind not in (None, "classic"):
+        return "Each member that joins raises the group epoch; only members whose partitions move stop for it."
     if is_other(protocol_type) and cause_ in ("metadata change", "leave"):
         return (
             "Members' metadata that changes rebalances the whole group each time."

@@ -216,6 +216,14 @@ def test_a_member_that_is_lost_and_comes_back_again_and_again_is_not_told_to_sta
     assert "start them together" not in found.advice
 
 
+def test_a_group_by_epochs_is_not_advised_to_wait_for_its_members() -> None:
+    """group.initial.rebalance.delay.ms is a classic group's."""
+    run = [rebalance(at * 2000, 500, kind="consumer") for at in range(6)]
+    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "restless")
+    assert "group epoch" in found.advice
+    assert "initial.rebalance.delay" not in found.advice
+
+
 def test_what_metadata_has_changed_is_said_where_it_is_known() -> None:
     changes = ["orders: 2 to 6 partitions"]
     run = [rebalance(at * 2000, 500, cause="metadata change", cause_changes=changes) for at in range(6)]
