@@ -12,14 +12,11 @@ from broker_sim.common.answers import rows
 from broker_sim.common.text import visible
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
-from broker_sim.explain.phrases import joined
+from broker_sim.explain.phrases import shortened
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
 
-__all__ = ["WENT_OVER", "Causes"]
+__all__ = ["WENT_OVER", "Causes", "owned"]
 
-
-_SHOWN = 4
-"""Partitions that a clause names."""
 
 WENT_OVER = "the group went over to the consumer protocol (KIP-848)"
 
@@ -248,10 +245,8 @@ class Causes:
             return ""
         had, has = owned(last.body), owned(call.body)
         for some, became in ((had - has, "given up"), (has - had, "now its own")):
-            shown = [f"{topic}-{partition}" for topic, partition in sorted(some)]
-            if shown:
-                more = [f"{len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
-                return f"with {joined([*shown[:_SHOWN], *more])} {became}"
+            if some:
+                return f"with {shortened(f'{topic}-{partition}' for topic, partition in sorted(some))} {became}"
         return ""
 
     def _by_timer(self, cause: Event, before: Snapshot | None, after: Snapshot | None, ts_ms: int) -> Cause:

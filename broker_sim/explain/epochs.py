@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, Holder, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import count, joined, quoted, times
+from broker_sim.explain.phrases import count, joined, quoted, shortened, times
 
 __all__ = ["Told", "told"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
-
-_SHOWN = 4
-"""Partitions that a sentence names."""
 _REFUSALS = "StreamsGroupHeartbeat"
 _DEAD = "Dead"
 _OUT = {
@@ -306,11 +303,13 @@ _ROLES = (ACTIVE, "standby", "warm-up")
 
 def _words(units: list[Unit]) -> str:
     """``orders-2 and orders-3``; ``tasks 0_1 and 0_2``; ``standby task 0_3``."""
-    said = [joined([f"{unit.name}-{unit.number}" for unit in units if not unit.role])] if not units[0].role else []
+    said = [] if units[0].role else [_places(unit for unit in units if not unit.role)]
     for role in _ROLES:
         ids = [f"{unit.name}_{unit.number}" for unit in units if unit.role == role]
         if ids:
-            said.append(f"{'' if role == ACTIVE else role + ' '}{'task' if len(ids) == 1 else 'tasks'} {joined(ids)}")
+            said.append(
+                f"{'' if role == ACTIVE else role + ' '}{'task' if len(ids) == 1 else 'tasks'} {shortened(ids)}"
+            )
     return joined(said)
 
 
@@ -319,12 +318,8 @@ def _lower(words: str) -> str:
 
 
 def _places(units: Iterable[Unit]) -> str:
-    """``orders-4 and orders-5``; of many so many of their topics."""
-    logs = sorted(units)
-    shown = [f"{unit.name}-{unit.number}" for unit in logs]
-    if len(shown) <= _SHOWN:
-        return joined(shown)
-    return f"{len(shown)} partitions of {joined(list(dict.fromkeys(unit.name for unit in logs))[:_SHOWN])}"
+    """``orders-4 and orders-5``."""
+    return shortened(f"{unit.name}-{unit.number}" for unit in sorted(units))
 
 
 def _are(units: frozenset[Unit]) -> str:

@@ -21,12 +21,10 @@ from typing import Any
 from broker_sim.common.answers import whole_error
 from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
-from broker_sim.explain.phrases import joined, quoted
+from broker_sim.explain.phrases import quoted, shortened
 
 __all__ = ["Offsets"]
 
-_SHOWN = 4
-"""Partitions that a sentence names."""
 
 _REASONS = {
     "expired": "expired: the group had been without members, or without a subscription to the topic, for offsets.retention.minutes",
@@ -157,9 +155,7 @@ class Offsets:
         then = "who starts there is given what lies between again"
         if gone:
             rest = "" if len(gone) == len(back) else f"; else {then}"
-            then = (
-                f"the records between are lost{'' if len(gone) == len(back) else f' of {_listed(sorted(gone))}'}{rest}"
-            )
+            then = f"the records between are lost{'' if len(gone) == len(back) else f' of {shortened(sorted(gone))}'}{rest}"
         others = (
             {log: owner for log in sorted(back) if (owner := self._owners.get(log, member)) != member} if member else {}
         )
@@ -167,7 +163,7 @@ class Offsets:
         def words() -> str:
             who = "" if call is None else f" by {self.past.name(member) if member else _who(call)}"
             theirs = [f"{log} is assigned to {self.past.name(owner)}" for log, owner in others.items()]
-            whose = f" ({_listed(theirs)}, not to {self.past.name(member)})" if theirs else ""
+            whose = f" ({shortened(theirs)}, not to {self.past.name(member)})" if theirs else ""
             return f"committed offsets went back{who}: {_moves(back)}{whose}; {then}"
 
         return words
@@ -182,7 +178,7 @@ class Offsets:
             why = f"were deleted by {_who(call)} ({call.api})"
         else:
             why = _REASONS.get(reason, "were deleted; the journal doesn't say why")
-        words = f"committed offsets {why}: {_listed(shown)}; a member that starts there goes by its auto.offset.reset"
+        words = f"committed offsets {why}: {shortened(shown)}; a member that starts there goes by its auto.offset.reset"
         return lambda: words
 
     def _lost(self, event: Event) -> Callable[[], str] | None:
@@ -321,9 +317,4 @@ def _who(call: Call) -> str:
 
 
 def _moves(moves: Mapping[str, tuple[int | None, int]]) -> str:
-    return _listed([f"{log} {new if old is None else f'{old} → {new}'}" for log, (old, new) in sorted(moves.items())])
-
-
-def _listed(shown: list[str]) -> str:
-    more = len(shown) - _SHOWN
-    return joined(shown if more <= 0 else [*shown[:_SHOWN], f"{more} more"])
+    return shortened(f"{log} {new if old is None else f'{old} → {new}'}" for log, (old, new) in sorted(moves.items()))

@@ -21,6 +21,7 @@ __all__ = [
         "member",
         "quoted",
         "span_words",
+        "shortened",
         "times",
     ),
 ]
@@ -65,12 +66,17 @@ def joined(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nobody"
 
 
+def shortened(names: Iterable[str], most: int = LISTED) -> str:
+    """``app-1, app-2 and 7 more``: each name once; one more than ``most`` is named, too, as it takes no more words."""
+    found = list(dict.fromkeys(names))
+    if len(found) > most + 1:
+        found = [*found[:most], f"{len(found) - most} more"]
+    return joined(found)
+
+
 def listed(past: History, members: Iterable[str], most: int = LISTED) -> str:
-    """``app-1, app-2 and 7 more``."""
-    names = list(dict.fromkeys(past.name(one) for one in members))
-    if len(names) > most + 1:
-        names = [*names[:most], f"{len(names) - most} more"]
-    return joined(names)
+    """Members by their names, `shortened`."""
+    return shortened((past.name(one) for one in members), most)
 
 
 def member(past: History, name: str) -> str:
@@ -165,11 +171,7 @@ def is_other(protocol_type: str | None) -> bool:
 
 
 def listed_topics(topics: Sequence[str]) -> str:
-    return (
-        joined(topics)
-        if len(topics) <= LISTED
-        else f"{', '.join(topics[:LISTED])} and {len(topics) - LISTED} more topics"
-    )
+    return shortened(topics)
 
 
 def span_title(span: Span) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from broker_sim.common.text import clock, date, duration_text, nearest
 from broker_sim.explain.events import Event
-from broker_sim.explain.phrases import count, joined
+from broker_sim.explain.phrases import count, joined, shortened
 from broker_sim.explain.transactions import WORTH_TELLING_MS, Found, Held, Transaction, transactions
 
 __all__ = ["explain_transactions", "is_trouble", "tell", "tell_held"]
@@ -75,9 +75,9 @@ def _beginning(one: Transaction, until_ms: int) -> str:
     lasted = one.lasted_ms(until_ms)
     took = f" of {duration_text(lasted)}" if lasted is not None else ""
     logs = [name for name in one.partitions if not name.startswith(OFFSETS)]
-    where = f" in {_several(logs)}" if logs else ""
+    where = f" in {shortened(logs)}" if logs else ""
     groups = [
-        f"{_several([f'{log} {at}' for log, at in offsets.items()])} for {group}"
+        f"{shortened([f'{log} {at}' for log, at in offsets.items()])} for {group}"
         for group, offsets in one.staged.items()
     ]
     commits = f", with the offsets {joined(groups)}" if groups else ""
@@ -85,10 +85,6 @@ def _beginning(one: Transaction, until_ms: int) -> str:
         return f"{one.transactional_id}'s transaction{where}{commits} had begun before the journal."
     by = f" by {one.began_by.words}" if one.began_by is not None else ""
     return f"{one.transactional_id}'s transaction{took}{where}{commits}: begun{by} in epoch {one.epoch}."
-
-
-def _several(names: list[str]) -> str:
-    return joined(names) if len(names) <= SHOWN + 1 else f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more"
 
 
 def _decision(one: Transaction) -> list[str]:
@@ -155,7 +151,7 @@ def tell_held(held: Held, until_ms: int) -> str:
     still = "" if held.to_ms is not None else ", and still does"
     readers = {name: (held.to_ms or until_ms) - since for name, since in held.readers.items()}
     waiting = [f"{name} for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
-    whom = f": {_several(waiting)} waited there" if waiting else ""
+    whom = f": {shortened(waiting)} waited there" if waiting else ""
     words = f"It held {held.log} at offset {held.offset} for {duration_text(lasted)}{still}{whom}."
     if not held.hangs:
         return words

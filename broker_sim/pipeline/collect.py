@@ -127,7 +127,9 @@ def _deletions(table: DataFrame, facts: Facts) -> list[Row]:
         f.min(f.struct("topic", "partition")).alias("example"),
         f.min("idle_ms").alias("idle_ms"),
         f.when(f.count("how") == f.count("*"), f.min("how")).alias("how"),
+        f.collect_set(f.concat_ws("-", "topic", f.col("partition").cast("string"))).alias("logs"),
         f.count("next_commit_ms").alias("returned"),
+        f.min("next_commit_ms").alias("next_commit_ms"),
         f.min("reason").alias("reason"),
         f.min("log_offset").alias("first_offset"),
     )

@@ -27,10 +27,7 @@ LONG_MS = 10_000
 OFTEN = 5
 """So many rebalances of a group within OFTEN_MS are told."""
 OFTEN_MS = 300_000
-NO_LOG = (
-    "There is no log of offsets: committed offsets are those of the journal. Rebalances of groups by epochs (KIP-848, share and streams"
-    " groups) are read from a log alone."
-)
+NO_LOG = "There is no log of offsets: committed offsets are those of the journal."
 
 SEVERITIES = ("note", "warn", "bad")
 """Of what is not good, the least first."""

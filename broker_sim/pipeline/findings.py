@@ -46,6 +46,8 @@ def findings(facts: Facts) -> list[Finding]:
     """All that is to be told; one of the kind `nothing` where there is nothing."""
     found = [one for tell in _KINDS for one in _few(list(tell(facts)))]
     found = [replace(one, text=_dated(one)) for one in found]
+    if not facts.logged:  # offsets of a `journal_log` are the journal's numbers
+        found = [replace(one, records=()) for one in found]
     found.sort(key=lambda one: (-one.weight, one.at_ms or 0, one.text))
     if not any(one.severity in ("bad", "warn") for one in found):
         found.insert(0, _nothing(facts))
@@ -298,7 +300,7 @@ def _restless(facts: Facts) -> Iterable[Finding]:
         for run in _dense(timed):
             failed = sum(row["end"] == "failed" for row in run)
             lasted = (run[-1]["ended_ms"] or run[-1]["started_ms"]) - run[0]["started_ms"]
-            causes = Counter(row["cause"] or "unknown" for row in run)
+            causes = Counter(row["cause"] or "unknown" for row in _without_returns(run))
             most, number = causes.most_common(1)[0]
             words = f"{group} rebalanced {times(len(run))} within {duration_text(lasted)} from {when(run[0]['started_ms'])} on"
             if failed:
@@ -313,11 +315,27 @@ def _restless(facts: Facts) -> Iterable[Finding]:
                 "bad" if failed * 2 >= len(run) else "note" if starting else "warn",
                 (70 if starting else 100) + len(run) + 5 * failed,
                 f"{words}.",
-                _most_waited(run) or _advice(most, run[0].get("protocol_type")),
+                _most_waited(run) or _advice(most, run[0].get("protocol_type"), example.get("kind")),
                 group,
                 None,
                 run[0]["started_ms"],
             )
+
+
+_LOST = ("session timeout", "poll timeout", "rebalance timeout")
+
+
+def _without_returns(run: list[Row]) -> Iterable[Row]:
+    """Without the joins of clients that had been lost just before: they follow from what lost them."""
+    lost: set[str | None] = set()
+    for row in run:
+        clients = set(row.get("who_clients") or ())
+        if row["cause"] in _LOST:
+            lost |= clients
+        elif row["cause"] == "join" and clients and clients <= lost:
+            lost -= clients
+            continue
+        yield row
 
 
 def _most_waited(run: list[Row]) -> str:
@@ -349,7 +367,9 @@ def _dense(rows: list[Row]) -> list[list[Row]]:
     return found
 
 
-def _advice(cause_: str, protocol_type: str | None) -> str:
+def _advice(cause_: str, protocol_type: str | None, kind: str | None) -> str:
+    if cause_ == "join" and kind not in (None, "classic"):
+        return "Each member that joins raises the group epoch; only members whose partitions move stop for it."
     if is_other(protocol_type) and cause_ in ("metadata change", "leave"):
         return (
             "Members' metadata that changes rebalances the whole group each time."
@@ -368,6 +388,9 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
         "gone": "members that left or fell silent",
         "rejoin": "members that joined again",
         "session timeout": "session timeouts",
+        "poll timeout": "poll timeouts",
+        "rebalance timeout": "members that did not revoke their partitions in time",
+        "downgrade": "groups that went over to the classic protocol",
         "metadata change": "members that came with other metadata, or topics that changed",
         "sync failed": "assignments that were not stored or not asked for",
         "load": "loads of the coordinator",

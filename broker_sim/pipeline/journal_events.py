@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.common.answers import errors_of
-from broker_sim.explain.causes import Causes
+from broker_sim.explain.causes import Causes, owned
 from broker_sim.explain.epoch_steps import GONE_BY, EpochSteps
 from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
+from broker_sim.explain.rebalances import Cause
 from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
+from broker_sim.pipeline.cause_changes import subscribed
 from broker_sim.pipeline.journal_files import Range, lines
 from broker_sim.pipeline.schemas import Table
 from broker_sim.pipeline.tables.events import EVENTS
@@ -303,6 +305,8 @@ def _request(event: Event, row: Row) -> None:
     call = Call.of(event, row["ts_ms"])
     row["member"], row["instance"], row["generation"] = call.member or None, call.instance, call.generation
     row["text"] = call.reason
+    if call.api == "JoinGroup":
+        row["detail"] = json.dumps(sorted(f"{topic}-{partition}" for topic, partition in owned(body)))
     groups = [name for one in items(body, "groups") if isinstance(one, Mapping) and (name := text(one, "group_id"))]
     if len(groups) > 1:
         row["group"], row["groups"] = None, groups
@@ -413,6 +417,8 @@ def _group(event: Event, row: Row) -> None:
     why = _CAUSES.of(cause, before, after, {}, row["ts_ms"])
     row["cause"], row["cause_members"], row["member"] = why.kind, why.members, text(cause, "member")
     row["protocol_type"] = why.protocol_type or None
+    if why.kind in ("changed", "leader_rejoined") and after is not None:
+        row["cause_changes"] = _changes(why, after) or None
     if before is not None:
         row["state_from"], row["generation_from"], row["size_before"] = before.state, before.generation, before.size
         row["members_before"] = _members(before)
@@ -420,6 +426,14 @@ def _group(event: Event, row: Row) -> None:
         row["state_to"], row["generation"], row["size_after"] = after.state, after.generation, after.size
         row["members_after"] = _members(after)
         row["leader"], row["protocol"] = after.leader, after.protocol
+
+
+def _changes(why: Cause, after: Snapshot) -> list[str]:
+    """What of a member's metadata is otherwise than before, as far as the event alone shows it."""
+    name = why.members[0] if why.members else ""
+    client = text(after.members.get(name, {}), "client_id") or name
+    worker = [f"{client}: {why.metadata.removeprefix('with ')}"] if why.metadata else []
+    return subscribed(client, why.added_topics, why.lost_topics) + worker
 
 
 def _epochs(event: Event, row: Row) -> None:

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.explain.epoch_steps import EpochStep, EpochSteps
-from broker_sim.explain.phrases import count
+from broker_sim.pipeline.cause_changes import counted, subscribed
 from broker_sim.pipeline.epoch_records import records_of
 from broker_sim.pipeline.log_causes import CAUSES
 
@@ -368,23 +367,16 @@ def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:
         return []
     found = []
     for name, (was, now) in step.subscribed.items():
-        found += changed_topics(clients.get(name) or name, was, now)
+        added, lost = (one for one in now if one not in was), (one for one in was if one not in now)
+        found += subscribed(clients.get(name) or name, added, lost)
     if step.kind != "streams":
         for units, what in ((step.new_units, "new"), (step.lost_units, "gone")):
-            counted = Counter(unit.name for unit in units)
-            found += [f"{topic}: {count(number, 'partition')} {what}" for topic, number in sorted(counted.items())]
+            found += counted((unit.name for unit in units), what)
     if step.cause.get("timer") == "patterns":
         found.append("regular expressions match other topics")
     if step.assignor_before and step.assignor and step.assignor != step.assignor_before:
         found.append(f"assignor: {step.assignor_before} to {step.assignor}")
     return found
-
-
-def changed_topics(client: str, was: Iterable[str], now: Iterable[str]) -> list[str]:
-    """What a client's subscription has besides, and lacks."""
-    more, less = [one for one in now if one not in was], [one for one in was if one not in now]
-    found = [f"{client}: subscribed to {', '.join(more)}"] if more else []
-    return found + ([f"{client}: unsubscribed from {', '.join(less)}"] if less else [])
 
 
 def _tasks(pending: list[Mapping[str, Any]]) -> list[str] | None:

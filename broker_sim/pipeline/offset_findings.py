@@ -268,13 +268,28 @@ def _duplicates(facts: Facts) -> Iterable[Finding]:
         if len(shown) > 1:
             words += f", and {count(len(shown) - 1, 'window')} more like it"
         if sure:
-            advice = "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
+            advice = _given_again(facts, worst)
             yield Finding(
                 "duplicates", "warn", 550 + min(len(rows), 40), f"{words}.", advice, group, None, worst["at_ms"]
             )
         else:
             advice = "They were fetched ahead by both owners; whether the first application saw them is not known."
             yield Finding("duplicates", "note", 45, f"{words}.", advice, group, None, worst["at_ms"])
+
+
+def _given_again(facts: Facts, row: Row) -> str:
+    """Why records that were read were read again: not committed, or the committed offset was deleted or set back."""
+
+    name = f"{row['topic']}-{row['partition']}"
+    before = [one for one in facts.deletions if one["group"] == row["group"] and one["at_ms"] <= row["at_ms"]]
+    again = (one["next_commit_ms"] for one in before if name in one.get("logs", ()))
+    if any(at_ms is None or at_ms >= row["at_ms"] for at_ms in again):
+        return "The committed offset had been deleted before: the consumer began where its auto.offset.reset says."
+    mine = (row["group"], row["topic"], row["partition"], row["from_offset"])
+    resets = (one for one in facts.regressions if one["how"] == "reset" and one["at_ms"] <= row["at_ms"])
+    if any((one["group"], one["topic"], one["partition"], one["to_offset"]) == mine for one in resets):
+        return "The committed offset had been set back to there while the group had no members. Was it meant?"
+    return "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
 
 
 def _whom(first: str | None, then: str | None) -> str:

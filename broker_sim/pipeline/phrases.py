@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from broker_sim.common.text import clock, date
-from broker_sim.explain.phrases import is_other, joined
+from broker_sim.explain.phrases import is_other, shortened
 from broker_sim.pipeline.facts import Row
 
 __all__ = [
@@ -39,6 +39,7 @@ _WHY = {
     "rebalance timeout": "{who} did not give up its partitions within its rebalance timeout",
     "session timeout": "the session of {who} ran out",
     "metadata change": "{who} came with other metadata, or topics had changed",
+    "downgrade": "the group went over to the classic protocol, as {who} was gone",
     "load": "the coordinator loaded the group",
     "no room": "the group is full",
     "unknown": "the cause is not known",
@@ -55,10 +56,7 @@ _ENDS = {
 
 def named(names: Iterable[str], most: int = 3) -> str:
     """``app-1, app-2 and 7 more``."""
-    found = list(dict.fromkeys(names))
-    if len(found) > most + 1:
-        found = [*found[:most], f"{len(found) - most} more"]
-    return joined(found)
+    return shortened(names, most)
 
 
 def short_member(member: str) -> str:
@@ -84,6 +82,8 @@ def cause(row: Row) -> str:
         if row["cause_detail"] == "append_failed":
             return f"the assignment could not be stored{error}"
         return f"{who(row)} owed a SyncGroup for too long{error}"
+    if row["cause"] == "metadata change" and row.get("cause_changes"):
+        return f"metadata changed ({named(row['cause_changes'])})"
     if row["cause"] == "metadata change" and is_other(row.get("protocol_type")):
         return f"{who(row)} came with other metadata"
     if row["cause"] == "poll timeout" and row.get("cause_certainty") == "likely":

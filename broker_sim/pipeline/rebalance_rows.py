@@ -19,7 +19,8 @@ from broker_sim.explain.epoch_steps import from_epochs
 from broker_sim.explain.events import Snapshot
 from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
 from broker_sim.explain.holdups import Holdup, chief, holdups
-from broker_sim.explain.rebalances import COMPLETING, PREPARING, Cause, Phases, Rebalances, Step
+from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE, Cause, Phases, Rebalances, Step
+from broker_sim.pipeline.cause_changes import grown, owned
 from broker_sim.pipeline.log_causes import (
     CAUSES,
     CERTAIN,
@@ -33,10 +34,12 @@ from broker_sim.pipeline.log_causes import (
 )
 from broker_sim.pipeline.modern_groups import EPOCHS, ModernGroup
 
-__all__ = ["CLOSED", "rebalances_of"]
+__all__ = ["CLOSED", "GROWN", "JOINS", "rebalances_of"]
 
 CLOSED = "connection closed"
 """What a row of `TOLD` tells of a member's last connection."""
+JOINS, GROWN = "JoinGroup", "topic grown"
+"""``what`` of rows with the partitions that a member owns as it joins, and of a topic that has more partitions than before."""
 
 Row = Mapping[str, Any]
 
@@ -59,6 +62,7 @@ class _Told(Phases):
     partition: int | None = None
     clients: dict[str, str | None] = field(default_factory=dict, repr=False)
     first: Step | None = field(default=None, repr=False)
+    changes: list[str] = field(default_factory=list, repr=False)
     closing: Step | None = field(default=None, repr=False)
     ending: Step | None = field(default=None, repr=False)
 
@@ -78,6 +82,7 @@ class _Account:
         self.partition: int | None = None
         self.protocol_type: str | None = None
         self._closed: dict[str, int] = {}
+        self._metadata = _Metadata()
         self._seen: dict[str, list[int]] = {}
         self._progress: dict[int, dict[str, list[int]]] = {}
         self._fresh = True
@@ -92,6 +97,9 @@ class _Account:
             return
         if what == CLOSED:
             self._closed[row["cause_members"]] = row["ts_ms"]
+            return
+        if what in (JOINS, GROWN):
+            self._metadata.take(row)
             return
         if what == EPOCHS and not row["of_log"]:
             taken = self.epochs.take(row)
@@ -109,7 +117,11 @@ class _Account:
             step = Step(step.ts_ms, came_back[0], step.after, came_back[1])
         if step.cause.kind == "expired" and step.cause.members:
             step.cause.closed_ms = self._closed.get(step.cause.members[0])
+        last = self.steps.found[-1].began_ms if self.steps.found else 0
+        changes = [*_parsed(row.get("cause_changes")), *self._metadata.changes(step, last)]
         for turn, rebalance in self.steps.take(step):
+            if turn == "began":
+                rebalance.changes = changes
             for at in (step.before, step.after):
                 if at is not None:
                     rebalance.clients |= {name: each.get("client_id") for name, each in at.members.items()}
@@ -234,6 +246,38 @@ class _Changeovers:
         return {"cause": CAUSES["went_over"], "cause_certainty": CERTAIN, **who}
 
 
+class _Metadata:
+    """What of the metadata of a group's members is new as they join again, beyond what the step itself shows: partitions that they own,
+    topics that have more partitions."""
+
+    _JOINED = ("first", "joined", "rejoined", "replaced", "changed", "leader_rejoined")
+
+    def __init__(self) -> None:
+        self._owns: dict[str, list[str]] = {}
+        self._owned: dict[str, list[str]] = {}
+        self._grown: list[tuple[int, str]] = []
+
+    def take(self, row: Row) -> None:
+        """A row of `JOINS` or `GROWN`."""
+        if row["what"] == JOINS:
+            self._owns[row["cause_members"]] = _parsed(row["detail"])
+        else:
+            self._grown.append((row["ts_ms"], grown(row["cause_members"], row["size_before"], row["size_after"])))
+
+    def changes(self, step: Step, since_ms: int) -> list[str]:
+        """Of a step; ``since_ms``: when the last rebalance began."""
+        kind, found = step.cause.kind, []
+        for name in step.cause.members if kind in self._JOINED else ():
+            had, has = self._owned.get(name), self._owns.get(name, [])
+            self._owned[name] = has
+            if had is not None and kind in ("changed", "leader_rejoined") and step.after is not None:
+                found += owned(step.after.members.get(name, {}).get("client_id") or name, had, has)
+        stood = step.before is not None and step.before.state in (STABLE, COMPLETING)
+        if kind in ("changed", "leader_rejoined") and stood:
+            found += dict.fromkeys(words for ts_ms, words in self._grown if ts_ms >= since_ms)
+        return found
+
+
 # ------------------------------------------------------------------------------------------------ in
 
 
@@ -304,6 +348,7 @@ def _of_steps(one: _Told) -> dict[str, Any]:
         "stable_ms": _lasted(one.ended_ms, one.left_ms),
         "cause": None if kind is None else CAUSES.get(kind, "unknown"),
         "cause_detail": kind,
+        "cause_changes": one.changes or None,
         "who": who,
         "who_clients": None if who is None else [clients.get(name) for name in who],
         "error": (one.cause.error or "REQUEST_TIMED_OUT") if kind == "append_failed" else None,

@@ -313,7 +313,7 @@ def derived(
         GROUPS: lambda: groups(log),
         LAG: lambda: lag(log, ends, window_ms),
         OFFSET_REGRESSIONS: lambda: offset_regressions(log, source),
-        OFFSET_DELETIONS: lambda: offset_deletions(log, source),
+        OFFSET_DELETIONS: lambda: offset_deletions(log, source, events),
         COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source, sizes),
         OFFSET_RESETS: lambda: offset_resets(log),
         TRANSACTIONS: lambda: transactions(log, begun(), said()),

@@ -207,6 +207,30 @@ def test_members_that_come_one_by_one_are_a_deployment_and_no_alarm() -> None:
     assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("restless", "note")]
 
 
+def test_a_member_that_is_lost_and_comes_back_again_and_again_is_not_told_to_start_with_the_others() -> None:
+    """Nothing is heard of it within its session, as where the heartbeats' interval is longer. (node-rdkafka #898)"""
+    run = [rebalance(at * 7000, 500, cause="session timeout" if at % 2 else "join") for at in range(11)]
+    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "restless")
+    assert "; 5 times because of session timeouts (as when the session of app-1 ran out)." in found.text
+    assert found.severity == "warn"
+    assert "start them together" not in found.advice
+
+
+def test_a_group_by_epochs_is_not_advised_to_wait_for_its_members() -> None:
+    """group.initial.rebalance.delay.ms is a classic group's."""
+    run = [rebalance(at * 2000, 500, kind="consumer") for at in range(6)]
+    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "restless")
+    assert "group epoch" in found.advice
+    assert "initial.rebalance.delay" not in found.advice
+
+
+def test_what_metadata_has_changed_is_said_where_it_is_known() -> None:
+    changes = ["orders: 2 to 6 partitions"]
+    run = [rebalance(at * 2000, 500, cause="metadata change", cause_changes=changes) for at in range(6)]
+    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "restless")
+    assert "(as when metadata changed (orders: 2 to 6 partitions))" in found.text
+
+
 def test_an_assignment_that_came_late_is_another_story() -> None:
     slow = rebalance(0, 30_000, preparing_ms=1000, completing_ms=29_000)
     assert "most of it until the assignment was stored" in only(facts(rebalances=[slow]))

@@ -205,7 +205,18 @@ EVENTS = Table(
             " skipped",
             _LINE,
         ),
-        Column("detail", STRING, "of `epochs` the whole line: what each member holds", "epochs"),
+        Column(
+            "cause_changes",
+            ListOf(STRING),
+            "of a member that joins again what of its metadata is new: `web-1: subscribed to payments`; null where the step shows none",
+            _GROUP,
+        ),
+        Column(
+            "detail",
+            STRING,
+            "of `epochs` the whole line: what each member holds; of a JoinGroup JSON of the partitions that its member owns",
+            "epochs, request",
+        ),
         Column(
             "unknown", ListOf(STRING), "kind or fields that this version doesn't know: a newer one's; else null", _LINE
         ),

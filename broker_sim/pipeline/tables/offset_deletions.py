@@ -25,6 +25,9 @@ __all__ = ["OFFSET_DELETIONS", "RETENTION_MS", "offset_deletions"]
 RETENTION_MS = 7 * 86_400_000
 """Kafka's default offsets.retention.minutes."""
 
+NEAR_MS = 1000
+"""A record and the journal's event of it are no farther apart, if their clocks are."""
+
 OFFSET_DELETIONS = Table(
     "offset_deletions",
     (
@@ -52,7 +55,7 @@ OFFSET_DELETIONS = Table(
         Column(
             "reason",
             STRING,
-            "`expired`, `requested` (OffsetDelete, DeleteGroups), `topic deleted`, `unknown`; null from a log, which does not say",
+            "`expired`, `requested` (OffsetDelete, DeleteGroups), `topic deleted`, `unknown`; null from a log without a journal",
             "journal",
         ),
     ),
@@ -63,8 +66,8 @@ _KEY = ("run_id", "group", "topic", "partition")
 
 
 @on_its_engine
-def offset_deletions(log: DataFrame, source: str = "log") -> DataFrame:
-    """OFFSET_DELETIONS of an offset_log, or of a `journal_log`."""
+def offset_deletions(log: DataFrame, source: str = "log", events: DataFrame | None = None) -> DataFrame:
+    """OFFSET_DELETIONS of an offset_log, or of a `journal_log`; ``events``: of the journal beside the log, which says why."""
     order = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
     said = f.struct("deleted", "committed_offset", "at_ms")
     seen = commits(log).select(
@@ -77,6 +80,8 @@ def offset_deletions(log: DataFrame, source: str = "log") -> DataFrame:
     keys = ["run_id", "log_partition", "log_offset", "group", "topic", "partition"]
     seen = seen.join(why.select(*keys, f.col("detail").alias("reason")), keys, "left")
     gone = seen.where("deleted").where(~f.coalesce("before.deleted", f.lit(False)))
+    if events is not None and source == "log":
+        gone = _with_reasons(gone.drop("reason"), events)
     idle = f.col("at_ms") - f.col("before.at_ms")
     told = _with_ends(gone, log).select(
         "*",
@@ -91,6 +96,24 @@ def offset_deletions(log: DataFrame, source: str = "log") -> DataFrame:
         f.when(idle >= RETENTION_MS, "expired").when(idle.isNotNull(), "deleted").alias("how"),
     )
     return OFFSET_DELETIONS.conform(told)
+
+
+def _with_reasons(gone: DataFrame, events: DataFrame) -> DataFrame:
+    """With the ``reason`` of the journal's event of the same offset that is nearest in time."""
+    told = events.where(f.col("type") == "offsets_deleted").select(
+        "run_id",
+        "group",
+        f.col("text").alias("reason"),
+        f.col("ts_ms").alias("told_ms"),
+        f.explode("partitions").alias("p"),
+    )
+    told = told.select(
+        "run_id", "group", f.col("p.topic").alias("topic"), f.col("p.partition").alias("partition"), "reason", "told_ms"
+    )
+    apart = f.abs(f.col("at_ms") - f.col("told_ms"))
+    near = gone.select(*_KEY, "log_offset", "at_ms").join(told, list(_KEY)).where(apart <= NEAR_MS)
+    reasons = near.groupBy(*_KEY, "log_offset").agg(f.min_by("reason", apart).alias("reason"))
+    return gone.join(reasons, [*_KEY, "log_offset"], "left")
 
 
 def _with_ends(gone: DataFrame, log: DataFrame) -> DataFrame:

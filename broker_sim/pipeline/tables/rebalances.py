@@ -19,7 +19,7 @@ from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.modern_groups import RECORDS as MODERN
-from broker_sim.pipeline.rebalance_rows import CLOSED, rebalances_of
+from broker_sim.pipeline.rebalance_rows import CLOSED, GROWN, JOINS, rebalances_of
 from broker_sim.pipeline.schemas import (
     BOOLEAN,
     INT,
@@ -208,6 +208,7 @@ TOLD = Table(
         Column("members_after", STRING, "the same; of a record all, with instance, topics and assigned"),
         Column("cause", STRING, "as in `events`"),
         Column("cause_members", STRING, "JSON of that in `events`"),
+        Column("cause_changes", STRING, "JSON of that in `events`"),
         Column("error", STRING, "as in `events`"),
         Column("leader", STRING, "member id of the leader after the step"),
         Column("protocol_type", STRING, "`consumer`, `connect` .."),
@@ -244,6 +245,7 @@ def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: Da
     """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't tell, and of what
     brokers' ``lines`` (LOG_LINES) add to them."""
     told = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
+    told = told.unionByName(_joins(events)).unionByName(_grown(events))
     if offset_log is not None:
         told = told.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
     if lines is not None:
@@ -264,6 +266,7 @@ def _steps(events: DataFrame) -> DataFrame:
         .withColumn("members_before", _json("members_before", member="member"))
         .withColumn("members_after", _json("members_after", member="member", waits="waits"))
         .withColumn("cause_members", F.to_json("cause_members"))
+        .withColumn("cause_changes", F.to_json("cause_changes"))
         .withColumn("of_log", F.lit(False))
         .withColumnRenamed("seq", "place")
     )
@@ -279,6 +282,46 @@ def _epochs(events: DataFrame) -> DataFrame:
         .withColumn("of_log", F.lit(False))
         .withColumn("what", F.lit(EPOCHS))
         .withColumnRenamed("seq", "place")
+    )
+
+
+def _joins(events: DataFrame) -> DataFrame:
+    """JoinGroups of members that have an id, with the partitions that they own, in the columns of `_steps`."""
+    asked = EVENTS.only([*PER_JOURNAL, "type", "api", "seq", "ts_ms", "group", "member", "detail"]).conform(events)
+    known = F.col("member").isNotNull() & F.col("detail").isNotNull() & F.col("group").isNotNull()
+    return TOLD.conform(
+        asked.where((F.col("type") == "request") & (F.col("api") == "JoinGroup") & known)
+        .withColumn("of_log", F.lit(False))
+        .withColumn("what", F.lit(JOINS))
+        .withColumnRenamed("member", "cause_members")
+        .withColumnRenamed("seq", "place")
+    )
+
+
+def _grown(events: DataFrame) -> DataFrame:
+    """Topics of which an answer to a Metadata shows more partitions than any before, for each group that reads them."""
+    some = EVENTS.only([*PER_JOURNAL, "type", "api", "seq", "ts_ms", "group", "members_after", "partitions"]).conform(
+        events
+    )
+    answers = some.where((F.col("type") == "response") & (F.col("api") == "Metadata") & F.col("partitions").isNotNull())
+    each = answers.select(*PER_JOURNAL, "seq", "ts_ms", F.explode("partitions").alias("p"))
+    sizes = each.groupBy(*PER_JOURNAL, "seq", "ts_ms", F.col("p.topic").alias("topic")).agg(F.count("*").alias("size"))
+    earlier = Window.partitionBy("run_id", "topic").orderBy("journal", "seq").rowsBetween(Window.unboundedPreceding, -1)
+    sizes = sizes.withColumn("before", F.max("size").over(earlier)).where(F.col("size") > F.col("before"))
+    members = some.where((F.col("type") == "group") & F.col("members_after").isNotNull()).select(
+        "run_id", "group", F.explode("members_after").alias("m")
+    )
+    read = members.select("run_id", "group", F.explode("m.topics").alias("topic")).distinct()
+    return TOLD.conform(
+        sizes.join(read, ["run_id", "topic"]).select(
+            *("run_id", "group", "journal", "ts_ms"),
+            F.lit(False).alias("of_log"),
+            F.col("seq").alias("place"),
+            F.lit(GROWN).alias("what"),
+            F.col("topic").alias("cause_members"),
+            F.col("before").cast("int").alias("size_before"),
+            F.col("size").cast("int").alias("size_after"),
+        )
     )
 
 
