@@ -9,10 +9,12 @@ import asyncio
 
 import pytest
 
+from kafka_wire.errors import Err
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.conformance.driver import GIVE_UP_S, Kafka, background, clock_s, stays_parked
 from tests.conformance.history import past_group
 from tests.conformance.logs import log_of
+from tests.conformance.transactional import Producer
 
 T, T1, U = ("t0", 0), ("t0", 1), ("t1", 0)
 AT_ONCE = 3  # the JoinGroup version before KIP-394: a group of a pending member alone would be removed by a check
@@ -223,3 +225,31 @@ async def test_146_longest_retention_does_not_overflow(kafka: Kafka) -> None:
     await stays_parked(background(asyncio.Event().wait()), ms=500)
     assert await kafka.committed([T], group=past_group("load", "long-kept")) == {T: 5}
     assert await kafka.committed([T]) == {T: 6}
+
+
+@expiry
+@pytest.mark.generations("3.4", "4.1", "4.4")
+async def test_txn_19_an_offset_with_another_one_pending_in_a_transaction(kafka: Kafka) -> None:
+    """4.x keeps what has expired while a transaction may replace it; 3.4 does not, and its group stays for what is pending."""
+    topic = await kafka.topic(kafka.name("t"), 2)
+    producer = await Producer(kafka, kafka.name("x")).begin()
+    await producer.add_offsets(kafka.group)
+    assert await producer.commit(topic, 9, group=kafka.group) is Err.NONE
+    short = {"generation_id_or_member_epoch": -1, "retention_time_ms": 300}
+    assert set((await kafka.commit({(topic, 0): 5, (topic, 1): 6}, version=2, **short)).values()) == {Err.NONE}
+    kept = kafka.pick(old={}, new={(topic, 0): 5})
+    await committed_become(kafka, kept)
+    await stays_parked(background(asyncio.Event().wait()), ms=450)
+    assert await kafka.committed(None) == kept
+    assert (await kafka.describe()).group_state == "Empty"
+    await producer.end(commit=False)
+    await committed_become(kafka, {})
+    await kafka.until("Dead")
+
+
+async def committed_become(kafka: Kafka, expected: dict[tuple[str, int], int]) -> None:
+    """Polls until these offsets of the test's group are committed."""
+    give_up = clock_s() + GIVE_UP_S
+    while (found := await kafka.committed(None, record=False)) != expected:
+        assert clock_s() < give_up, f"the offsets are still {found}"
+        await asyncio.sleep(0.02)

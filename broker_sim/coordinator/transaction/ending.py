@@ -130,9 +130,12 @@ def _decide(
                 return
             next_id = fresh
         epoch, last_epoch = epoch + 1, epoch
-    to = stored._replace(
-        epoch=epoch,
-        state=state,
+    to = Stored(
+        stored.producer_id,
+        epoch,
+        stored.timeout_ms,
+        state,
+        stored.partitions,
         updated_ms=shard.now_ms,
         started_ms=shard.now_ms if begins_now else stored.started_ms,
         client_version=client_version,
@@ -237,8 +240,9 @@ def marked(shard: TransactionState, ticket: int, error: Err) -> None:
 
 
 def _complete(shard: TransactionState, transaction: Transaction) -> None:
-    """Every marker is there."""
-    to = _completed(transaction.stored, shard.now_ms)
+    """Every marker is there: what has been pending since the decision becomes so (TransactionMarkerChannelManager's TxnLogAppend)."""
+    to = transaction.pending
+    assert to is not None
 
     def failed(_: Err) -> None:
         transaction.pending = to
@@ -265,16 +269,19 @@ def try_again(shard: TransactionState, key: TimerKey) -> None:
 def _completed(stored: Stored, now_ms: int) -> Stored:
     """What a decided transaction becomes. Where its epochs are at their end the producer goes on with the next id."""
     state = State.COMPLETE_COMMIT if stored.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
-    after = stored._replace(
-        state=state,
-        partitions=(),
+    producer_id, epoch = stored.producer_id, stored.epoch
+    if stored.next_producer_id != NO_PRODUCER_ID:
+        producer_id, epoch = stored.next_producer_id, 0
+    return Stored(
+        producer_id,
+        epoch,
+        stored.timeout_ms,
+        state,
         updated_ms=now_ms,
+        started_ms=stored.started_ms,
+        client_version=stored.client_version,
         previous_producer_id=stored.producer_id,
-        next_producer_id=-1,
     )
-    if stored.next_producer_id == NO_PRODUCER_ID:
-        return after
-    return after._replace(producer_id=stored.next_producer_id, epoch=0)
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

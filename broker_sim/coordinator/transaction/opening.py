@@ -15,7 +15,6 @@ from broker_sim.coordinator.transaction.transaction import (
     DECIDED,
     LAST_EPOCH,
     NO_EPOCH,
-    NO_PRODUCER_ID,
     State,
     Stored,
     Transaction,
@@ -134,15 +133,16 @@ def add_partitions(shard: TransactionState, token: int, body: AddPartitions) -> 
         shard.reply(token, _all(body, Err.NONE))
         return
     begins = stored.state in CLOSED
-    to = stored._replace(
-        epoch=transaction.epoch,
-        state=State.ONGOING,
-        partitions=(*known, *added),
+    to = Stored(
+        stored.producer_id,
+        transaction.epoch,
+        stored.timeout_ms,
+        State.ONGOING,
+        (*known, *added),
         updated_ms=shard.now_ms,
         started_ms=shard.now_ms if begins else stored.started_ms,
         client_version=body.client_version,
         previous_producer_id=stored.producer_id,
-        next_producer_id=NO_PRODUCER_ID,
     )
 
     def done() -> None:

@@ -8,8 +8,7 @@ from broker_sim.coordinator.shard_loader import OtherRecord
 from broker_sim.coordinator.transaction.policy import TransactionPolicy
 from broker_sim.coordinator.transaction.transaction import NO_PRODUCER_ID, State, Stored
 from kafka_wire.codec import DecodeError
-from kafka_wire.messages.transaction_log import PartitionsSchema
-from kafka_wire.transaction_log import TransactionLogValue, decode_key, decode_value, encode_key, encode_value
+from kafka_wire.transaction_log import TransactionLogValue, decode_key, decode_value, encode_key, transaction_value
 
 
 class Record(NamedTuple):
@@ -24,25 +23,20 @@ def encode(record: Record, policy: TransactionPolicy) -> tuple[bytes, bytes | No
     key, stored = encode_key(record.transactional_id), record.value
     if stored is None:
         return key, None
-    topics: dict[str, PartitionsSchema] = {}
-    for topic, index in stored.partitions:
-        topics.setdefault(topic, PartitionsSchema(topic)).partition_ids.append(index)
     previous, coming = NO_PRODUCER_ID, NO_PRODUCER_ID
     if policy.other_ids_are_written:
         previous, coming = stored.previous_producer_id, stored.next_producer_id
-    value = TransactionLogValue(
-        producer_id=stored.producer_id,
-        previous_producer_id=previous,
-        next_producer_id=coming,
-        producer_epoch=stored.epoch,
-        transaction_timeout_ms=stored.timeout_ms,
-        transaction_status=stored.state,
-        transaction_partitions=None if stored.state is State.EMPTY else list(topics.values()),
-        transaction_last_update_timestamp_ms=stored.updated_ms,
-        transaction_start_timestamp_ms=stored.started_ms,
-        client_transaction_version=stored.client_version,
+    return key, transaction_value(
+        policy.value_version,
+        stored.producer_id,
+        stored.epoch,
+        stored.timeout_ms,
+        stored.state,
+        None if stored.state is State.EMPTY else stored.partitions,
+        stored.updated_ms,
+        stored.started_ms,
+        (stored.client_version, previous, coming),
     )
-    return key, encode_value(policy.value_version, value)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
