@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from broker_sim.coordinator.client import Client as Client
 from broker_sim.coordinator.share_state.commands import Command, Result
 from broker_sim.coordinator.topics import TopicImage
 from kafka_wire.errors import Err
@@ -28,15 +29,6 @@ from kafka_wire.schema import ZERO_UUID
 
 TimerKey = tuple[str | int, ...]
 """``("session", group, member)`` and the like: a timer is keyed data, never a closure. The first part is its kind."""
-
-
-@dataclass(slots=True)
-class Client:
-    """Who sent a request: the header's client id, the host as Kafka's ``InetAddress`` prints it (``/127.0.0.1``), the API version."""
-
-    client_id: str
-    client_host: str
-    api_version: int
 
 
 NO_CLIENT = Client("", "", 0)

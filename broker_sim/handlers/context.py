@@ -60,7 +60,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_sim.common.slices import Job
-from broker_sim.coordinator.outcome import Client
+from broker_sim.coordinator.client import Client
 from kafka_wire.codec import EncodeError
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetch
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
+from tests.support import processes
 from tests.support.ports import free_ports
 from tests.support.wire import Wire, WireClosedError, within
 
@@ -306,3 +308,13 @@ async def test_starting_writes_no_warnings(caplog: pytest.LogCaptureFixture) -> 
         async with Cluster(brokers=3, topics={"a": 1}):
             pass
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_cluster_starts_before_its_coordinators_are_imported() -> None:
+    """Clients can connect early: what is needed for requests of groups comes behind (`load_handlers`)."""
+    code = "import asyncio, sys; from broker_sim import Cluster; cluster = Cluster(); asyncio.run(cluster.start()); "
+    code += (
+        "print([m for m in sys.modules if m.startswith(('broker_sim.coordinator.outcome', 'kafka_wire.messages.k'))])"
+    )
+    done = processes.run([sys.executable, "-c", code], check=True)
+    assert done.stdout == "[]\n"
