@@ -61,7 +61,7 @@ def periods(rows: list[dict[str, Any]], size: int) -> list[tuple[Any, ...]]:
     """What jams makes of the events of a run, in batches of ``size``; where groups live is known beforehand, as it is to the table."""
     ended: list[Period] = []
     jams = Jams(lambda text: None, ended.append)
-    jams.homes.update({row["group"]: row["log"] for row in rows if row["type"] in ("group", "offsets")})
+    jams.homes.update({row["group"]: row["log"] for row in rows if row["type"] in ("group", "epochs", "offsets")})
     for begin in range(0, len(rows), size):
         jams.take(rows[begin : begin + size])
     found = [
