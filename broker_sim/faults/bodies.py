@@ -22,6 +22,7 @@ from kafka_wire.connect_protocol import PROTOCOL_TYPE as CONNECT
 from kafka_wire.connect_protocol import work_of, worker_state
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka_wire.schema import Entity, FieldSpec
+from kafka_wire.uuids import uuid_text
 
 __all__ = ["MOST_BYTES", "MOST_TEXT", "MOST_VALUES", "to_json"]
 
@@ -106,7 +107,7 @@ def _shower(name: str, spec: FieldSpec, version: int) -> _Shower | None:
         case "records":
             return lambda value, budget: _records(value)
         case "uuid":
-            return lambda value, budget: base64.urlsafe_b64encode(value).decode().rstrip("=")
+            return lambda value, budget: uuid_text(value)
     return _number if name in _ENUMERATED else None
 
 

@@ -31,7 +31,6 @@ from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata.broker import Broker
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.metadata.log_maintenance import LogMaintenance
-from broker_sim.metadata.meta_files import uuid_text
 from broker_sim.metadata.persistence import Persistence
 from broker_sim.metadata.topics import (
     INTERNAL_SETTINGS,
@@ -54,6 +53,7 @@ from broker_sim.storage import PartitionLog, StorageError
 from broker_sim.storage.cleaner import has_uncleaned_segments
 from broker_sim.storage.files import FILES, Files
 from kafka_wire.errors import Err
+from kafka_wire.uuids import uuid_text
 
 __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition", "Topic"]
 

@@ -15,7 +15,6 @@ Rules:
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import logging
@@ -26,6 +25,7 @@ from typing import Any
 from broker_sim.storage.checkpoints import CLEANER_FILE, LEADER_EPOCH_FILE, LOG_START_FILE
 from broker_sim.storage.checkpoints import PARTITION_FILE as PARTITION_FILE
 from broker_sim.storage.files import FILES, Files
+from kafka_wire.uuids import uuid_bytes, uuid_text
 
 log = logging.getLogger("broker_sim.metadata")
 
@@ -47,19 +47,6 @@ _ODD = "is a link, or no file at all; a data directory holds files and directori
 
 class StoreError(Exception):
     """The data directory holds something that is not ours to guess; the text names the file."""
-
-
-def uuid_text(raw: bytes) -> str:
-    """A uuid as Kafka writes it: base64 for URLs, unpadded (Uuid.toString)."""
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of `uuid_text`; raises ValueError."""
-    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if len(raw) != 16:
-        raise ValueError(f"{text!r} is no uuid")
-    return raw
 
 
 def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:

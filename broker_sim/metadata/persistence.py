@@ -29,6 +29,7 @@ from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.storage.files import Files
 from broker_sim.storage.recovery import MAX_EPOCH, segment_bases
 from kafka_wire.errors import Err
+from kafka_wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from broker_sim.metadata.kraft_metadata import KnownTopic
@@ -142,7 +143,7 @@ class Persistence:
     def _is_left_over(self, path: Path) -> bool:
         """Whether a directory that no topic has is of a deletion, or of a creation, that was cut short."""
         topic_id = meta_files.read_partition_id(path, self.files)
-        if topic_id is not None and meta_files.uuid_text(topic_id) in self.gone:
+        if topic_id is not None and uuid_text(topic_id) in self.gone:
             return True
         return not meta_files.holds_records(path, self.files)
 
@@ -286,7 +287,7 @@ class Persistence:
             self._tell_unknown(unknown)
         if self.adopted:
             self._state.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
-        node_id, directory_id = next(iter(self._state.broker_ids()), 1), meta_files.uuid_text(self._state.new_uuid())
+        node_id, directory_id = next(iter(self._state.broker_ids()), 1), uuid_text(self._state.new_uuid())
         meta_files.write_properties(self.data_dir, self._state.cluster_id, node_id, directory_id, files=self.files)
         self._state.changed()
 

@@ -20,9 +20,10 @@ from typing import Any, NoReturn
 from broker_sim.common.text import UsageError, keys_once
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata.entity_configs import Entity, readable
-from broker_sim.metadata.meta_files import FORMAT, StoreError, uuid_bytes
+from broker_sim.metadata.meta_files import FORMAT, StoreError
 from broker_sim.metadata.topics import METADATA_TOPIC, KafkaError, check_topic_name
 from broker_sim.storage.recovery import MAX_EPOCH
+from kafka_wire.uuids import uuid_bytes
 
 MAX_PRODUCER_ID = 2**63 - 2**32
 MAX_NODE = 2**31 - 1

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.phrases import count, joined
 from broker_sim.pipeline.phrases import named
-from broker_sim.pipeline.tables.stuck_partitions import APIS, ASKING, UNAVAILABLE
+from broker_sim.pipeline.tables.stuck_partitions import APIS, ASKING, HOMES, UNAVAILABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +83,7 @@ class Jams:
         """A batch, or with ``past`` all that there was before this watch, of which only what goes on is told."""
         wanted = (
             "(type in ('append', 'committed') and coordinator_partition is not null)"
-            " or (type in ('group', 'epochs', 'offsets') and log is not null)"
+            f" or (type in {HOMES} and log is not null)"
             f" or (type in ('request', 'response') and api in {ASKING})"
         )
         rows = batch.where(wanted).select(*_COLUMNS).toArrow().to_pylist()
@@ -109,7 +109,7 @@ class Jams:
 
     def _take(self, row: Row, past: bool) -> None:
         kind = row["type"]
-        if kind in ("group", "epochs", "offsets"):
+        if kind in HOMES:
             self.homes[row["group"]] = row["log"]
         elif kind == "request":
             if row["group"] is not None:

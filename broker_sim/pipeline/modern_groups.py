@@ -36,9 +36,10 @@ __all__ = ["EPOCHS", "RECORDS", "ModernGroup"]
 EPOCHS = "GroupEpochs"
 """In the place of a record's type: a step of a journal, its ``detail`` an event `epochs`. Kafka has no such record."""
 
-RECORDS = rf"^((Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)|{EPOCHS})$"
+_RECORD = "(Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)"
+RECORDS = rf"^({_RECORD}|{EPOCHS})$"
 """Types of the records that are read, as a regular expression."""
-_TYPE = re.compile(r"^(Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)$")
+_TYPE = re.compile(rf"^{_RECORD}$")
 _FIRST_SINCE_4_2 = 2
 """A group's first epoch with a member since 4.2; before, it was 1. It comes with its first member's record."""
 _AWAY = -2

@@ -19,6 +19,7 @@ from kafka_wire.codec import DecodeError, decode
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitKey, OffsetCommitValue
 from kafka_wire.record_batch import BatchHeader, ControlType, InvalidRecord, Record, control_type
+from kafka_wire.uuids import uuid_text
 
 __all__ = ["FARTHEST_MS", "Row", "row_of", "wrapped"]
 
@@ -178,7 +179,7 @@ def _plain(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if isinstance(value, bytes):
-        return _uuid_text(value) if name.endswith("_id") and len(value) == 16 else base64.b64encode(value).decode()
+        return uuid_text(value) if name.endswith("_id") and len(value) == 16 else base64.b64encode(value).decode()
     return value
 
 
@@ -193,9 +194,4 @@ def _camel(name: str) -> str:
 
 def topic_id_text(raw: bytes) -> str | None:
     """The id of a commit's topic; None for zeros."""
-    return None if raw == _NO_ID else _uuid_text(raw)
-
-
-def _uuid_text(raw: bytes) -> str:
-    """As Kafka prints it: base64 for URLs, unpadded (Uuid.toString)."""
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return None if raw == _NO_ID else uuid_text(raw)

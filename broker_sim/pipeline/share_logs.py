@@ -18,7 +18,6 @@ Source: ShareCoordinatorShard.java, PersisterStateBatchCombiner.java, ShareParti
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from broker_sim.pipeline.state_logs import Tell, records_of
 from kafka_wire import share_state_log
 from kafka_wire.codec import DecodeError
 from kafka_wire.share_state_log import ShareSnapshotValue, ShareUpdateValue, StateBatch
+from kafka_wire.uuids import uuid_text
 
 __all__ = ["ACKNOWLEDGED", "ARCHIVED", "PASSED", "RESET", "SHARE_TOPIC", "rows_of_shares"]
 
@@ -85,7 +85,7 @@ def rows_of_shares(folders: Iterable[str], tell: Tell = lambda skipped: None) ->
                 continue
             one = known.get(place)
             if one is None:
-                topic_id = base64.urlsafe_b64encode(key.topic_id).rstrip(b"=").decode()
+                topic_id = uuid_text(key.topic_id)
                 one = known[place] = _Partition(key.group_id, topic_id, key.partition, log_partition)
             yield from _take(one, value, record.timestamp, record.offset)
         for one in known.values():

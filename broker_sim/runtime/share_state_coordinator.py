@@ -16,12 +16,12 @@ from broker_sim.coordinator.share_state.commands import Command, Result, failed
 from broker_sim.coordinator.share_state.shard import ShareStateLoader, ShareStateSettings, ShareStateShard
 from broker_sim.coordinator.share_state.state import ShareKey
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
-from broker_sim.metadata.meta_files import uuid_text
 from broker_sim.metadata.topics import SHARE_STATE_TOPIC
 from broker_sim.runtime.coordinator_kind import CoordinatorKind
 from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
 from broker_sim.storage import partition_for
 from kafka_wire.errors import Err
+from kafka_wire.uuids import uuid_text
 
 _partition_of = lru_cache(maxsize=65536)(partition_for)
 

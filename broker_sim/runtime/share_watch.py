@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from broker_sim.coordinator.share_partition.inflight import NOBODY, DeliveryStat
 from broker_sim.coordinator.share_partition.partition import Acquired
 from broker_sim.coordinator.share_partition.transition import Change, Transition, Why
 from kafka_wire.errors import Err
+from kafka_wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from broker_sim.journal import Journal
@@ -39,7 +39,7 @@ def member_text(member: str, *, ids_are_uuids: bool) -> str:
     """A member as it named itself: 4.1's leaders know it by the bytes of its uuid."""
     if not ids_are_uuids or member == NOBODY:
         return member
-    return base64.urlsafe_b64encode(bytes.fromhex(member)).decode().rstrip("=")
+    return uuid_text(bytes.fromhex(member))
 
 
 class ShareWatch:

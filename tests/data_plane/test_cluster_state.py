@@ -12,10 +12,11 @@ import pytest
 from broker_sim.common.slices import at_once
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import KafkaError
-from broker_sim.metadata.meta_files import PRODUCER_ID_BLOCK, StoreError, uuid_bytes, uuid_text
+from broker_sim.metadata.meta_files import PRODUCER_ID_BLOCK, StoreError
 from broker_sim.storage import KafkaStorageError
 from broker_sim.storage.files import Files
 from kafka_wire.errors import Err
+from kafka_wire.uuids import uuid_bytes, uuid_text
 from tests.data_plane.helpers import fill
 from tests.support.ctx import Sim
 

@@ -24,7 +24,7 @@ from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.streams import Appended, StreamFailed
 from broker_sim.pipeline.tables.events import EVENTS
-from broker_sim.pipeline.tables.stuck_partitions import stuck_partitions
+from broker_sim.pipeline.tables.stuck_partitions import HOMES, stuck_partitions
 from broker_sim.pipeline.watching import LEDGER, Options, Watch
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -61,7 +61,7 @@ def periods(rows: list[dict[str, Any]], size: int) -> list[tuple[Any, ...]]:
     """What jams makes of the events of a run, in batches of ``size``; where groups live is known beforehand, as it is to the table."""
     ended: list[Period] = []
     jams = Jams(lambda text: None, ended.append)
-    jams.homes.update({row["group"]: row["log"] for row in rows if row["type"] in ("group", "epochs", "offsets")})
+    jams.homes.update({row["group"]: row["log"] for row in rows if row["type"] in HOMES})
     for begin in range(0, len(rows), size):
         jams.take(rows[begin : begin + size])
     found = [

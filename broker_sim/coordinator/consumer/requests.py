@@ -5,14 +5,13 @@ Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid (4
 
 from __future__ import annotations
 
-import base64
-
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.uuids import uuid_text
 
 MEMBER_NAMES_ITSELF_SINCE = 1  # version from which on a member brings its id (KIP-1082)
 
@@ -50,7 +49,7 @@ def new_member_id(shard: ShardState) -> str:
     """The id of a member that brings none, as Kafka's Uuid is written: in 22 letters, none of which a dash begins."""
     while True:
         number = bytes.fromhex(shard.new_id().replace("-", ""))
-        text = base64.urlsafe_b64encode(number).decode().rstrip("=")
+        text = uuid_text(number)
         if not text.startswith("-"):
             return text
 

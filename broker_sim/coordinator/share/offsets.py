@@ -6,7 +6,6 @@ sharePartitionsEligibleForOffsetDeletion (4.x).
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +30,7 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
+from kafka_wire.uuids import uuid_text
 
 _REFUSED_BELOW = "Initialize share group parameters has invalid partitionId -"
 _PIECE = 2000
@@ -59,11 +59,6 @@ def _below(topic_id: bytes, numbers: Collection[int]) -> tuple[bytes, int] | Non
     """The partition below 0 that Kafka meets first: a java.util.HashSet has -1 first, then -2."""
     below = [number for number in numbers if number < 0]
     return (topic_id, max(below)) if below else None
-
-
-def _id_text(topic_id: bytes) -> str:
-    """As ``Uuid.toString``."""
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generator[None, None, AlterOffsets]:
@@ -127,7 +122,7 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
     partitions.begin(changes, body.begun)
     if body.below is not None:  # what is recorded by then stays
         topic_id, number = body.below
-        words = f"{_REFUSED_BELOW} {body.group_id} {_id_text(topic_id)} {number}"
+        words = f"{_REFUSED_BELOW} {body.group_id} {uuid_text(topic_id)} {number}"
         submit(shard, token, changes, _refused_alter(Err.UNKNOWN_SERVER_ERROR, words), _refused_alter)
         return
     if not any(topic.partitions for topic in wanted.values()):

@@ -64,6 +64,9 @@ APIS = (
 ASKING = (*APIS, "Heartbeat", "FindCoordinator")
 """And those that tell no more than that there is a coordinator."""
 
+HOMES = ("group", "epochs", "offsets")
+"""Types of events that show in which offsets partition a group lives."""
+
 _NEEDED = (
     *(
         "run_id",
@@ -172,9 +175,7 @@ def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
 @on_its_engine
 def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """run_id, group, log: the `__consumer_offsets` partition of each group, as the coordinator's own events, or records, show it."""
-    told = events.where(
-        F.col("type").isin("group", "epochs", "offsets") & F.col("group").isNotNull() & F.col("log").isNotNull()
-    )
+    told = events.where(F.col("type").isin(*HOMES) & F.col("group").isNotNull() & F.col("log").isNotNull())
     found = told.groupBy("run_id", "group").agg(F.max("log").alias("log"))
     if offset_log is None:
         return found
