@@ -197,15 +197,16 @@ def test_a_long_value_is_joined_in_pieces() -> None:
     groups = [CopartitionGroup() for _ in range(50_000)]
     topology = StreamsGroupTopologyValue(0, [Subtopology("0", copartition_groups=groups)])
     job = encoding_value(0, topology)
-    most = 0
-    while True:
+    value, most = b"", 0
+    while not value:
         try:
             next(job)
         except StopIteration as done:
-            assert done.value == encode_value(0, topology)
-            break
-        held = getgeneratorlocals(job)
-        most = max(most, len(held["parts"]), len(held["pieces"]))
+            value = done.value
+        else:
+            held = getgeneratorlocals(job)
+            most = max(most, len(held["parts"]), len(held["pieces"]))
+    assert value == encode_value(0, topology)
     assert most <= 50
 
 
