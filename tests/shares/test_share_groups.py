@@ -12,6 +12,7 @@ import pytest
 from broker_sim import Cluster
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.k77_share_group_describe import ShareGroupDescribeRequest
@@ -427,6 +428,39 @@ async def test_a_lock_s_end_is_told_of_when_time_is_moved() -> None:
         assert f"lock of group {GROUP} on {TOPIC}-0" in await kafka.time.advance("15s")
 
 
+@pytest.mark.parametrize(("version", "as_version"), [(0, "4.1"), (1, "4.4")])
+async def test_offsets_of_a_group_without_members_are_asked_of_the_share_coordinators(
+    version: int, as_version: str
+) -> None:
+    """Measured on 4.1.0 and 4.4.0: `__share_group_state` is created, and what was never made has no offset."""
+    config = CONFIG if as_version > "4.2" else OLD
+    async with running(1, {"a": 3, "b": 3}, as_version=as_version, config=config) as kafka:
+        wire = await connect(kafka.bootstrap)
+        while (await wire.send(FindCoordinatorRequest("odd", 0), 1)).error_code:
+            pass
+
+        async def told(*topics: tuple[str, list[int]], group: str = "odd") -> Any:
+            asked = [DescribeShareGroupOffsetsRequestTopic(*one) for one in topics]
+            request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, asked)])
+            (found,) = (await wire.send(request, version)).groups
+            rows = [
+                (one.topic_name, [(part.partition_index, part.start_offset) for part in one.partitions])
+                for one in found.topics
+            ]
+            return rows or Err(found.error_code)
+
+        assert await told(("x", [0])) == [("x", [(0, -1)])]
+        assert "__share_group_state" not in kafka.state.topics
+        missing, there = ("x", [(1, -1)]), ("a", [(0, -1)])
+        expected = [missing, there] if as_version == "4.1" else [there, missing]
+        assert await told(("x", [1]), ("a", [0])) == expected
+        assert "__share_group_state" in kafka.state.topics
+        assert await told(("b", [2, 0, 7])) == [("b", [(0, -1), (2, -1), (7, -1)])]
+        assert await told(("x", [1]), group="") == [missing]
+        assert await told(("x", [1]), ("a", [0]), group="") is Err.UNKNOWN_SERVER_ERROR
+        await wire.close()
+
+
 async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> None:
     """Measured on 4.4.0 and 4.1.0."""
     async with cluster() as (kafka, ann):
@@ -454,13 +488,13 @@ async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> No
 
         assert await alter(("t", {0: 3}), ("no", {0: 1}), ("t", {1: 4})) == [("t", [0, 1]), ("no", [0])]
         assert await told(("t", [1, 0, 1]), ("no", [0, 0]), ("t", [1]), ("no", [2])) == [
+            ("t", [(0, 3), (1, 4)]),
             ("no", [(0, -1), (0, -1)]),
             ("no", [(2, -1)]),
-            ("t", [(0, 3), (1, 4)]),
         ]
         assert await told(("t", [])) is Err.UNKNOWN_SERVER_ERROR
         assert await told(("t", [0, -1])) is Err.UNKNOWN_SERVER_ERROR
-        assert await told(("no", []), ("t", [7])) == [("no", []), ("t", [(7, -1)])]
+        assert await told(("no", []), ("t", [7])) == [("t", [(7, -1)]), ("no", [])]
         rows = [DeleteShareGroupOffsetsRequestTopic("t")] * 2
         deleted = await ann.wire.send(DeleteShareGroupOffsetsRequest("odd", rows), 0)
         assert [(one.topic_name, one.error_code) for one in deleted.responses] == [("t", 0)]
