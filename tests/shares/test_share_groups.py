@@ -12,6 +12,13 @@ import pytest
 from broker_sim import Cluster
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
+from kafka_wire.messages import (
+    k83_initialize_share_group_state,
+    k84_read_share_group_state,
+    k85_write_share_group_state,
+    k86_delete_share_group_state,
+    k87_read_share_group_state_summary,
+)
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
@@ -426,6 +433,43 @@ async def test_a_lock_s_end_is_told_of_when_time_is_moved() -> None:
         assert found is not None
         assert found[1] == f"lock of group {GROUP} on {TOPIC}-0"
         assert f"lock of group {GROUP} on {TOPIC}-0" in await kafka.time.advance("15s")
+
+
+_UNINITIALIZED = "{} operation on uninitialized share partition not allowed."
+_STATES = {
+    "ReadShareGroupState": (k84_read_share_group_state, Err.INVALID_REQUEST, _UNINITIALIZED.format("Read")),
+    "ReadShareGroupStateSummary": (k87_read_share_group_state_summary, Err.UNKNOWN_TOPIC_OR_PARTITION, None),
+    "WriteShareGroupState": (k85_write_share_group_state, Err.INVALID_REQUEST, _UNINITIALIZED.format("Write")),
+    "DeleteShareGroupState": (k86_delete_share_group_state, Err.UNKNOWN_TOPIC_OR_PARTITION, None),
+    "InitializeShareGroupState": (k83_initialize_share_group_state, Err.UNKNOWN_TOPIC_OR_PARTITION, None),
+}
+
+
+@pytest.mark.parametrize("api", _STATES)
+async def test_states_of_the_zero_topic_id_and_of_topics_without_partitions(api: str) -> None:
+    """Measured on 4.1.0 and 4.4.0."""
+    module, error, words = _STATES[api]
+    request_class = getattr(module, f"{api}Request")
+    topic_class = dict(request_class.__fields__)["topics"].item
+    part_class = dict(topic_class.__fields__)["partitions"].item
+    async with cluster() as (kafka, ann):
+        await ann.heartbeat(0)  # which makes the coordinators of share groups' state
+        zero, there = bytes(16), kafka.state.topics[TOPIC].topic_id
+
+        async def told(*topics: tuple[bytes, list[int]]) -> list[tuple[bytes, list[Any]]]:
+            rows = [topic_class(topic_id, [part_class(number) for number in numbers]) for topic_id, numbers in topics]
+            answer = await ann.wire.send(request_class("other", rows), 0)
+            return [
+                (one.topic_id, [(part.partition, part.error_code, part.error_message) for part in one.partitions])
+                for one in answer.results
+            ]
+
+        assert await told((zero, [0])) == [(zero, [(0, error, words or error.text)])]
+        negative = "The partition id cannot be a negative number."
+        assert await told((zero, [-1])) == [(zero, [(-1, Err.INVALID_REQUEST, negative)])]
+        for topics in ([(there, [0]), (zero, [])], [(zero, []), (there, [0])], [(there, [0]), (there, [])]):
+            found = await told(*topics)
+            assert bool(found) == (api == "InitializeShareGroupState")
 
 
 @pytest.mark.parametrize(("version", "as_version"), [(0, "4.1"), (1, "4.4")])
