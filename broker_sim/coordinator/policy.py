@@ -162,6 +162,8 @@ class Policy:
     """The error for a ShareGroupHeartbeat without a member id names the missing field."""
     share_offsets_may_be_altered: bool
     """AlterShareGroupOffsets does what it says (4.1.0 does nothing, and says nothing of topics that are there)."""
+    missing_share_topics_come_first: bool
+    """DescribeShareGroupOffsets has topics that do not exist before those that do."""
 
 
 SCALA = Policy(
@@ -238,6 +240,7 @@ SCALA = Policy(
     old_share_epoch_is_told_previous=False,
     nameless_share_member_is_told=True,
     share_offsets_may_be_altered=False,
+    missing_share_topics_come_first=True,
 )
 
 _JAVA_ERRORS = {
@@ -319,6 +322,7 @@ JAVA = Policy(
     old_share_epoch_is_told_previous=False,
     nameless_share_member_is_told=True,
     share_offsets_may_be_altered=False,
+    missing_share_topics_come_first=True,
 )
 
 _JAVA_4_2 = replace(
@@ -327,6 +331,7 @@ _JAVA_4_2 = replace(
     has_streams_records=True,
     share_assignor="simple",
     share_offsets_may_be_altered=True,
+    missing_share_topics_come_first=False,
 )
 _JAVA_4_3 = replace(
     _JAVA_4_2,
