@@ -347,7 +347,7 @@ def _closings(events: DataFrame) -> DataFrame:
 
 _LINES = (
     *("preparing", "closed", "assigned", "empty", "not rejoined", "left", "session timeout"),
-    *("fenced", "modern left"),
+    *("fenced", "modern left", "converted"),
 )
 
 
