@@ -534,8 +534,9 @@ class Cluster:
         """Take a broker down: its connections are reset, then other in-sync replicas become leaders of its partitions, including
         its coordinators.
 
-        ``graceful``: they lead first, and what is answered is written. ``noticed_after``: so long nobody knows, and metadata names it
-        still, as Kafka's does until broker.session.timeout.ms (9 s) has passed. Nothing happens where it is down. Raises UsageError.
+        ``graceful``: a controlled shutdown: the leaders move first, and pending responses are sent. ``noticed_after``: for how long
+        the controller does not notice and metadata still lists the broker, in Kafka up to broker.session.timeout.ms (9 s). No
+        effect if it is down. Raises UsageError.
         """
         await self._controller.broker_down(node_id, graceful=graceful, noticed_after=noticed_after)
 

@@ -120,10 +120,10 @@ class TimeControl:
         """Advance the clock by a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns the fired timers, in order of
         their first firing (``"offset expiry of __consumer_offsets-3 (12 times)"``), without periodic log maintenance.
 
-        ``expire``: member, client or instance ids of members that are silent all the while. ``wait``: so much real time have the other
-        members of a group to rejoin before the step passes its rebalance timeout; 0 throws out whoever holds it up. Who is thrown out
-        for that stands in what is returned, and in the log. Raises UsageError: a clock that moves by itself, no duration, a member
-        that isn't there, a second call while the first is under way. Raises Livelock.
+        ``expire``: member, client or instance ids of members that send nothing meanwhile, so that their sessions expire. ``wait``: real
+        time that the other members of a group get to rejoin before the clock passes its rebalance timeout; with 0 members that have
+        not rejoined are removed. The result and the log name them. Raises UsageError for a clock that isn't manual, an invalid
+        duration, an unknown member, and a second call during the first. Raises Livelock.
         """
         clock = self._clock
         if not isinstance(clock, ManualClock):

@@ -84,8 +84,8 @@ class Policy:
     other_assignor_moves_group: bool
     """A consumer group's epoch moves where another assignor has most votes than before. Else that counts at the next occasion."""
     refused_join_completes: bool
-    """After each JoinGroup, a refused one too, it is looked whether the join phase is complete. Else only one that lets a member in is
-    the occasion: an id turned away for ``group.max.size`` no longer holds the phase up, and nobody notices before its timeout."""
+    """Every JoinGroup, also a refused one, checks whether the join phase is complete. Else only one that adds a member does: after an
+    id is refused for ``group.max.size``, which the phase no longer waits for, it still ends only at its timeout."""
     clean_up_counts_from_start: bool
     """Expired offsets are looked for every ``offsets.retention.check.interval.ms`` from the broker's start on
     (GroupMetadataManager.startup). Else each offsets partition has a timer of its own, which counts from its load
@@ -132,8 +132,8 @@ class Policy:
     absent_group_commit_in_transaction: Err
     """TxnOffsetCommit with a generation, for a group that doesn't exist."""
     tombstones_end_staged: bool
-    """The tombstone of an offset ends what open transactions have staged for it: whoever deletes writes one for what is staged alone,
-    and who expires leaves the offset (else what is staged is struck off without a record, and a load finds it again)."""
+    """The tombstone of an offset discards its pending offsets in open transactions: a deletion writes one also for an offset that is
+    only pending, and expiry keeps such an offset (else pending offsets are discarded without a record, and a load restores them)."""
     what_is_given_up_is_described: bool
     """ConsumerGroupDescribe includes partitions that a member was asked to revoke and still owns."""
     misdirected_join_names_member: bool

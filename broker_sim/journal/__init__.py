@@ -63,7 +63,7 @@ Listener = Callable[[Event], object]
 class Seen(dict[str, Any]):
     """An event of the journal with its fields as attributes: ``seen.api``, ``seen.group``.
 
-    ``error`` is an `Err`: the first one of the response, that of the append or the load, NONE where there is none; ``errors`` has each
+    ``error`` is an `Err`: the first one of the response, that of the append or the load, NONE without an error; ``errors`` has each
     partition's own. An answered request has the request's fields, and ``answer`` (the response's body), ``took_ms``, ``action``.
     """
 

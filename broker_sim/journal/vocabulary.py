@@ -129,7 +129,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "log": _LOG,
         "group": "group id",
         "action": "`staged`: they wait for the marker of their transaction; `aborted`: it was an abort; `passed over`: it was a "
-        "commit, and a later commit stands",
+        "commit, and a later commit is stored",
         "producer_id": "whose transaction",
         "request?": "the TxnOffsetCommit that they came with",
         "offsets": "partition -> offset",
@@ -173,8 +173,8 @@ EVENTS: dict[str, dict[str, str]] = {
     "share": {
         "log": "partition of data",
         "group": "share group",
-        "action": "`loaded`: its leader has the group's state from the share coordinator; `not loaded`: it was not told; "
-        "`dropped`: it holds the partition for the group no longer, as there is another leader, nobody reads, or the share "
+        "action": "`loaded`: its leader has the group's state from the share coordinator; `not loaded`: it did not receive it; "
+        "`dropped`: it no longer keeps the partition's state for the group, as there is another leader, no member reads, or the share "
         "coordinator has refused",
         "leader_epoch": "of the partition, as that leader has it",
         "start_offset?": "the earliest record that isn't done with",
@@ -333,7 +333,7 @@ PARTS: dict[str, dict[str, str]] = {
     },
     "cause": {
         "kind": "`request`, `timer`, `append` (the log refused a write), `committed`, `topics` (some were deleted), `marker` (one "
-        "stands in the log), `markers` (all of a transaction are written), `load`, `unload`",
+        "is in the log), `markers` (all of a transaction are written), `load`, `unload`",
         "request?": "number of the request",
         "api?": "its API",
         "member?": "whose request, or whose timer",

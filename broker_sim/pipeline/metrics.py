@@ -35,14 +35,14 @@ MOST_SERIES = 10_000
 
 METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "broker_sim_group_lag": ("gauge", ("group", "topic", "partition"), "records between the committed offset and the log's end"),
-    "broker_sim_group_lag_left_out": ("gauge", (), "partitions of groups beyond the series that are shown, the least behind"),
+    "broker_sim_group_lag_left_out": ("gauge", (), "partitions without a series of their own: those with the least lag"),
     "broker_sim_group_rebalances_total": ("counter", ("group",), "rebalances of a group"),
-    "broker_sim_offsets_partition_stuck": ("gauge", ("log",), "1 while an offsets partition takes no append"),
-    "broker_sim_findings": ("gauge", ("kind", "severity"), "findings that stand in the report"),
-    "broker_sim_watch_batches_total": ("counter", ("input",), "batches of the input that were appended since this start"),
-    "broker_sim_watch_retries_total": ("counter", ("what",), "times that Spark failed and was asked again since this start"),
-    "broker_sim_watch_read_until_seconds": ("gauge", (), "the newest moment that the tables know"),
-    "broker_sim_watch_tables_age_seconds": ("gauge", (), "how long ago the tables were made"),
+    "broker_sim_offsets_partition_stuck": ("gauge", ("log",), "1 while no append to an offsets partition is committed"),
+    "broker_sim_findings": ("gauge", ("kind", "severity"), "findings in the report"),
+    "broker_sim_watch_batches_total": ("counter", ("input",), "batches of the input appended since the watch started"),
+    "broker_sim_watch_retries_total": ("counter", ("what",), "retries after a failure of Spark since the watch started"),
+    "broker_sim_watch_read_until_seconds": ("gauge", (), "timestamp of the newest event in the tables"),
+    "broker_sim_watch_tables_age_seconds": ("gauge", (), "age of the tables"),
 }  # fmt: skip
 """Name -> kind, labels, and what it says."""
 

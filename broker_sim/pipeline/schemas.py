@@ -209,7 +209,7 @@ class Table:
 
     def markdown(self) -> str:
         """The columns as a Markdown table."""
-        lines = [("column", "type", "is", "from"), ("---",) * 4]
+        lines = [("column", "type", "meaning", "source"), ("---",) * 4]
         lines += [(f"`{name}`", kind, meaning, source) for name, kind, meaning, source in self.rows()]
         return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
@@ -282,14 +282,14 @@ _VALUE, _KEY, _BATCH, _RECORD = "value", "key", "batch header", "record"
 
 _MEMBER = StructOf(
     (
-        Column("member_id", STRING, "as the coordinator gave it", _VALUE),
+        Column("member_id", STRING, "as assigned by the coordinator", _VALUE),
         Column("group_instance_id", STRING, "of a static member (KIP-345), else null; value v3+", _VALUE),
         Column("client_id", STRING, "as the client sent it", _VALUE),
         Column("client_host", STRING, "as Kafka shows it: `/10.0.0.1`", _VALUE),
         Column("rebalance_timeout_ms", INT, "ms; null before value v1", _VALUE),
         Column("session_timeout_ms", INT, "ms", _VALUE),
-        Column("subscription", BINARY, "what the member sent for the chosen protocol, as it is", _VALUE),
-        Column("assignment", BINARY, "what the leader gave it, as it is", _VALUE),
+        Column("subscription", BINARY, "the member's metadata for the selected protocol, undecoded", _VALUE),
+        Column("assignment", BINARY, "the member's assignment, undecoded", _VALUE),
         Column("topics", ListOf(STRING), "topics of the subscription; null unless a consumer's", _VALUE),
         Column(
             "assigned",
@@ -342,16 +342,16 @@ OFFSET_LOG = Table(
             _VALUE,
         ),
         Column("metadata", STRING, "the client's note on a commit", _VALUE),
-        *moment("commit_ts", "when the coordinator took the commit", _VALUE),
+        *moment("commit_ts", "when the coordinator received the commit", _VALUE),
         Column(
             "expire_ts_ms", LONG, "own expiry of a commit, ms since 1970, -1 for none; value v1 alone has it", _VALUE
         ),
         Column("topic_id", STRING, "topic id of a commit, as Kafka prints it; value v4 may have it", _VALUE),
         Column("generation", INT, "of a group; of KIP-848 records the epoch", _VALUE),
         Column("protocol_type", STRING, "of a group: `consumer`, `connect`, ..", _VALUE),
-        Column("protocol", STRING, "the assignor that was voted; null for a group without members", _VALUE),
+        Column("protocol", STRING, "the selected assignor; null for a group without members", _VALUE),
         Column("leader", STRING, "member id of the group's leader; null for a group without members", _VALUE),
-        *moment("state_ts", "since when the group is in its state; null before value v2", _VALUE),
+        *moment("state_ts", "when the group entered its state; null before value v2", _VALUE),
         Column("members", ListOf(_MEMBER), "of a group, in the record's order; null unless kind is `group`", _VALUE),
         Column("member", STRING, "member id in the key of a KIP-848 record", _KEY),
         Column(
@@ -360,10 +360,10 @@ OFFSET_LOG = Table(
             "JSON of the value of a KIP-848 record, names as in Kafka; null if it is a tombstone or unknown",
             _VALUE,
         ),
-        Column("raw_key", BINARY, "the key as it is; kind `other` alone", _KEY),
-        Column("raw_value", BINARY, "the value as it is; kind `other` alone", _VALUE),
+        Column("raw_key", BINARY, "the undecoded key; only of kind `other`", _KEY),
+        Column("raw_value", BINARY, "the undecoded value; only of kind `other`", _VALUE),
         Column("segment", LONG, "base offset of its file: `00000000000000000123.log` is 123", "file name"),
-        Column("position", LONG, "byte of the file at which its batch begins", "file"),
+        Column("position", LONG, "byte offset of its batch in the file", "file"),
     ),
     "One row for each record that is left in `__consumer_offsets`, control records included. Order by log_partition and log_offset;"
     " `kind` says which columns are filled.",

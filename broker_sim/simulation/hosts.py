@@ -115,8 +115,8 @@ class Host:
         return task
 
     def crash(self, *, reset: bool = False) -> None:
-        """Nothing of its process runs again. ``reset``: the process alone has died, its kernel resets the connections; else the machine
-        is gone and nobody is told. Nothing happens where it has crashed."""
+        """Stop its process at once: no callback of it runs again. ``reset``: only the process dies, and its kernel resets the
+        connections; else the machine fails, and its peers get no packet. No effect on a crashed host."""
         if self.process.state == DEAD:
             return
         self.sim.note(f"crash {self.name} {'reset' if reset else 'silent'}")
@@ -130,8 +130,8 @@ class Host:
         self.sim.network.close_ports(self.machine)
 
     def exit(self) -> None:
-        """Its process is over, as at its own end or by SIGKILL: the kernel closes its connections. Nothing happens where there is none,
-        and no journal is told."""
+        """End its process, as a return or SIGKILL does: the kernel closes its connections. No effect on a host without a process. The
+        journal gets no event."""
         if self.process.state == DEAD:
             return
         self._dead()

@@ -30,7 +30,7 @@ class Run(Protocol):
         """Let time pass: seconds, or ``"5m"``. Raises what a program raises."""
 
     def fail(self, error: BaseException, where: str = "noticed") -> None:
-        """The run is over: whoever lets time pass is raised ``error``."""
+        """End the run: the call that lets time pass raises ``error``."""
 
 
 class Ground(Protocol):

@@ -344,8 +344,8 @@ class Simulation:
             self.fail(error, f"raised by {task.get_name()} on {host}")
 
     def fail(self, error: BaseException, where: str = "noticed") -> None:
-        """The run is over: whoever lets time pass is raised ``error``, with a note of when it was. The first one counts; to be called
-        from anywhere, a journal's listener too."""
+        """End the run: the call that lets time pass (``run``, ``run_for``) raises ``error``, with a note of the virtual time and
+        the seed. Only the first error counts. May be called from anywhere, including a journal's listener."""
         if self.ending or self._failed is not None:
             return
         reasons = "; ".join(self.not_pinned)

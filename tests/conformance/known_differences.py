@@ -36,9 +36,9 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "156_subscription_that_lies_about_its_length_wedges_the_join_phase",
         ASSERTION,
-        "Kafka's generated decoder throws what its caller does not expect when an array claims more elements than there are"
-        " bytes; the join phase of that group then never completes. The simulator takes such a subscription for what it"
-        " is, an unparsable one, and the group goes on.",
+        "In Kafka an array that claims more elements than the subscription has bytes makes the generated decoder throw an"
+        " exception that its caller does not catch; the join phase of the group then never completes. The simulator treats"
+        " the subscription as unparsable, and the join phase completes.",
     ),
 )
 
@@ -56,7 +56,7 @@ UNTESTED: tuple[tuple[str, str], ...] = (
     ),
     (
         "4.4",
-        "In StreamsGroupHeartbeat, which of several subtopologies' topics an endpoint lists first is drawn by each JVM. The"
+        "In StreamsGroupHeartbeat, which of several subtopologies' topics an endpoint lists first is random in each JVM. The"
         " simulator has one order.",
     ),
 )
@@ -73,18 +73,18 @@ def explained(case: str, generation: str, line: str) -> Known | None:
     return None
 
 
-_DEAD = "Dead is a state between two turns of the coordinator: no client can meet a group in it."
-_APPEND = "Appends to __consumer_offsets fail only by faults that a client can't cause."
-_LOADING = "The loading of a partition is over before a client can ask twice; it needs a slow log."
-_TRANSACTIONS = "Transactions have cases of their own, in test_transactions."
-_KIP_848 = "KIP-848 has cases of its own, in test_consumer_groups."
+_DEAD = "Dead is an intermediate state: no request can find a group in it."
+_APPEND = "Appends to __consumer_offsets fail only under faults that a client can't cause."
+_LOADING = "A load completes before a client can send two requests; a test needs a slow log."
+_TRANSACTIONS = "Transactions have their own cases, in test_transactions."
+_KIP_848 = "KIP-848 has its own cases, in test_consumer_groups."
 
 NOT_COVERED: dict[int, str] = {
     6: _DEAD,
     20: "The constant of five minutes is too long for a test against a real broker.",
     47: _APPEND,
     50: _APPEND,
-    51: "State transitions are the coordinator's inside; the tests of its transition table hold them.",
+    51: "State transitions are internal; the tests of the transition table cover them.",
     61: _APPEND,
     65: _LOADING,
     75: _LOADING,
@@ -94,12 +94,12 @@ NOT_COVERED: dict[int, str] = {
     107: _DEAD,
     **dict.fromkeys(range(113, 121), _TRANSACTIONS),
     126: _TRANSACTIONS,
-    142: "A commit that is still being appended is met only while the log is stuck.",
+    142: "A pending commit can be observed only while the log is stuck.",
     145: _TRANSACTIONS,
     149: _TRANSACTIONS,
     150: "Empty control batches are left by transactions and compaction.",
-    157: "Leadership that goes back and forth needs the control plane.",
-    158: "A coordinator that moves away while requests are parked needs the control plane.",
+    157: "Repeated leader moves need the control API.",
+    158: "A coordinator move with deferred requests needs the control API.",
     **dict.fromkeys(range(160, 172), _KIP_848),
-    172: "A broker that is shutting down closes its connections; the window in which it answers is not reachable.",
+    172: "A broker in shutdown closes its connections; no test can reach the moment in which it still responds.",
 }

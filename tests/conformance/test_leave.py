@@ -190,7 +190,7 @@ async def test_089_single_error_before_v3(kafka: Kafka, version: int) -> None:
     assert await m1.heartbeat() == Err.REBALANCE_IN_PROGRESS
 
 
-async def test_090_parked_joiner_is_told_that_it_left(kafka: Kafka) -> None:
+async def test_090_deferred_join_of_a_member_that_left_gets_an_error(kafka: Kafka) -> None:
     m1, m2 = await kafka.stable(2)
     parked = m1.start_join()
     await kafka.until("PreparingRebalance")

@@ -98,7 +98,7 @@ async def test_s2_9_time_zero(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 7])
-async def test_s2_9_leader_epoch_is_told_since_v4(kafka: Kafka, version: int) -> None:
+async def test_s2_9_leader_epoch_is_returned_since_v4(kafka: Kafka, version: int) -> None:
     topic = await filled(kafka)
     [answer] = await ask(kafka, topic, ListOffsetsPartition(0, -1, BASE), version=version)
     assert answer.leader_epoch == 0

@@ -56,7 +56,7 @@ async def test_043_leader_is_replaced_v9_skips_the_assignment(kafka: Kafka) -> N
 
 
 @pytest.mark.parametrize("version", [5, 8])
-async def test_043_leader_is_replaced_before_v9_and_not_told_that_it_leads(kafka: Kafka, version: int) -> None:
+async def test_043_leader_is_replaced_before_v9_and_not_informed_that_it_leads(kafka: Kafka, version: int) -> None:
     m1, m2 = await kafka.stable(2, instances=INSTANCES)
     again = await kafka.member("again", instance="i1", join_version=version)
     answer = await again.join()

@@ -225,7 +225,7 @@ async def test_s2_3_new_generation_refuses_the_sync_of_the_old(kafka: Kafka) -> 
 # ---- the pending-sync timeout
 
 
-async def test_062_nobody_syncs(kafka: Kafka) -> None:
+async def test_062_no_member_syncs(kafka: Kafka) -> None:
     start = clock_s()
     [m1] = await kafka.joined(rebalance_ms=400)
     await kafka.until("Empty")
@@ -250,7 +250,7 @@ async def test_062_leader_does_not_sync(kafka: Kafka) -> None:
     assert (await m2.join()).leader == m2.id
 
 
-async def test_063_all_synced_and_nobody_is_removed(kafka: Kafka) -> None:
+async def test_063_all_synced_and_no_member_is_removed(kafka: Kafka) -> None:
     m1, m2 = await kafka.stable(2, rebalance_ms=SHORT_MS)
     await stays_parked(background(kafka.until("PreparingRebalance")), ms=SHORT_MS + 500)
     assert await m1.heartbeat() == Err.NONE

@@ -63,7 +63,7 @@ async def test_an_init_with_ones_own_epoch(kafka: Kafka, version: int) -> None:
     await producer.log()
 
 
-async def test_an_id_that_nobody_knows_gets_another_producer_whatever_it_names(kafka: Kafka) -> None:
+async def test_an_unknown_id_gets_another_producer_whatever_it_names(kafka: Kafka) -> None:
     beside = await Producer(kafka).begin()
     other = Producer(kafka)
     other.name = beside.neighbour()
@@ -327,7 +327,7 @@ async def test_transactions_are_described(kafka: Kafka) -> None:
     assert ((await producer.state()).transaction_start_time_ms > 0) is kafka.pick(old=True, new=False)
 
 
-async def test_ids_that_nobody_knows_are_not_described(kafka: Kafka) -> None:
+async def test_unknown_ids_are_not_described(kafka: Kafka) -> None:
     producer = await Producer(kafka).begin()
     answer = await kafka.ask(DescribeTransactionsRequest([""]), 0)
     assert answer.transaction_states[0].error_code == Err.INVALID_REQUEST

@@ -172,9 +172,9 @@ def table(scores: Sequence[Score]) -> str:
             told[verdict.event.kind, score.ledger.kafka].append(verdict.told is not None)
         for event, alarmed in score.healthy:
             calm[event.kind, score.ledger.kafka].append(not alarmed)
-    lines = [_row("done to a group or a partition", *versions, "all"), _rule(len(versions) + 2)]
-    lines += _rows(told, versions, "told")
-    lines += ["", _row("healthy", *versions, "all"), _rule(len(versions) + 2)]
+    lines = [_row("incident", *versions, "all"), _rule(len(versions) + 2)]
+    lines += _rows(told, versions, "detected")
+    lines += ["", _row("healthy event", *versions, "all"), _rule(len(versions) + 2)]
     lines += _rows(calm, versions, "without an alarm")
     alarms = sum(len(score.alarms) for score in scores)
     lines += [

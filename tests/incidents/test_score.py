@@ -129,7 +129,7 @@ def test_the_table_counts_by_kind_and_version() -> None:
     other.ledger.kafka = "3.4.0"
     written = table([one, other])
     assert "| crash | 0 of 1 | 1 of 1 | 1 of 2 |" in written
-    assert "| **told** | 0 of 1 | 1 of 2 | **1 of 3 = 0.33** |" in written
+    assert "| **detected** | 0 of 1 | 1 of 2 | **1 of 3 = 0.33** |" in written
     assert "| quiet |  | 1 of 1 | 1 of 1 |" in written
     assert "False alarms: 1, in 2 clusters with 6 groups." in written
     assert "  storm, orders: MISSED" in told(one)

@@ -69,7 +69,7 @@ def test_what_documents_and_sql_say() -> None:
         "`run_id` string, `began` timestamp, `began_ms` bigint, `parts` array<struct<topic:string,at:array<int>>>, `number` bigint"
     )
     lines = SMALL.markdown().splitlines()
-    assert lines[0] == "| column | type | is | from |"
+    assert lines[0] == "| column | type | meaning | source |"
     assert "| `began_ms` | bigint | `began` in ms since 1970 | log |" in lines
     assert "| `parts` | array<struct> | parts |  |" in lines
     assert r"| `parts.at` | array<int> | its \| partitions |  |" in lines

@@ -161,7 +161,7 @@ def a_version_less_is_spoken(patch: pytest.MonkeyPatch) -> None:
         (records_of_any_time_are_taken, "logs", "invalid requests are refused"),
         (a_transaction_is_shown_without_its_partitions, "transactions", "transactions are shown as they are"),
         (a_transaction_is_listed_whatever_is_asked, "transactions", "transactions are shown as they are"),
-        (a_version_less_is_spoken, "topics", "what is spoken is told"),
+        (a_version_less_is_spoken, "topics", "supported API versions are advertised"),
     ],
 )
 def test_a_rule_is_broken_by_its_bug(plant: Plant, workload: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:

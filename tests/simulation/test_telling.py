@@ -20,7 +20,7 @@ from broker_sim.simulation.world import EPOCH_MS
 from tests.simulation.planted import commits_are_not_loaded
 
 _WORK_S = 0.5
-LOST = "committed by a process that ended soon after, given to nobody since, and lost if it had not done them:"
+LOST = "committed by a process that ended soon after, given to no consumer since, and lost if it had not done them:"
 
 
 async def work(bootstrap: str, done: list[bytes], *, commits_first: bool) -> None:

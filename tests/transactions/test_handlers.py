@@ -221,6 +221,6 @@ def test_a_pattern_that_re2_does_not_know(broker: Broker, pattern: str) -> None:
     assert answer.error_code == Err.INVALID_REGULAR_EXPRESSION
 
 
-def test_ids_that_nobody_knows_are_told_so(broker: Broker) -> None:
+def test_unknown_ids_are_told_so(broker: Broker) -> None:
     assert broker.state("nobody").error_code == Err.TRANSACTIONAL_ID_NOT_FOUND
     assert broker.state("").error_code == Err.INVALID_REQUEST

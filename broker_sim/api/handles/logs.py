@@ -298,7 +298,7 @@ class LogHandle:
 
     async def abort_transaction(self, producer_id: int, timeout: object = TIMEOUT) -> None:
         """Write an abort marker for this producer's open transaction in this partition, as `kafka-transactions abort` does for a
-        hanging transaction. Raises UsageError if there is none, or if the leader refuses."""
+        hanging transaction. Raises UsageError if the producer has no open transaction, or if the leader refuses the marker."""
         from broker_sim.api.handles.in_process import ask
         from kafka_wire.messages.k27_write_txn_markers import (
             WritableTxnMarker,

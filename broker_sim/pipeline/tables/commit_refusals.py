@@ -1,4 +1,4 @@
-"""The table commit_refusals: commits that a coordinator refused, by who sent them, topic and error.
+"""The table commit_refusals: commits that a coordinator refused, by client that sent them, topic and error.
 
 Rules:
 1. A commit is answered partition by partition: one may be refused for one topic and taken for another. So a row is of one error of one
@@ -26,7 +26,7 @@ COMMIT_REFUSALS = Table(
     (
         RUN_ID,
         Column("group", STRING, "group id; never null", "journal"),
-        Column("client_id", STRING, "who sent them", "journal"),
+        Column("client_id", STRING, "client that sent them", "journal"),
         Column("member", STRING, "its member id; null for a commit of no member", "journal"),
         Column("topic", STRING, "the topic that was refused", "journal"),
         Column("error", STRING, "Kafka's name of the error", "journal"),
@@ -36,7 +36,7 @@ COMMIT_REFUSALS = Table(
         *moment("first", "when the first of them was answered", "journal"),
         *moment("last", "when the last of them was", "journal"),
     ),
-    "One row for each client, member, topic and error of commits that were refused. Of a journal alone.",
+    "One row for each client, member, topic and error of commits that were refused. From a journal only.",
 )
 
 _APIS = ("OffsetCommit", "TxnOffsetCommit")

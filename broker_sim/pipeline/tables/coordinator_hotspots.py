@@ -47,7 +47,7 @@ COORDINATOR_HOTSPOTS = Table(
         ),
         Column("misplaced", LONG, "groups in it that N, or 50 where N is null, has elsewhere", "offset_log"),
     ),
-    "One row for each partition of `__consumer_offsets` that holds records.",
+    "One row for each partition of `__consumer_offsets` with records.",
 )
 
 

@@ -49,10 +49,10 @@ PARTITION = StructOf(
             _BODY,
         ),
         Column("leader_epoch", INT, "of the committed offset, else that the client knows", _BODY),
-        Column("high_watermark", LONG, "as Fetch's answer tells it", _BODY),
+        Column("high_watermark", LONG, "from responses to Fetch", _BODY),
         Column("records", LONG, "how many records were sent (Produce) or handed out (Fetch's answer)", _BODY),
         Column("error_code", INT, "of this partition, in answers", _BODY),
-        Column("log_start", LONG, "where the log begins, as the answers of Fetch and DeleteRecords tell it", _BODY),
+        Column("log_start", LONG, "where the log begins, from responses to Fetch and DeleteRecords", _BODY),
     )
 )
 
@@ -62,11 +62,11 @@ MEMBER = StructOf(
         Column("client_id", STRING, "as the client sent it", _GROUP),
         Column("client_host", STRING, "as Kafka shows it: `/127.0.0.1`", _GROUP),
         Column("instance", STRING, "group.instance.id, null for a dynamic member", _GROUP),
-        Column("waits", STRING, "`JoinGroup` or `SyncGroup`, where that request of it is parked", _GROUP),
-        Column("session_timeout_ms", LONG, "how long it may be silent, ms", _GROUP),
-        Column("rebalance_timeout_ms", LONG, "how long it may take to rejoin, ms", _GROUP),
-        Column("topics", ListOf(STRING), "what it subscribes to, null where that can't be read", _GROUP),
-        Column("assignment", ListOf(STRING), "its partitions (`orders-0`), null where it has none", _GROUP),
+        Column("waits", STRING, "`JoinGroup` or `SyncGroup` if that request is deferred", _GROUP),
+        Column("session_timeout_ms", LONG, "session timeout, ms", _GROUP),
+        Column("rebalance_timeout_ms", LONG, "rebalance timeout, ms", _GROUP),
+        Column("topics", ListOf(STRING), "subscribed topics, null if the subscription can't be parsed", _GROUP),
+        Column("assignment", ListOf(STRING), "its partitions (`orders-0`), null without one", _GROUP),
     )
 )
 
@@ -122,14 +122,14 @@ EVENTS = Table(
             "of the request, of the answer (JoinGroup), of the group after the step; of `epochs` its epoch",
             _LINE,
         ),
-        Column("topic", STRING, "where it speaks of one partition", _LINE),
-        Column("partition", INT, "where it speaks of one partition", _LINE),
-        Column("offset", LONG, "where it speaks of one partition", _LINE),
-        Column("partitions", ListOf(PARTITION), "all partitions that it speaks of, in its order; null for none", _LINE),
+        Column("topic", STRING, "if the event is about one partition", _LINE),
+        Column("partition", INT, "if the event is about one partition", _LINE),
+        Column("offset", LONG, "if the event is about one partition", _LINE),
+        Column("partitions", ListOf(PARTITION), "all partitions of the event, in its order; null without one", _LINE),
         Column(
             "named_topics",
             ListOf(StructOf((Column("topic", STRING, "topic", _BODY), Column("topic_id", STRING, "its id", _BODY)))),
-            "topics whose names and ids it tells, for the first time in its piece of the file; else null",
+            "names and ids of topics that occur for the first time in this piece of the file; else null",
             _BODY,
         ),
         Column("error", STRING, "name of the first error that isn't NONE", "response, append, load"),
@@ -137,7 +137,7 @@ EVENTS = Table(
         Column(
             "errors",
             ListOf(STRING),
-            "of an answer with an error: the names of all errors in it, each once; those of its partitions stand in `partitions`",
+            "of a response with an error: the names of all its errors, each once; `partitions` has those of its partitions",
             "response: body",
         ),
         Column("took_ms", LONG, "from request to answer", "response"),
@@ -148,10 +148,12 @@ EVENTS = Table(
             " out whole",
             _LINE,
         ),
-        Column("log", STRING, "partition, as its directory is called: `__consumer_offsets-12`", _LINE),
+        Column("log", STRING, "partition, by the name of its directory: `__consumer_offsets-12`", _LINE),
         Column("coordinator_partition", INT, "12, where log is one of `__consumer_offsets`", _LINE),
-        Column("state_from", STRING, "state of the group before the step; null if it wasn't there", _GROUP),
-        Column("state_to", STRING, "state of it after the step; null if it is gone, `Dead` in `epochs`", _GROUPS),
+        Column("state_from", STRING, "state of the group before the step; null if it did not exist", _GROUP),
+        Column(
+            "state_to", STRING, "state of the group after the step; null if it was deleted, `Dead` in `epochs`", _GROUPS
+        ),
         Column("generation_from", INT, "generation before the step", _GROUP),
         Column("leader", STRING, "member id of the leader after the step", _GROUP),
         Column(
@@ -161,9 +163,9 @@ EVENTS = Table(
             " null without members",
             _GROUPS,
         ),
-        Column("protocol", STRING, "the assignor that was voted, or that assigned", _GROUPS),
-        Column("size_before", INT, "members before the step; null if the group wasn't there", _GROUP),
-        Column("size_after", INT, "members after the step; null if the group is gone", _GROUPS),
+        Column("protocol", STRING, "the selected assignor", _GROUPS),
+        Column("size_before", INT, "members before the step; null if the group did not exist", _GROUP),
+        Column("size_after", INT, "members after the step; null if the group was deleted", _GROUPS),
         Column(
             "members_before",
             ListOf(MEMBER),
@@ -185,13 +187,13 @@ EVENTS = Table(
             " `expired`, `revocation_timeout`, `timer`",
             _GROUPS,
         ),
-        Column("cause_members", ListOf(STRING), "member ids: who came, went, or did it", _GROUP),
+        Column("cause_members", ListOf(STRING), "member ids that were added, removed, or caused the step", _GROUP),
         Column(
             "timer", STRING, "session, pending, rebalance, sync, append, expire, transactions", "timer, group, epochs"
         ),
         Column("fault", LONG, "number of the rule", "fault, fault_added, fault_removed"),
         Column("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
-        Column("kinds", ListOf(STRING), "what was appended: offsets, group, tombstone", _APPEND),
+        Column("kinds", ListOf(STRING), "kinds of the appended records: offsets, group, tombstone", _APPEND),
         Column("records", LONG, "how many were appended, or read by a load", "append, load"),
         Column("base_offset", LONG, "of the first record; -1 where nothing was written", "append, lost"),
         Column("last_offset", LONG, "of the last record; -1 where nothing was written", "append, lost"),
@@ -218,13 +220,16 @@ EVENTS = Table(
             "epochs, request",
         ),
         Column(
-            "unknown", ListOf(STRING), "kind or fields that this version doesn't know: a newer one's; else null", _LINE
+            "unknown",
+            ListOf(STRING),
+            "kind or fields unknown to this version (written by a newer one); else null",
+            _LINE,
         ),
         Column("file", STRING, "the file that the line is in", "file"),
         Column("position", LONG, "byte at which the line begins", "file"),
         Column("bytes", LONG, "of a skipped line: how many bytes it has", "file"),
         Column(
-            "body", STRING, "the whole line as it is, with all that has no column; null with option body=false", "file"
+            "body", STRING, "the whole line, including everything without a column; null with option body=false", "file"
         ),
     ),
     "One row for each event of a journal. Which columns are filled depends on `type`. Order by run_id, journal and seq.",

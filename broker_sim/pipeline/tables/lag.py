@@ -57,7 +57,7 @@ LAG = Table(
         Column(
             "log_offset",
             LONG,
-            "where in the group's offsets partition the last of them took effect; null without one",
+            "where in the group's offsets partition the last of them took effect; null without a commit",
             "offset_log",
         ),
     ),

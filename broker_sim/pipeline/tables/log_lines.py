@@ -45,7 +45,7 @@ LOG_LINES = Table(
         Column("member", STRING, "member id; of `transaction timeout` the transactional id", "line"),
         Column("instance", STRING, "group.instance.id", "line"),
         Column("client_id", STRING, "client id of a client's line", "line"),
-        Column("topic", STRING, "topic of the partition that it speaks of", "line"),
+        Column("topic", STRING, "topic of the partition in the line", "line"),
         Column("partition", INT, "that partition", "line"),
         Column("epoch", INT, "leader epoch; of `ISR` the partition's version", "line"),
         Column("offset", LONG, "offset; of `ISR shrinks` the leader's high watermark", "line"),
@@ -59,7 +59,7 @@ LOG_LINES = Table(
         Column("detail", STRING, "reason, error or replicas, in the line's words", "line"),
         Column("text", STRING, "the line, at most 400 characters", "line"),
     ),
-    "One row for each line of a broker's or a client's log that says something of a group or a partition.",
+    "One row for each line of a broker or client log about a group or a partition.",
 )
 
 _FOUND = LOG_LINES.only(name for name in LOG_LINES.names if name != "ts")

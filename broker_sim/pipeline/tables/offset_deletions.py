@@ -39,7 +39,7 @@ OFFSET_DELETIONS = Table(
         Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
         Column("log_offset", LONG, "of the tombstone; order by it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
-        Column("last_offset", LONG, "offset that stood committed; null where the log has it no more", "offset_log"),
+        Column("last_offset", LONG, "the committed offset before; null if the log does not contain it", "offset_log"),
         *moment("last_commit", "when that was committed; null if last_commit is", "offset_log"),
         Column("idle_ms", LONG, "at - last_commit; null if that is", "offset_log"),
         Column("group_ended", BOOLEAN, "whether the group itself ended with it", "offset_log"),

@@ -1,4 +1,4 @@
-"""The table offset_regressions: committed offsets that moved backwards, from where to where, and across which generations.
+"""The table offset_regressions: committed offsets that moved backwards, its host to where, and across which generations.
 
 Rules:
 1. "Backwards" is less than the last offset that took effect before, in the log's order. Clocks have no say.
@@ -66,10 +66,10 @@ OFFSET_REGRESSIONS = Table(
             STRING,
             "`reset` (the group had no members), `deleted` (the offset had been deleted in between), `truncated` (the topic's log"
             " was cut),"
-            " `rebalance` (a generation began in between), `regrouped` (the same generation, but a record of the group"
-            " stands between: a static member that came back, or a group that ended and began anew; of a log alone), `rewind` (same"
-            " generation, nothing between: a member committed it); null if not"
-            " known",
+            " `rebalance` (a generation began in between), `regrouped` (the same generation, but with a record of the"
+            " group in between: a static member that came back, or a group that was deleted and created again; from a log"
+            " only), `rewind` (same generation, no record in between: a member committed it); null if"
+            " unknown",
             "offset_log",
         ),
         Column("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),

@@ -54,13 +54,13 @@ OFFSET_RESETS = Table(
         Column(
             "from_offset",
             LONG,
-            "its offset before; null where the log holds none, which is not to say that there was none",
+            "its offset before; null where the log holds none, although there may have been one",
             "offset_log",
         ),
         Column("to_offset", LONG, "its offset now", "offset_log"),
         *moment("empty_since", "since when the group had no members", "offset_log"),
     ),
-    "One row for each time at which offsets of a group without members were set.",
+    "One row for each reset of the offsets of a group without members.",
 )
 
 _KEY = ("run_id", "log_partition", "group", "topic", "partition")

@@ -7,7 +7,7 @@ Rules:
 2. A difference of offsets is not a number of records: compacted ones and markers have offsets, too. ``by`` is the most that it may be.
 3. A Fetch that was refused is no position, but for OFFSET_OUT_OF_RANGE where the client went forward afterwards: what was there is
    gone.
-4. A reader is known by client id and host; its group by the requests that it makes as a member. Of a journal alone.
+4. A reader is known by client id and host; its group by the requests that it makes as a member. From a journal only.
 5. Where a member begins at a log's end and the group had no committed offset (``began``), `explain.beginnings` says what lies before:
    that is the row, in place of what rule 1 would say of the same Fetch.
 """
@@ -33,20 +33,20 @@ OFFSET_SKIPS = Table(
     (
         RUN_ID,
         Column("group", STRING, "group id; never null", "journal"),
-        Column("client_id", STRING, "who read", "journal"),
-        Column("client_host", STRING, "from where", "journal"),
+        Column("client_id", STRING, "client that read", "journal"),
+        Column("client_host", STRING, "its host", "journal"),
         Column("topic", STRING, "topic", "journal"),
         Column("partition", INT, "partition", "journal"),
-        *moment("at", "when it fetched behind them", "journal"),
-        Column("from_offset", LONG, "the first offset that it was not given", "journal"),
-        Column("to_offset", LONG, "where it went on", "journal"),
+        *moment("at", "when it fetched the records after them", "journal"),
+        Column("from_offset", LONG, "the first skipped offset", "journal"),
+        Column("to_offset", LONG, "the offset where it continued", "journal"),
         Column("by", LONG, "to_offset - from_offset: at most so many records", "journal"),
         Column("committed", BOOLEAN, "whether from_offset was the group's committed offset", "journal"),
         Column("out_of_range", BOOLEAN, "whether its last Fetch before was answered OFFSET_OUT_OF_RANGE", "journal"),
         Column(
             "lookup_error",
             STRING,
-            "where it was its first Fetch of the partition: the error that its last OffsetFetch was answered as a whole; null for none",
+            "where it was its first Fetch of the partition: the top-level error of its last OffsetFetch; null without one",
             "journal",
         ),
         Column(
@@ -58,7 +58,7 @@ OFFSET_SKIPS = Table(
             "journal",
         ),
     ),
-    "One row for each stretch of offsets that a member of a group read over. Of a journal alone.",
+    "One row for each range of offsets that a member of a group skipped. From a journal only.",
 )
 
 _OUT_OF_RANGE = 1

@@ -39,11 +39,11 @@ OFFSET_STALLS = Table(
         Column("partition", INT, "partition", "offset_log"),
         Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
         Column("log_offset", LONG, "of the commit that reached the offset", "offset_log"),
-        Column("offset", LONG, "where it stood still: the next record to be read", "offset_log"),
-        *moment("from", "when it was reached: the window's begin", "lag"),
+        Column("offset", LONG, "the offset that did not advance: the next record to be read", "offset_log"),
+        *moment("from", "when it was reached: start of the window", "lag"),
         *moment("to", "when it continued; null if it did not", "lag"),
         Column("stalled_ms", LONG, "how long, or until the log's last record", "lag"),
-        Column("commits", LONG, "how often the same offset was committed again", "lag"),
+        Column("commits", LONG, "commits of the same offset meanwhile", "lag"),
         Column("generations", LONG, "generations of the group that began meanwhile", "offset_log"),
         Column(
             "pending",
@@ -56,7 +56,7 @@ OFFSET_STALLS = Table(
             "members", BOOLEAN, "whether the group had members all the time; null if that isn't known", "offset_log"
         ),
     ),
-    "One row for each stretch of time in which a committed offset stood still although it should not have.",
+    "One row for each period in which a committed offset did not advance although there were records to read.",
 )
 
 _TOLD = Table(

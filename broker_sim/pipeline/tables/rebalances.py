@@ -49,15 +49,15 @@ REBALANCES = Table(
         RUN_ID,
         Column("group", STRING, "group id; never null", _BOTH),
         Column("coordinator_partition", INT, "its partition of `__consumer_offsets`", _BOTH),
-        Column("generation", INT, "the generation that it led to; null if its window never closed", _BOTH),
+        Column("generation", INT, "the resulting generation; null if its join phase never ended", _BOTH),
         Column("generation_before", INT, "the one before; null if it isn't known", _BOTH),
-        *moment("started", "when the window opened; null if that isn't known", "journal"),
+        *moment("started", "when the join phase began; null if unknown", "journal"),
         *moment(
             "closed",
-            "when the window closed: all were in, or the timer fired; null if it didn't, or isn't known",
+            "when the join phase ended: all members had joined, or the timer fired; null if it did not end, or if unknown",
             _BOTH,
         ),
-        *moment("ended", "when it was over; null if it goes on", _BOTH),
+        *moment("ended", "when it ended; null if it has not", _BOTH),
         Column(
             "end",
             STRING,
@@ -98,11 +98,11 @@ REBALANCES = Table(
             _BOTH,
         ),
         Column("protocol_type", STRING, "`consumer`, `connect`, `sr` ..; null where it isn't known", _BOTH),
-        Column("who", ListOf(STRING), "member ids: who came, went or rejoined first", _BOTH),
+        Column("who", ListOf(STRING), "member ids that were added, removed or rejoined first", _BOTH),
         Column("who_clients", ListOf(STRING), "their client ids, in the same order", _BOTH),
-        Column("error", STRING, "the log's error, where the cause is that it took no assignment", "journal"),
+        Column("error", STRING, "error of the append, if the cause is that the assignment was not stored", "journal"),
         Column("size_before", INT, "members before", _BOTH),
-        Column("size_after", INT, "members in the new generation; null if the window never closed", _BOTH),
+        Column("size_after", INT, "members of the new generation; null if the join phase never ended", _BOTH),
         Column("members_before", ListOf(STRING), "member ids; of more than 64 those in the first step", _BOTH),
         Column("members_after", ListOf(STRING), "member ids; of more than 64 those in the last step", _BOTH),
         Column(
@@ -120,7 +120,7 @@ REBALANCES = Table(
             "journal",
         ),
         Column("held_ms", LONG, "how long it waited for that", "journal"),
-        Column("held_who", ListOf(STRING), "member ids: who was waited for", "journal"),
+        Column("held_who", ListOf(STRING), "member ids of the members that it waited for", "journal"),
         Column("held_clients", ListOf(STRING), "their client ids, in the same order", "journal"),
         Column(
             "held_closed",
@@ -132,7 +132,7 @@ REBALANCES = Table(
         Column(
             "whole",
             BOOLEAN,
-            "false where the journal began in its middle, or the log has no record of the one before",
+            "false if the journal began within it, or the log has no record of the previous generation",
             _BOTH,
         ),
         Column(
@@ -163,13 +163,14 @@ REBALANCES = Table(
         Column(
             "waited_for",
             ListOf(STRING),
-            "client ids of who committed last before it closed; where the coordinator assigns, of who reached the epoch last",
+            "client ids of the members that committed last before it ended; if the coordinator assigns, of those that reached the epoch"
+            " last",
             _BOTH,
         ),
         Column(
             "revoked_by",
             STRING,
-            "where the coordinator assigns: client id of the member that took longest to give something up",
+            "where the coordinator assigns: client id of the member that took longest to revoke",
             _BOTH,
         ),
         Column("revoked_ms", LONG, "how long that took, from when it was asked to; null if none had to", _BOTH),
@@ -177,7 +178,7 @@ REBALANCES = Table(
         Column(
             "topology_ready",
             BOOLEAN,
-            "of a streams group: whether its topology had all its topics, as they have to be",
+            "of a streams group: whether all topics of its topology existed as required",
             _BOTH,
         ),
         Column(
@@ -187,7 +188,7 @@ REBALANCES = Table(
             _BOTH,
         ),
         Column("log_offset", LONG, "of its record in `__consumer_offsets`", "log"),
-        Column("evidence_lines", ListOf(STRING), "broker's lines that tell of it, FILE:LINE", "broker log"),
+        Column("evidence_lines", ListOf(STRING), "broker's log lines about it, FILE:LINE", "broker log"),
     ),
     "One row for each rebalance, order by run_id, group and generation_before (from the journal: started_ms).",
 )
@@ -217,7 +218,7 @@ TOLD = Table(
         Column("error", STRING, "as in `events`"),
         Column("leader", STRING, "member id of the leader after the step"),
         Column("protocol_type", STRING, "`consumer`, `connect` .."),
-        Column("state_ms", LONG, "of a record: since when the group is in its state"),
+        Column("state_ms", LONG, "of a record: when the group entered its state"),
         Column(
             "what",
             STRING,

@@ -35,7 +35,7 @@ SHARE_DELIVERIES = Table(
         Column("from_offset", LONG, "the first record; of a `reset` the start offset before", _STATE),
         Column("to_offset", LONG, "the one behind the last; of a `reset` the start offset now", _STATE),
         Column("records", LONG, "to_offset - from_offset; null for a `reset`", _STATE),
-        Column("returns", INT, "how often they came back to be delivered again", _STATE),
+        Column("returns", INT, "how often they were made available again", _STATE),
         Column("deliveries", INT, "how often they were delivered in all, as far as Kafka counts it", _STATE),
         Column(
             "outcome",
@@ -44,14 +44,12 @@ SHARE_DELIVERIES = Table(
             " start offset went over them), `reset` (the start offset was set from outside); null: they wait to be delivered again",
             _STATE,
         ),
-        *moment(
-            "first", "when they came back for the first time; where they never did, when they were archived", _STATE
-        ),
+        *moment("first", "when they were first made available again; if never, when they were archived", _STATE),
         *moment("last", "when the outcome was written; before that, when they were last released", _STATE),
         Column("log_partition", INT, "partition of `__share_group_state`", "folder name"),
-        Column("log_offset", LONG, "of the first record there that tells of it", _STATE),
+        Column("log_offset", LONG, "of the first record there about it", _STATE),
     ),
-    "One row for records of a share group that follow each other and came back, were archived or passed over together.",
+    "One row for each range of records of a share group that were redelivered, archived or passed over together.",
 )
 
 SEEN = Table(

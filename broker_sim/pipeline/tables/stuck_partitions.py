@@ -94,7 +94,9 @@ STUCK_PARTITIONS = Table(
     "stuck_partitions",
     (
         RUN_ID,
-        Column("log", STRING, "the partition, as its directory is called: `__consumer_offsets-12`; never null", _BOTH),
+        Column(
+            "log", STRING, "the partition, by the name of its directory: `__consumer_offsets-12`; never null", _BOTH
+        ),
         Column("log_partition", INT, "12, where it is one of `__consumer_offsets`; else null", _BOTH),
         *moment(
             "from", "the first attempt that had no success; from the log the last record before; never null", _BOTH
@@ -103,13 +105,13 @@ STUCK_PARTITIONS = Table(
         *moment("last_success", "the last success before; null if there was no success", _BOTH),
         Column("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
         Column("silence_ms", LONG, "to - last_success; null if there was no success before", _BOTH),
-        Column("attempts", LONG, "attempts without success; null where they can't be known", "journal"),
-        Column("waiting", LONG, "those of them that were appended and not committed, or not answered", "journal"),
-        Column("errors", ListOf(STRING), "the errors, each once, in the order of the alphabet", "journal"),
+        Column("attempts", LONG, "failed attempts; null if unknown", "journal"),
+        Column("waiting", LONG, "those that were appended and not committed, or got no response", "journal"),
+        Column("errors", ListOf(STRING), "the errors, each once, sorted", "journal"),
         Column(
             "groups",
             ListOf(STRING),
-            "groups that tried, in the order of the alphabet; null where they can't be known",
+            "groups of the attempts, sorted; null if unknown",
             "journal",
         ),
         Column("others", LONG, "records that other partitions took meanwhile; evidence `silence` alone has it", "log"),
@@ -123,10 +125,10 @@ STUCK_PARTITIONS = Table(
             _BOTH,
         ),
         Column("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
-        Column("evidence_lines", ListOf(STRING), "lines that show it, FILE:LINE; null from a journal", "log lines"),
+        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE; null from a journal", "log lines"),
         Column("evidence_offsets", ListOf(LONG), "records of the partition that show it; null from a journal", "log"),
     ),
-    "One row for each period in which a partition took nothing although somebody tried.",
+    "One row for each period in which every append to a partition failed or was not committed.",
 )
 
 

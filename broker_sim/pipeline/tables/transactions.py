@@ -48,8 +48,8 @@ TRANSACTIONS = Table(
             "`commit`, `abort`, `fenced` (aborted, as a producer came with the same id), `timed out`; null if it is open, or hangs",
             _TOLD,
         ),
-        Column("began_by", STRING, "client id of who began it", "journal"),
-        Column("ended_by", STRING, "client id of who ended it; null for its coordinator", "journal"),
+        Column("began_by", STRING, "client id of the producer that began it", "journal"),
+        Column("ended_by", STRING, "client id of the producer that ended it; null if the coordinator did", "journal"),
         Column("held", ListOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"),
         Column("held_ms", LONG, "the longest of them", "journal, data"),
         Column(
@@ -58,19 +58,21 @@ TRANSACTIONS = Table(
             "client ids of read_committed readers that waited for a second or more",
             "journal",
         ),
-        Column("hangs", BOOLEAN, "whether no coordinator knows it, so that it stays open; null: not known", "all"),
         Column(
-            "lost_abort", BOOLEAN, "it came behind its own abort, and the next commit counted for it (KIP-890)", "all"
+            "hangs", BOOLEAN, "whether it is unknown to its coordinator, so that it stays open; null if unknown", "all"
+        ),
+        Column(
+            "lost_abort", BOOLEAN, "it began after its own abort, and the next commit applied to it (KIP-890)", "all"
         ),
         Column("timeout_ms", LONG, "transaction.timeout.ms; null where it is not known", "transaction_state"),
         Column("partitions", ListOf(STRING), "partitions in it, `orders-0`", "all"),
         Column("groups", ListOf(STRING), "groups whose offsets are committed in it", "offset_log"),
         Column("log_partition", INT, "partition of `__consumer_offsets` with offsets in it; the first", "offset_log"),
         Column("log_offset", LONG, "the first of those records", "offset_log"),
-        Column("evidence_lines", ListOf(STRING), "lines that tell of it, FILE:LINE", "log lines"),
+        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE", "log lines"),
         Column("source", STRING, "`journal`, `state`, `data` or `offsets`; never null", ""),
     ),
-    "One row for each transaction that lasted long, is open, or did not end as its producer meant.",
+    "One row for each transaction that was long, is open, or was ended by something else than its producer.",
 )
 
 _SEEN = (

@@ -283,7 +283,7 @@ def _kafka_record_times(p: Patches) -> None:
 
 
 def _kafka_finalisers(p: Patches) -> None:
-    """A producer that is dropped closes itself, and waits a second for that. When a process or the simulation is over nobody does."""
+    """A producer without references closes itself, which waits a second. After the end of a process or of the simulation it doesn't."""
     from kafka import KafkaProducer
 
     real = vars(KafkaProducer).get("__del__")

@@ -25,7 +25,7 @@ __all__ = ["in_question"]
 
 Event = Mapping[str, Any]
 _ENDED = re.compile(r"(crash|restart) (\S+)")
-_UNDONE = "committed by a process that ended soon after, given to nobody since, and lost if it had not done them:"
+_UNDONE = "committed by a process that ended soon after, given to no consumer since, and lost if it had not done them:"
 _SHOWN = 4
 """Stretches of each kind."""
 _SOON_S = 30.0

@@ -169,7 +169,7 @@ def _pid() -> int:
 
 
 def _identity(p: Patches) -> None:
-    """``os.getpid`` is one number for each process of the simulation, ``os.getppid`` is 1; ``os.kill`` reaches nobody."""
+    """``os.getpid`` is one number for each process of the simulation, ``os.getppid`` is 1; ``os.kill`` reaches no process."""
     p.door(os, "getpid", _pid)
     if hasattr(os, "getppid"):
         p.door(os, "getppid", lambda: 1)

@@ -36,7 +36,7 @@ def _threads(p: Patches) -> None:
 
 
 def _blocking(p: Patches) -> None:
-    """Nobody waits for another thread: queues, events, futures of executors. Between two runs a test may."""
+    """Waits for another thread are refused: queues, events, futures of executors. Between two runs a test may wait."""
     real_wait, real_join, loop = threading.Condition.wait, threading.Thread.join, p.loop
 
     def wait(self: threading.Condition, timeout: float | None = None) -> bool:

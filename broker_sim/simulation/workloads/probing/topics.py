@@ -321,7 +321,7 @@ class TopicProber(Prober):
         version = self.pick(ApiVersionsRequest)
         answer = await self.tell(ApiVersionsRequest("prober", "1.0"), version, self.broker())
         if self.quiet():
-            rule = "what is spoken is told"
+            rule = "supported API versions are advertised"
             told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
             wanted = dict(self._spoken)
             if 0 in wanted:  # librdkafka looks for old ones (KAFKA-18659)
@@ -439,7 +439,7 @@ class TopicProber(Prober):
         row = (await self.tell(asked, version, self.broker())).results[0]
         if not self.quiet(unchanged=False) or mine not in self.topics:
             return
-        name = "settings are told as they are"
+        name = "described configs match the settings"
         self.expect(name, f"DescribeConfigs v{version} of {mine.name}", Err(row.error_code), Err.NONE)
         found = {each.name: (each.value, each.config_source == _OWN) for each in row.configs}
         for key, values in _SETTINGS.items():
