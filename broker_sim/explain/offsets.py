@@ -374,6 +374,7 @@ def _together(begun: Iterable[Beginning]) -> list[list[Beginning]]:
 
 def _began(name: str, some: list[Beginning]) -> str:
     """That a member begins at the log's end, and what lies before."""
+    some = sorted(some, key=lambda one: one.log)
     where = shortened(f"{one.log} from {one.to_offset}" for one in some)
     words = (
         f"{name} begins to read {where} on: the group had no committed offset there, and the log ended there"

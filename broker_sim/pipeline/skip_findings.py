@@ -12,9 +12,9 @@ from broker_sim.pipeline.phrases import when
 __all__ = ["from_the_end", "read_over"]
 
 _BEGAN = {
-    None: "where it had read up to,",
-    "reached": "where the group had got to,",
-    "grown": "the beginning of a partition that the topic got while the group was reading it,",
+    None: "where it had read up to, {}",
+    "reached": "where the group had got to, {}",
+    "grown": "{}, the beginning of a partition that the topic got while the group was reading it",
 }
 """What a member did not go on from, by `offset_skips.began`."""
 _AT_END = (
@@ -36,11 +36,11 @@ def read_over(facts: Facts) -> Iterable[Finding]:
     for group, rows in by_group(row for row in facts.skips if row["began"] != "first"):
         worst = max(rows, key=lambda row: row["by"])
         where = f"{worst['topic']}-{worst['partition']}"
-        began = "the committed offset" if worst["committed"] else _BEGAN[worst["began"]]
+        began = "the committed offset {}" if worst["committed"] else _BEGAN[worst["began"]]
         lost = f"up to {count(worst['by'], 'record')} {'was' if worst['by'] == 1 else 'were'} not delivered to it"
         words = (
             f"{worst['client_id'] or 'a client'} of {group} went on to read {where} at {worst['to_offset']:,} at"
-            f" {when(worst['at_ms'])}, not at {began} {worst['from_offset']:,}: {lost}"
+            f" {when(worst['at_ms'])}, not at {began.format(format(worst['from_offset'], ','))}: {lost}"
         )
         if worst["out_of_range"]:
             words += "; its last Fetch before was answered OFFSET_OUT_OF_RANGE"

@@ -10,7 +10,7 @@ from kafka_wire.consumer_protocol import assignment_of
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from tests.conformance.consumers import Consumers, owning
+from tests.conformance.consumers import JOIN, Consumers, owning
 from tests.conformance.driver import Kafka, Member, rejoin_all, stays_parked
 from tests.conformance.test_consumer_group_records import classic
 
@@ -221,4 +221,74 @@ async def test_x09_all_classic_members_leave_amid_a_changeover(kafka: Kafka) -> 
     await kafka.until("PreparingRebalance")
     await late.leave()
     await kafka.describe()
+    await written(members)
+
+
+POLICIES = pytest.mark.parametrize(
+    "policy",
+    [pytest.param(name, marks=pytest.mark.profile(f"policy-{name}")) for name in ("upgrade", "downgrade", "disabled")],
+)
+"""group.consumer.migration.policy."""
+
+
+@POLICIES
+async def test_x10_up_by_policy(kafka: Kafka, policy: str) -> None:
+    """A group that may not go over refuses the member; one that is empty goes over in any case."""
+    members = await Consumers(kafka).at_once()
+    [first] = await classic(kafka)
+    answer = await members.beat("N", 0, **JOIN)
+    assert (answer.error_code == Err.NONE) is (policy == "upgrade")
+    await first.heartbeat()
+    await first.leave()
+    await members.beat("N", 0, **JOIN)
+    await end(kafka, members)
+
+
+@POLICIES
+async def test_x11_down_by_policy(kafka: Kafka, policy: str) -> None:
+    """Classic members that have joined are no classic group by themselves where that may not go back. Since 4.4 none joins where the
+    policy is disabled, but where no consumer member is left."""
+    members = await Consumers(kafka).at_once()
+    epoch = await members.join("N")
+    first = await kafka.member("m1", protocols=[("range", owning(["t0"]))])
+    first.id = (await first.try_join()).member_id
+    if not first.id:
+        assert policy == "disabled"
+        await members.beat("N", -1)
+        await first.join()
+        await first.sync()
+        await kafka.describe()
+        await members.log()
+        return
+    members.call(first.id, "m1")
+    await first.join()
+    await first.sync()
+    await members.beat("N", epoch + 1, topic_partitions=[])
+    await settle(first)
+    await members.beat("N", -1)
+    await kafka.describe()
+    await members.described()
+    await first.heartbeat()
+    await first.leave()
+    await members.described()
+    late = await kafka.member("late", protocols=[("range", owning(["t0"]))])
+    await late.join()
+    await kafka.describe()
+    await written(members)
+
+
+@POLICIES
+async def test_x12_a_static_member_goes_back_by_policy(kafka: Kafka, policy: str) -> None:
+    """The last consumer member is replaced by a classic one."""
+    members = await Consumers(kafka).at_once()
+    await members.join("N", instance_id="i9")
+    back = await kafka.member("back", instance="i9", protocols=[("range", owning(["t0"]))])
+    answer = await back.try_join()
+    assert bool(answer.member_id) or policy == "disabled"
+    if answer.member_id:
+        members.call(answer.member_id, "the one that came back")
+        await back.heartbeat()
+        await back.sync()
+    await kafka.describe()
+    await members.described()
     await written(members)

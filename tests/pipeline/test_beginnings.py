@@ -9,7 +9,7 @@ from broker_sim.pipeline.duck.session import Session
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.tables.offset_skips import offset_skips
 from tests.pipeline.facts import facts
-from tests.pipeline.support_journal import LOG, Book, arrow, member, picked, rows, snapshot
+from tests.pipeline.support_journal import LOG, Book, arrow, member, picked, played_text, rows, snapshot
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_a_new_partition_that_is_begun_at_its_end_is_a_loss_and_a_groups_first_s
         "note",
     )
     assert (
-        "not at the beginning of a partition that the topic got while the group was reading it, 0: up to 25 records were not delivered"
+        "not at 0, the beginning of a partition that the topic got while the group was reading it: up to 25 records were not delivered"
         " to it; the group had no committed offset there, and the log ended there" in lost.text
     )
     assert lost.text.endswith("; so twice in all.")
@@ -140,3 +140,40 @@ def test_members_of_a_group_by_epochs_begin_at_the_end_too(duck: Session) -> Non
     book.fetch("app", 6, 0, 1)
     found = rows(offset_skips(duck.of_arrow(arrow(book.events))), "partition")
     assert picked(found, "partition", "to_offset", "began") == [(0, 4, "first"), (1, 6, "grown")]
+
+
+GROWS = """
+name: new partitions are begun at their end
+topics: [{name: orders, partitions: 2, records: 20}]
+clients:
+  - {name: app, group: billing, topics: [orders], heartbeat_interval: 300ms, metadata_max_age: 2s, reset: latest}
+steps:
+  - name: it has begun
+    when: {group: billing, state: Stable, members: 1}
+  - name: records come before it knows of the partitions
+    after: 2s
+    do:
+      - {topic: orders, grow_to: 4}
+      - {topic: orders, fill: 40}
+  - name: and afterwards
+    after: 10s
+    do: {topic: orders, fill: 40}
+expect:
+  - within: 60s
+    group: {billing: {state: Stable, committed: {orders-2: 20, orders-3: 20}}}
+"""
+
+
+def test_a_clients_library_that_learns_late_of_new_partitions(duck: Session) -> None:
+    outcome = played_text(GROWS)
+    assert outcome.code == 0, outcome.report()
+    found = rows(offset_skips(duck.of_arrow(arrow(outcome.events))), "partition")
+    assert picked(found, "client_id", "partition", "from_offset", "to_offset", "began") == [
+        ("app", 0, 0, 10, "first"),
+        ("app", 1, 0, 10, "first"),
+        ("app", 2, 0, 10, "grown"),
+        ("app", 3, 0, 10, "grown"),
+    ]
+    told = [one.text for one in history(outcome.events, "billing").incidents if "begins to read" in one.text]
+    assert ["up to 20 records before that are not read" in words for words in told] == [True, False]
+    assert "were delivered to no member; the topic got these partitions" in told[1]

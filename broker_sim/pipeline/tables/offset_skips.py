@@ -90,9 +90,6 @@ def offset_skips(events: DataFrame) -> DataFrame:
     base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stands"))
     rows = rows.withColumn("base", base).where((f.col("base") >= 0) & (f.col("base") < f.col("offset")))
     rows = _with_lookups(rows, events)
-    begun = beginnings(events, groups)
-    at_end = begun.select(*_READER, "group", *_WHERE, f.col("to_offset").alias("offset")).distinct()
-    rows = rows.join(at_end, [*_READER, "group", *_WHERE, "offset"], "left_anti")
     found = OFFSET_SKIPS.conform(
         rows.select(
             *("run_id", "group", "client_id", "client_host", *_WHERE),
@@ -105,17 +102,16 @@ def offset_skips(events: DataFrame) -> DataFrame:
             f.when(f.col("before").isNull() & (f.col("answered") != ""), f.col("answered")).alias("lookup_error"),
         )
     )
-    return found.unionByName(
-        OFFSET_SKIPS.conform(
-            begun.select(
-                *("run_id", "group", "client_id", "client_host", *_WHERE, "from_offset", "to_offset", "began"),
-                *moments("at", f.col("at_ms")),
-                (f.col("to_offset") - f.col("from_offset")).alias("by"),
-                f.lit(False).alias("committed"),
-                f.lit(False).alias("out_of_range"),
-            )
-        )
+    begun = beginnings(events, groups).select(
+        *("run_id", "group", "client_id", "client_host", *_WHERE, "from_offset", "to_offset", "began"),
+        *moments("at", f.col("at_ms")),
+        (f.col("to_offset") - f.col("from_offset")).alias("by"),
+        f.lit(False).alias("committed"),
+        f.lit(False).alias("out_of_range"),
     )
+    same = Window.partitionBy(*_READER, "group", *_WHERE, "to_offset")
+    both = found.unionByName(OFFSET_SKIPS.conform(begun)).withColumn("at_end", f.max("began").over(same))
+    return OFFSET_SKIPS.conform(both.where(f.col("began").isNotNull() | f.col("at_end").isNull()))
 
 
 def _positions(events: DataFrame) -> DataFrame:
