@@ -49,7 +49,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def free_bytes() -> int:
-    """Bytes of the C library's heap that nobody uses; 0 where that can't be asked (glibc before 2.33, others)."""
+    """Unused bytes in the C library's heap; 0 if the library can't report it (glibc before 2.33, others)."""
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError, TypeError):
@@ -67,10 +67,10 @@ def give_back() -> None:
 
 
 def give_back_now_and_then(loop: asyncio.AbstractEventLoop) -> None:
-    """For a process of our own: free memory that is still free at the next look goes back. Ends with the loop.
+    """Return memory to the system that was unused at two checks in a row; only for a process of our own. Ends with the loop.
 
-    Nobody looks for cycles first: what is large - a log's records, answers that wait - hangs in none, and a look at all
-    objects makes everybody wait as long as there are objects, 200 ms beside a request of a megabyte.
+    Without a garbage collection before: large objects - a log's records, pending responses - are in no cycles, and a full
+    collection blocks all requests in proportion to the number of objects, 200 ms beside a request of a megabyte.
     """
 
     def look(free_before: int) -> None:
