@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
+SITE := $(VENV)/.site
 # More arguments for pytest: make test ARGS='-k heartbeat'
 ARGS ?=
 # Tests that need more than Python, or live in real time: real Kafka brokers and the wire's Java twin, foreign clients, clients in processes
@@ -29,7 +30,7 @@ CHECKS := check-format check-lint check-types check-imports check-tidy
 FEW = $(firstword $(sort $(JOBS) $(CORES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-foreign test-all test-orders check $(CHECKS) docs conformance differential incidents mutants bench clean
+.PHONY: help setup demo test test-foreign test-all test-orders check $(CHECKS) docs site conformance differential incidents mutants bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +55,11 @@ $(DEMO): pyproject.toml
 	$(venv)
 	@echo "== $(VENV): installing broker-sim and the demo's client (once; some seconds)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $@
+
+$(SITE): pyproject.toml $(READY)
+	@echo "== $(VENV): installing MkDocs and its theme (once; some seconds)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SIGKILL of the broker
@@ -89,6 +95,11 @@ check-tidy: $(READY)
 docs: $(READY) ## write the generated parts of the README and of docs/ again
 	@$(BIN)/python docs/api_table.py # the rest is drawn from it
 	@$(BIN)/python docs/generate.py
+
+# not part of make check: it takes longer than all other checks together
+site: $(SITE) ## the documentation as a site in build/site, with search; a broken link or anchor fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # with --quiet a warning would not fail it
+	@echo "built build/site; to read it with search: $(BIN)/python -m http.server -d build/site"
 
 conformance: $(READY) ## what real Kafka 3.4, 4.1 and 4.4 answer is recorded again, then the simulator is held against it (a JVM, Maven)
 	@echo "== conformance: real brokers, whose answers are recorded (tests/conformance/truth: see git diff)"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from broker_sim.cli import main as cli
 
@@ -54,6 +55,24 @@ def test_the_index_names_every_page() -> None:
     assert {page.name for page in PAGES[1:]} - named == {"index.md"}
 
 
+def navigated(entry: object) -> Iterator[str]:
+    """The pages of a navigation of MkDocs: names in docs/, or of files of the repository below ``repository/``."""
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, dict):
+        entry = list(entry.values())
+    for each in entry if isinstance(entry, list) else ():
+        yield from navigated(each)
+
+
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    pages = list(navigated(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    outside = [page.removeprefix("repository/") for page in pages if page.startswith("repository/")]
+    assert [name for name in outside if not (ROOT / name).is_file()] == []
+    assert sorted(set(pages) - {f"repository/{name}" for name in outside}) == sorted(page.name for page in PAGES[1:])
+    assert len(pages) == len(set(pages))
+
+
 PRIVATE = re.compile(
     r"\b(told|whoever|there is none|is no more|can't be meant|in vain|likewise|nobody|stands)\b", re.IGNORECASE
 )
@@ -90,7 +109,7 @@ def counted() -> dict[str, int]:
     texts = {
         "README": PAGES[0].read_text(),
         "help": helps(),
-        "docs": "\n".join(page.read_text() for page in PAGES[1:]),
+        "docs": "\n".join(page.read_text() for page in PAGES[1:] if page.name != "style.md"),  # which lists them
         "errors": "\n".join(errors),
         "docstrings": "\n".join(docstrings),
     }

@@ -127,7 +127,7 @@ class Cluster:
         given = _read({name: value for name, value in locals().items() if name in ARGUMENTS})
         brokers, port, host = given["brokers"], given["port"], given["host"]
         if port > 65536 - brokers:
-            raise ClusterError(f"port {port} is out of range for {brokers} broker{'s'[: brokers - 1]}")
+            raise ClusterError(f"port {port} is invalid for {brokers} brokers (expected 0 to {65536 - brokers})")
         self._given_rng: random.Random | None = given.get("rng")
         self.seed = given.get("seed")
         self._journal_where: bool | str | os.PathLike[str] = given["journal"]

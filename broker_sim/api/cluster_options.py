@@ -76,7 +76,7 @@ def topics_of(topics: object) -> dict[str, NewTopic]:
         name, colon, count = _name(each).partition(":")
         if colon and not count.isdecimal():
             raise UsageError(
-                f"topics: {each!r}: a number of partitions is meant behind the colon, as in {name + ':6'!r}"
+                f"topics: {each!r}: no number of partitions after the colon (expected e.g. {name + ':6'!r})"
             )
         found[name] = NewTopic(int(count) if colon else 1)
     return found
@@ -84,7 +84,7 @@ def topics_of(topics: object) -> dict[str, NewTopic]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise UsageError(f"topics: {name!r} is no topic's name; {_TOPICS} is meant")
+        raise UsageError(f"topics: {name!r} is not a topic name (expected {_TOPICS})")
     return name
 
 
@@ -102,7 +102,7 @@ def _count(topic: str, what: str, value: object) -> int:
         return Count(-1).read(value)
     except UsageError:
         example = f"{{{topic!r}: 6}} or {{{topic!r}: {{'partitions': 6, 'cleanup.policy': 'compact'}}}}"
-        raise UsageError(f"topics: {topic!r}: {value!r} is no number for {what}; {example} is meant") from None
+        raise UsageError(f"topics: {topic!r}: {value!r} is not a number for {what} (expected {example})") from None
 
 
 _COUNTS = ("partitions", "replication_factor")
@@ -276,7 +276,7 @@ def read_options(given: Mapping[str, object]) -> dict[str, Any]:
         found = read(_FIELDS, given, "a cluster", "argument", _USUAL)
     _check_settings(given, problems)
     if found.get("rng") is not None and found.get("seed") is not None:
-        problems.add(UsageError("seed and rng are two ways to say the same: give one of them"), "rng")
+        problems.add(UsageError("seed and rng exclude each other; give one of them"), "rng")
     problems.check()
     return found
 

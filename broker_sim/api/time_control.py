@@ -127,19 +127,19 @@ class TimeControl:
         """
         clock = self._clock
         if not isinstance(clock, ManualClock):
-            raise UsageError(f"time is moved by hand with clock='manual' alone; this cluster's clock is {self.mode}")
+            raise UsageError(f"advance() needs clock='manual'; this cluster's clock is {self.mode}")
         ms, wait_ms = duration_ms(by, "advance"), duration_ms(wait, "wait")
         if ms > LONGEST_MS:
-            raise UsageError(f"advance: {duration_text(ms)} is more than ten years, the most at once")
+            raise UsageError(f"advance: {duration_text(ms)} is more than ten years, the maximum of one call")
         if self._moving:
-            raise UsageError("time is being moved already; await the other advance first")
+            raise UsageError("another advance() is running; await it first")
         names = [expire] if isinstance(expire, str) else list(expire)
         presence = self._presence()
         target_ms = clock.now_ms() + ms
         if presence is not None:
             presence.begin(target_ms, names)
         elif names:
-            raise UsageError(f"no member {names[0]!r}; there are no groups")
+            raise UsageError(f"no member {names[0]!r}; the cluster has no groups")
         self._moving = True
         try:
             if self.journal is not None:

@@ -460,7 +460,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _at_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Whoever started us holds the other end of our standard input: it closes however that program ends."""
+    """Set ``stop`` when standard input is closed: the parent process holds its other end, and closes it however it ends."""
     import contextlib
 
     while os.read(0, 65_536):
@@ -494,7 +494,7 @@ def _control(cluster: Cluster, arguments: argparse.Namespace) -> ControlServer:
 
 
 def _import(cluster: Cluster, files: Sequence[str]) -> None:
-    """Groups from outside; what became of each is told on stderr. Raises UsageError."""
+    """Import groups from output of ``kafka-consumer-groups`` or JSON, and print a line for each on stderr. Raises UsageError."""
     from broker_sim.migration import group_import
 
     for line in group_import.apply(cluster.state, cluster.runtime, group_import.read_files(files)):

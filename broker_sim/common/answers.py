@@ -1,8 +1,8 @@
 """What an answer says of each partition, member, topic or group: one request may be refused for one and served for another.
 
 Rules:
-1. A response event's ``error`` is the first one in it and no more. It stands for the whole answer where that has no rows, or has the
-   error at its top.
+1. The ``error`` of a response event is only the first error in the response. It applies to the whole response if that has no rows,
+   or has a top-level error.
 2. Topics that a request names by id (OffsetCommit v10, TxnOffsetCommit v6, Fetch v13) have their names in the request event's
    ``topics``, partition by partition in the request's order.
 """
@@ -70,7 +70,7 @@ def errors_of(event: Event) -> list[str]:
 
 
 def whole_error(event: Event, group: str) -> str:
-    """The error of a ``response`` event that stands for all that was asked of the group; "" where there is none."""
+    """The name of the error of a ``response`` event that applies to everything requested for the group; "" without one."""
     error, body = event.get("error"), event.get("body")
     said = rows(body, {}, group) if isinstance(error, str) and isinstance(body, Mapping) else []
     if said:
@@ -114,7 +114,8 @@ def refused(said: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def in_words(error: str, said: list[Row]) -> str:
-    """``UNKNOWN_TOPIC_OR_PARTITION for ord.a-0, NONE for ord.b-0``; the error alone where it stands for all and is of no topic."""
+    """The errors of a response as text: ``UNKNOWN_TOPIC_OR_PARTITION for ord.a-0, NONE for ord.b-0``; only the error if it applies
+    to the whole response and to no topic."""
     errors = refused(said)
     good = [row for row in said if not row.error]
     if not errors or (len(errors) == 1 and not good and not _ABOUT_ONE & errors.keys()):

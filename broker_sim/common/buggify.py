@@ -102,7 +102,7 @@ class Buggify:
         self.fired: Counter[str] = Counter()
 
     def on(self, name: str, probability: float = PROBABILITY) -> None:
-        """From now on the site may fire. Raises UsageError where there is none of that name."""
+        """Let the site fire with this probability from now on. Raises UsageError for an unknown name."""
         if name not in SITES:
             raise unknown("site", name, SITES)
         self._on[name] = random.Random(f"{self._seed}/buggify/{name}"), probability

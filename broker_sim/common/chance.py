@@ -34,7 +34,7 @@ class Chance:
 
     @classmethod
     def system(cls) -> Chance:
-        """The system's, which nobody can foretell."""
+        """Random numbers of the operating system, which no seed repeats."""
         return cls.of(random.SystemRandom())
 
     def at(self, place: str) -> random.Random:

@@ -10,8 +10,8 @@ Rules:
    as far as the loop keeps it).
 
 4. What a client measures with its own watch - a Fetch's max.wait, an idle connection - runs on the clock's ``wire``: real
-   time beside a broker's time that is scaled or stands still, else a client's poll would hang for ever. All else that the
-   broker waits for is the broker's time: sessions, rebalances, a Produce's timeout, retention, the delays of faults.
+   time even if the broker's clock is scaled or manual, else a client's poll would hang for ever. All other waits use the
+   broker's clock: sessions, rebalances, a Produce's timeout, retention, the delays of faults.
 
 A virtual loop needs no clock of its own: :class:`RealClock` over a loop with virtual time *is* virtual time; give it
 ``epoch_ms``.
@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self
 
-from broker_sim.common.text import UsageError, nearest
+from broker_sim.common.text import UsageError, unknown
 
 __all__ = ["Clock", "ManualClock", "RealClock", "ScaledClock", "SteppedClock", "Timer", "clock_of", "stopwatch"]
 
@@ -54,12 +54,12 @@ class Clock(Protocol):
         """Call ``callback(*args)`` once ``now_ms() >= deadline_ms``, from the loop."""
 
     def call_after_reading(self, callback: Callable[[], object]) -> bool:
-        """Call ``callback()`` once all that lies in the loop's sockets by now has been read and handled. False, and it is not called,
-        on a clock that stands still meanwhile: nothing can have come while nobody looked."""
+        """Call ``callback()`` once all that lies in the loop's sockets by now has been read and handled. Returns False, without a
+        call, on a clock that does not advance by itself: no timer can have become due before the sockets were read."""
 
 
 class RealClock:
-    """The clock of an asyncio loop. ``epoch_ms``: the wall time that its start stands for (default: the machine's)."""
+    """The clock of an asyncio loop. ``epoch_ms``: the wall clock time at its start, ms since 1970 (default: the machine's)."""
 
     __slots__ = ("_loop", "_loop_time", "_offset_s")
 
@@ -90,8 +90,8 @@ class RealClock:
 
 
 class ScaledClock:
-    """A clock that runs ``rate`` times as fast as the loop's. ``epoch_ms``: the time that its start stands for (default: the
-    machine's).
+    """A clock that runs ``rate`` times as fast as the loop's. ``epoch_ms``: the time at its start, ms since 1970
+    (default: the machine's).
     """
 
     __slots__ = ("_loop", "_start_ms", "_start_s", "rate", "wire")
@@ -100,7 +100,7 @@ class ScaledClock:
         self, rate: float, loop: asyncio.AbstractEventLoop | None = None, *, epoch_ms: int | None = None
     ) -> None:
         if not 0 < rate <= FASTEST:
-            raise UsageError(f"a clock can't run {rate:g} times as fast; more than 0 and up to {FASTEST} are possible")
+            raise UsageError(f"the factor {rate:g} of the clock is invalid (expected above 0 and at most {FASTEST})")
         self._loop = loop if loop is not None else asyncio.get_running_loop()
         self.rate = rate
         self.wire = RealClock(self._loop, epoch_ms=epoch_ms)
@@ -164,7 +164,7 @@ class _LoopTimer:
 
 
 class ManualClock:
-    """A clock that stands still until :meth:`advance`, which calls due timers one by one. Needs no loop."""
+    """A clock that only :meth:`advance` moves, which calls the due timers one by one. Needs no loop."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -236,9 +236,9 @@ class ManualClock:
 
 
 class SteppedClock(ManualClock):
-    """A clock that stands still beside a loop that doesn't: what is due when it is armed is called by the loop, at the same
-    instant; for all else somebody has to move it on (``time_control``). ``now_ms``: where it begins (default: the machine's
-    time, as clients stamp their records with theirs).
+    """A manual clock for a running event loop: a timer that is due when it is armed is called by the loop, at the same time; all
+    other timers wait until the clock is advanced (``time_control``). ``now_ms``: the initial time, ms since 1970 (default: the
+    machine's, as clients stamp their records with theirs).
     """
 
     def __init__(self, now_ms: int | None = None, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -267,7 +267,7 @@ class SteppedClock(ManualClock):
         self.fire_due()
 
     def _call(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-        """As a loop does: whoever fails does not keep the others from being called."""
+        """Call a timer's callback as an event loop does: an exception is logged, and the other callbacks are still called."""
         try:
             callback(*args)
         except Exception as error:
@@ -302,12 +302,12 @@ def clock_of(text: str, *, now_ms: int | None = None) -> Callable[[], Clock]:
         except ValueError:
             rate = 0.0
         if not 0 < rate <= FASTEST:
-            raise UsageError(f"clock {text!r}: scaled:N has a number above 0 and up to {FASTEST}, as in scaled:10")
+            raise UsageError(
+                f"clock {text!r}: the factor in scaled:N must be above 0 and at most {FASTEST}, as in scaled:10"
+            )
         return lambda: ScaledClock(rate, epoch_ms=_later(now_ms))
     if colon or kind not in ("real", "manual"):
-        meant = nearest(kind, ("real", "scaled", "manual"))
-        hint = f"; did you mean {meant!r}?" if meant and meant != kind else "; there is real, scaled:10 and manual"
-        raise UsageError(f"no clock {text!r}{hint}")
+        raise unknown("clock", text, ("real", "manual", "scaled:10"))
     if kind == "manual":
         return lambda: SteppedClock(_later(now_ms))
     return RealClock

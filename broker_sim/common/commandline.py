@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
-from broker_sim.common.text import nearest, visible
+from broker_sim.common.text import expected, visible
 
 __all__ = [
     "BROKEN",
@@ -48,15 +48,12 @@ CONTROL_PORT = 9099
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, not the whole usage; a word that is nearly right is told the one that was probably meant."""
+    """Errors are one line instead of the whole usage; an invalid choice is reported with the valid ones, the most similar one first."""
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = action.choices
         if choices is not None and value not in choices:
-            names = list(map(str, choices))
-            meant = nearest(str(value), names)
-            hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(names)}"
-            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}")
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {expected(value, map(str, choices))}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
@@ -83,7 +80,7 @@ def setting(example: str) -> Callable[[str], tuple[str, str]]:
     def parse(text: str) -> tuple[str, str]:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in {example}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE (expected e.g. {example})")
         return name, value
 
     return parse
@@ -92,7 +89,7 @@ def setting(example: str) -> Callable[[str], tuple[str, str]]:
 def whole(text: str) -> int:
     """A ``type`` for arguments that count something."""
     if not text.isdigit() or not 1 <= int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 100000")
     return int(text)
 
 
@@ -100,11 +97,11 @@ def seeds(text: str) -> range:
     """A ``type`` for arguments that are a range of seeds, or one seed."""
     found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds, as in 0..1000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a seed or a range of seeds (expected e.g. 7 or 0..1000)")
     first = int(found[1])
     numbers = range(first, int(found[2]) if found[2] else first + 1)
     if not numbers:
-        raise argparse.ArgumentTypeError(f"{text}: there is no seed from {first} up to {found[2]}")
+        raise argparse.ArgumentTypeError(f"{text}: an empty range of seeds: {found[2]}, its end, is not above {first}")
     return numbers
 
 

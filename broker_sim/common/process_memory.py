@@ -52,7 +52,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def free_bytes() -> int:
-    """Bytes of the C library's heap that nobody uses; 0 where that can't be asked (glibc before 2.33, others)."""
+    """Unused bytes in the C library's heap; 0 if the library can't report it (glibc before 2.33, others)."""
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError, TypeError):
@@ -70,11 +70,11 @@ def give_back() -> None:
 
 
 def give_back_now_and_then(loop: asyncio.AbstractEventLoop, is_busy: Callable[[], bool]) -> None:
-    """For a process of our own: free memory that is still free at the next look goes back. Ends with the loop.
+    """Return memory to the system that was unused at two checks in a row; only for a process of our own. Ends with the loop.
 
-    Nobody looks for cycles first: what is large - a log's records, answers that wait - hangs in none, and a look at all
-    objects makes everybody wait as long as there are objects, 200 to 400 ms beside a request of a megabyte. That look, which
-    Python would take in the midst of such a request, is taken here, when it is due and no long request ``is_busy``.
+    Without a garbage collection before: large objects - a log's records, pending responses - are in no cycles, and a full
+    collection blocks all requests in proportion to the number of objects, 200 to 400 ms beside a request of a megabyte. The full
+    collection that Python would start during such a request is made here, when it is due and no long request ``is_busy``.
     """
 
     def look(free_before: int) -> None:

@@ -1,7 +1,7 @@
-"""What is told of connections that are closed because of what they sent: a line each, and of a flood a line now and then with a count.
-And what is told once, however often it happens: a client that is refused for good asks again at every heartbeat.
+"""Log lines about connections that are closed because of invalid data: one line each, and in a flood a line from time to time with a
+count. And warnings that are logged once per client: a client whose requests are always refused retries at every heartbeat.
 
-Whoever sends nonsense would else write the log: with 40,000 lines a second, in words of his own choosing.
+Otherwise a client could fill the log with 40,000 lines a second, and with text of its choice.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ REMEMBERED = 4096
 
 
 class Once:
-    """What a cluster has told of its clients."""
+    """The warnings about clients that a cluster has logged, so that each is logged once."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str | None, ...]] = set()
 
     def first(self, *what: str | None) -> bool:
-        """Whether this is told for the first time: who, and what of him."""
+        """Whether this warning is new; ``what``: its key, for example the client id, the group and the kind of warning."""
         if what in self._told:
             return False
         if len(self._told) >= REMEMBERED:
@@ -74,9 +74,9 @@ class Refusals:
         self._log.warning("closing the connection of %s (client id %s): %s%s", client_host, who, why, more)
 
     def end(self) -> None:
-        """Tell how many were not told."""
+        """Log the number of closed connections that got no line of their own."""
         if self._untold:
-            self._log.warning("%d more connections were closed like those before", self._untold)
+            self._log.warning("%d more connections were closed for the same reason", self._untold)
             self._untold = 0
 
 

@@ -1,10 +1,10 @@
-"""Long work on the event loop, a piece in each of its turns, so that nobody else waits longer than for a piece.
+"""Long work on the event loop, one piece in each iteration, so that other requests wait for one piece at most.
 
 Rules:
 1. A job is a generator: it yields where others may be served, after some milliseconds, and returns its result. How much
    it does at once is counted in records, bytes or names, never in time: under virtual time every run is the same.
-2. One job at a time, in the order in which they came: many long requests make nobody else wait longer, and what they
-   hold in memory they hold one after the other. The first piece is done at once, and most jobs have no second.
+2. One job at a time, in order of arrival: many long requests don't delay other requests more than one does, and their
+   memory is used one after the other. The first piece is done at once, and most jobs have only one.
 
 Threads would share the interpreter with the loop all the same, make handlers unsafe and simulated runs differ.
 """
@@ -57,7 +57,7 @@ class Pace:
 
 
 def at_once(job: Generator[None, None, R]) -> R:
-    """The result of a job that nobody has to wait for."""
+    """Run a job to its end, without pauses, and return its result."""
     while True:
         try:
             next(job)
@@ -76,7 +76,7 @@ def first_piece(job: Generator[None, None, R]) -> R | None:
 
 
 def ended(job: Job) -> bool:
-    """Do a piece of a job whose result nobody asks for; whether it was the last."""
+    """Run one piece of a job without a result; returns whether it was the last."""
     return next(job, True) is True
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "date",
     "duration_ms",
     "duration_text",
+    "expected",
     "installing",
     "nearest",
     "short",
@@ -44,7 +45,7 @@ def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise UsageError(f"the key {twice[:80]!r} is there twice in one object")
+        raise UsageError(f"an object has the key {twice[:80]!r} twice; remove one of them")
     return found
 
 
@@ -61,7 +62,9 @@ def duration_ms(value: object, what: str = "a duration") -> int:
         elif re.fullmatch(r"\d+(?:\.\d+)?", text):
             seconds = float(text)
     if seconds is None or not 0 <= seconds * 1000 <= LONGEST_MS:
-        raise UsageError(f"{what}: {value!r} is not a duration, as in 40s, 500ms, 1m30s or a number of seconds")
+        raise UsageError(
+            f"{what}: {value!r} is not a duration (expected e.g. 40s, 500ms, 1m30s or a number of seconds)"
+        )
     return round(seconds * 1000)
 
 
@@ -97,25 +100,54 @@ def date(ts_ms: int) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The name that ``word`` probably meant, None where nothing is near."""
-    names = list(known)
+    """The known name that is most similar to ``word``, in any case; None if no name is similar."""
+    return next(iter(_similar(word, list(known))), None)
+
+
+def _similar(word: str, names: list[str]) -> list[str]:
+    """The names similar to ``word``, the most similar one first, at most ``_SHOWN_SIMILAR``; an equal one in another case is alone."""
     by_lower = {name.lower(): name for name in names}
     if word.lower() in by_lower:
-        return by_lower[word.lower()]
+        return [by_lower[word.lower()]]
     import difflib  # an error is rare, and every command imports this module
 
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[close[0]] if close else None
+    return [by_lower[one] for one in difflib.get_close_matches(word.lower(), by_lower, n=_SHOWN_SIMILAR, cutoff=0.6)]
+
+
+_SHOWN, _SHOWN_SIMILAR = 12, 4
+"""How many names an error lists at most: all of them together, and those that are similar to the unknown one."""
+
+
+def expected(word: object, known: Iterable[str], meant: str | None = None) -> str:
+    """The part of an error about an unknown name that says which names are valid.
+
+    ``did you mean 'stuck'? expected one of stuck, slow, full``: the most similar name first, the others in their order; of more than a
+    dozen names the similar ones, else the first ones, with the number of all. ``meant`` overrides the most similar name. One name:
+    ``expected stuck``; no name: ``none exists``.
+    """
+    names = list(dict.fromkeys(known))
+    similar = _similar(str(word), names)
+    meant = meant or next(iter(similar), None)
+    if not names:
+        return "none exists"
+    if len(names) == 1:
+        return f"did you mean {meant!r}?" if meant else f"expected {names[0]}"
+    hint = f"did you mean {meant!r}? " if meant else ""
+    listed = [one for one in dict.fromkeys([meant, *similar, *names]) if one]
+    if len(names) <= _SHOWN:
+        return f"{hint}expected one of {', '.join(listed)}"
+    few = listed[: len({meant, *similar})] if meant else listed[:_SHOWN]
+    return f"{hint}expected one of {', '.join(few)}, .. ({len(names)} in all)"
 
 
 def unknown(what: str, word: object, known: Iterable[str], meant: str | None = None) -> UsageError:
-    """The error for a name that isn't there: ``no state 'stuk'; did you mean 'stuck'?``, else all that are. ``meant``: the one that
-    is, where the spelling doesn't tell."""
+    """The error for an unknown name: ``no state 'stuk'; did you mean 'stuck'? expected one of stuck, slow, full``.
+
+    ``what``: the noun. ``known``: the valid names. ``meant``: the one that was probably meant, if its spelling is not similar.
+    """
     names = list(known)
-    meant = meant or nearest(str(word), names)
-    hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(names) if names else "there is none"
-    error = UsageError(f"no {what} {word!r}; {hint}")
-    error.nearest = meant
+    error = UsageError(f"no {what} {word!r}; {expected(word, names, meant)}")
+    error.nearest = meant or nearest(str(word), names)
     return error
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import decimal
-import difflib
 import enum
 import functools
 import math
@@ -25,6 +24,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from broker_sim.common.text import expected
 from broker_sim.config.definitions import BROKER_SETTINGS, DOCS, TOPIC_SETTINGS
 
 DEFAULT_VERSION = "4.1"
@@ -251,8 +251,7 @@ def topic_settings(release: tuple[int, int]) -> Mapping[str, Setting]:
 
 
 def _unknown(name: str, known: Iterable[str], what: str) -> ConfigError:
-    near = difflib.get_close_matches(name, known, n=1)
-    return ConfigError(f"unknown {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return ConfigError(f"unknown {what} {name!r}; {expected(name, known)}")
 
 
 _GROUPS = (

@@ -1,4 +1,4 @@
-"""A small blocking client of the control server, of the standard library alone; the command line stands on it.
+"""A small blocking client of the control server, of the standard library alone, which the command line uses.
 
 control = ControlClient("http://127.0.0.1:9099")
 control.perform("state.set", log="offsets(billing)", state="stuck", **{"for": "40s"})
@@ -26,7 +26,7 @@ REPLY_S = 700.0
 
 
 class ControlFailed(Exception):
-    """An operation that failed; ``status`` is that of HTTP, ``told`` the JSON object that came with it."""
+    """An operation that the control server refused. ``status``: of the HTTP response; ``told``: its JSON object."""
 
     def __init__(self, status: int, told: Mapping[str, Any]) -> None:
         super().__init__(str(told.get("error", f"status {status}")))
@@ -34,7 +34,7 @@ class ControlFailed(Exception):
 
 
 class Unreachable(Exception):
-    """Nobody answers at the address, or nobody that is a control server; one line for people."""
+    """No server responds at the address, or one that is not a control server; the message is one line."""
 
 
 class ControlClient:
@@ -71,7 +71,7 @@ class ControlClient:
                         raise ControlFailed(409, event)
                     yield event
             except (OSError, http.client.HTTPException) as error:
-                raise Unreachable(f"{self.url} has gone: {error or type(error).__name__}") from None
+                raise Unreachable(f"the connection to {self.url} was lost: {error or type(error).__name__}") from None
 
     def _why(self, reason: object) -> str:
         if not isinstance(reason, ConnectionRefusedError):
@@ -117,4 +117,6 @@ def _json(body: bytes, url: str) -> Any:
     try:
         return json.loads(body)
     except ValueError:
-        raise Unreachable(f"what answers at {url} is no control server") from None
+        raise Unreachable(
+            f"{url} is not a control server (expected the address that broker-sim serve --control printed)"
+        ) from None

@@ -3,7 +3,7 @@
 Rules:
 1. The cluster that the process was started for is called ``default`` and can't be deleted; it belongs to who started it. The others
    are started by ``create`` and stopped by ``delete`` or ``stop``.
-2. Nobody outside names a path: where there is a data directory, a cluster keeps its logs in a directory below it, by a name.
+2. Requests don't name paths: with a data directory, a cluster keeps its logs in a subdirectory, named by the request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.text import UsageError, nearest
+from broker_sim.common.text import UsageError, expected
 from broker_sim.control.table import NotThere
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def check_name(what: str, name: str) -> str:
     """A name that is a single, visible part of a path or a URL. Raises UsageError."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{what}: {name!r} is not a name of letters, digits, dots, dashes and underscores, at most 64")
+        raise UsageError(
+            f"{what}: {name!r} is not a valid name (expected 1 to 64 letters, digits, dots, dashes and underscores)"
+        )
     return name
 
 
@@ -53,9 +55,7 @@ class Clusters:
         """The cluster of that name. Raises NotThere."""
         found = self._clusters.get(name)
         if found is None:
-            meant = nearest(name, self._clusters)
-            hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(self._clusters)
-            raise NotThere(f"no cluster {name!r}; {hint}")
+            raise NotThere(f"no cluster {name!r}; {expected(name, self._clusters)}")
         return found
 
     def items(self) -> list[tuple[str, Cluster]]:
@@ -68,7 +68,7 @@ class Clusters:
 
         name = self._free_name() if name is None else check_name("id", name)
         if name in self._clusters or name in self._starting:
-            raise UsageError(f"there is a cluster {name!r} already")
+            raise UsageError(f"a cluster {name!r} exists already; choose another name")
         brokers = sum(len(one.brokers) for one in self._clusters.values()) + options.get("brokers", 1)
         if len(self._clusters) + len(self._starting) >= MAX_CLUSTERS or brokers > MAX_BROKERS:
             raise UsageError(
@@ -103,7 +103,7 @@ class Clusters:
         """Stop a cluster that was created. Raises NotThere, UsageError for the default one."""
         cluster = self.get(name)
         if name == DEFAULT:
-            raise UsageError(f"the cluster {DEFAULT!r} lives as long as its process")
+            raise UsageError(f"the cluster {DEFAULT!r} can't be deleted; it ends with its process")
         del self._clusters[name]
         await cluster.stop()
 

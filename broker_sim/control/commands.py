@@ -360,7 +360,7 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
         match = None if bare == ["text"] else _ASSIGNMENT.fullmatch(word)
         if match is None:
             if not bare:
-                raise UsageError(f"{word!r} is too much; name what it is, as in KEY=VALUE")
+                raise UsageError(f"unexpected argument {word!r}; name its parameter, as in KEY=VALUE")
             name, value = bare.pop(0), word
         else:
             name, value = match[1].replace("-", "_"), match[2]
@@ -438,7 +438,7 @@ def _hint(arguments: argparse.Namespace, given: dict[str, Any]) -> Iterator[None
             there = [str(group["group"]) for group in _client(arguments).perform("group.list")["groups"]]
             meant = None if given["group"] in there else nearest(given["group"], there)
             if meant is not None:
-                words = f"still waiting: no group {given['group']!r} up to now; there is {meant!r}"
+                words = f"still waiting: no group {given['group']!r} up to now; did you mean {meant!r}?"
                 sys.stderr.write(f"{arguments.parser.prog}: {visible_lines(words)}\n")
 
     timer = threading.Timer(HINT_S, look)

@@ -1,11 +1,12 @@
-"""How things are named in text: a log partition, and the things of a running cluster that a name stands for."""
+"""Names in text: of log partitions (``orders-0``, ``offsets(billing)``), and of objects of a running cluster, with errors for
+unknown ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.text import nearest
+from broker_sim.common.text import expected, nearest
 from broker_sim.control.table import NotThere
 from broker_sim.faults.selectors import fits
 from broker_sim.fields.field import Field
@@ -62,7 +63,7 @@ def log_of(cluster: Cluster, text: str, *, ahead: bool = False) -> LogHandle:
         cluster.state.ensure_internal_topic(topic)
     partitions = len(topic_of(cluster, topic).partitions)
     if partition >= partitions:
-        raise NotThere(f"no partition {partition} of topic {topic!r}; it has {partitions}, from 0 to {partitions - 1}")
+        raise NotThere(f"no partition {partition} of topic {topic!r}; expected 0 to {partitions - 1}")
     return cluster.log(topic, partition)
 
 
@@ -96,7 +97,8 @@ def heard_of(events: Iterable[dict[str, Any]], group: str) -> bool:
 
 
 def strangers(cluster: Cluster, given: Mapping[str, Any]) -> str:
-    """Which of a selector's names fit nobody that has been here up to now, in words; "" where all do, or nobody was here."""
+    """The names of a selector (group, client id, topic) that match nothing which the cluster has seen so far, as text; "" if each
+    matches, or nothing was seen. ``given``: the parameters of a rule."""
     events = [event for event in cluster.observe().events if event["event"] == "request"]
     known = {
         "group": [*cluster.groups(), *groups_in(events)],
@@ -108,7 +110,7 @@ def strangers(cluster: Cluster, given: Mapping[str, Any]) -> str:
         names = list(dict.fromkeys(names))
         if key in given and names and not any(fits(given[key], name) for name in names):
             wrong.append(str(not_there(key.replace("_", " "), given[key], names)))
-    return "; ".join(f"up to now there is {words}" for words in wrong)
+    return "; ".join(f"up to now: {words}" for words in wrong)
 
 
 def topic_of(cluster: Cluster, name: str) -> Any:
@@ -127,9 +129,6 @@ def check_broker(cluster: Cluster, node_id: int) -> None:
 
 def not_there(what: str, name: object, known: list[str], *, hint: str = "") -> NotThere:
     """The error for a thing that isn't there; ``hint``: what else could have been meant."""
-    meant = nearest(str(name), known)
-    shown = known if len(known) <= 20 else [*known[:20], "..."]
-    there = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(shown) if known else "there is none"
-    error = NotThere(f"no {what} {name!r}; {there}{hint}")
-    error.nearest = meant
+    error = NotThere(f"no {what} {name!r}; {expected(name, known)}{hint}")
+    error.nearest = nearest(str(name), known)
     return error

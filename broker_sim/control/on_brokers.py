@@ -77,7 +77,7 @@ async def bring_up(cluster: Cluster, given: dict[str, Any]) -> Any:
     try:
         await cluster.broker_up(given["broker"], elect=given.get("elect"))
     except OSError as error:
-        raise UsageError(f"broker {given['broker']} can't have its port: {error.strerror or error}") from None
+        raise UsageError(f"broker {given['broker']} can't bind its port: {error.strerror or error}") from None
     return shown(cluster, given["broker"])
 
 

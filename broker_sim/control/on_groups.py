@@ -51,7 +51,7 @@ def _offsets(given: dict[str, Any]) -> dict[tuple[str, int], int] | None:
     for name, offset in given["committed"].items():
         named = partition_of_dir(name)
         if named is None or len(name.rpartition("-")[2]) > 9:
-            raise UsageError(f"committed: {name!r} is not a partition, as in orders-0")
+            raise UsageError(f"committed: {name!r} is not a partition (expected e.g. orders-0)")
         found[named] = offset
     return found
 
@@ -60,9 +60,11 @@ def _examine_wait(given: dict[str, Any]) -> None:
     names = [STATE.name, *(one.name for one in CONDITIONS)]
     named = [name for name in names if name in given]
     if not named and MEMBER_GONE.name not in given:
-        raise UsageError(f"nothing to wait for; name one of {', '.join([*names, MEMBER_GONE.name])}")
+        raise UsageError(f"no condition to wait for; expected one of {', '.join([*names, MEMBER_GONE.name])}")
     if named and MEMBER_GONE.name in given:
-        raise UsageError(f"{MEMBER_GONE.name} is waited for by itself, not with {', '.join(named)}")
+        raise UsageError(
+            f"{MEMBER_GONE.name} can't be combined with {', '.join(named)}; wait for them one after the other"
+        )
     _offsets(given)
 
 

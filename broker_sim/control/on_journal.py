@@ -52,7 +52,7 @@ def _event_names() -> Iterable[str]:
 async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List events, oldest first; over HTTP one JSON object per line."""
     if given.get("follow"):
-        raise UsageError("follow: only a stream can be followed")
+        raise UsageError("follow: available over HTTP only")
     wanted = Wanted(given)
     return {"events": [json.loads(_line(event)) for event in wanted.of(cluster.observe().events)]}
 
@@ -60,7 +60,7 @@ async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 def _examine_next(given: dict[str, Any]) -> None:
     names = ("event", "api", "group", "error")
     if not any(name in given for name in names):
-        raise UsageError(f"nothing to wait for; name one of {', '.join(names)}")
+        raise UsageError(f"no condition to wait for; expected one of {', '.join(names)}")
     kind = given.get("event", "response")
     if "api" in given and kind not in ("request", "response"):
         raise UsageError("api: an API's request or response; other events have none")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.text import UsageError
+from broker_sim.common.text import UsageError, expected
 from broker_sim.control.names import AHEAD, check_broker, log_of, not_there
 from broker_sim.control.on_topics import RECORDS, VALUE_BYTES, examine_fill
 from broker_sim.control.shapes import EVENT, LOG, STATE
@@ -58,7 +58,7 @@ def _examine_state(given: dict[str, Any]) -> None:
     takes = () if kind is None else (*kind.arguments, "for", "replace")
     for name in (*ARGUMENTS, "for"):
         if name in given and name not in takes:
-            raise UsageError(f"state {given['state']} takes no {name}; it takes {', '.join(takes) or 'nothing'}")
+            raise UsageError(f"state {given['state']!r} has no argument {name!r}; {expected(name, takes)}")
     if given["state"] == "slow" and "latency" not in given:
         raise UsageError("the state 'slow' needs a latency, as in 200ms")
 
@@ -198,7 +198,7 @@ _LOSS = (
 
 def _examine_loss(given: dict[str, Any]) -> None:
     if ("records" in given) == ("to" in given):
-        raise UsageError("how much is lost? records, or to (an offset): one of them")
+        raise UsageError("the amount to lose is missing; expected one of records, to (an offset)")
 
 
 @operation("log.lose_tail", "POST /logs/{log}/tail/loss", *_LOSS, answer=LOG, examine=_examine_loss)

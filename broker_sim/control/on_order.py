@@ -130,7 +130,7 @@ def _recorded(recording: Recording) -> dict[str, Any]:
 
 def _recording(cluster: Cluster) -> Recording:
     if not cluster.order.recordings:
-        raise NotThere("no order is being recorded; begin with order.record")
+        raise NotThere("no order is being recorded; start with order.record")
     return cluster.order.recordings[-1]
 
 
@@ -138,7 +138,7 @@ def _recording(cluster: Cluster) -> Recording:
 async def record(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Record the order of all requests from now on."""
     if cluster.order.recordings:
-        raise UsageError("an order is being recorded already; end that first with order.stop")
+        raise UsageError("an order is being recorded already; stop it first with order.stop")
     return _recorded(cluster.order.record())
 
 
@@ -169,7 +169,7 @@ def _replayed(replay: Replay) -> dict[str, Any]:
 def _replay(cluster: Cluster) -> Replay:
     found = cluster.order.replaying
     if found is None:
-        raise NotThere("no order is being replayed; begin with order.replay")
+        raise NotThere("no order is being replayed; start with order.replay")
     return found
 
 

@@ -29,7 +29,7 @@ _OF = (
 
 
 def _group(cluster: Cluster, given: dict[str, Any]) -> ShareGroupHandle:
-    """Raises NotThere where there is none and never was."""
+    """The share group that the parameter ``group`` names. Raises NotThere if it never existed."""
     group_of(cluster, given["group"])
     return cluster.share_group(given["group"])
 

@@ -74,7 +74,7 @@ VALUE_BYTES = Field("value_bytes", Count(0, 1 << 20), "size of each value in byt
 
 def examine_fill(given: dict[str, Any]) -> None:
     if given["records"] * given.get("value_bytes", 0) > MAX_FILL_BYTES:
-        raise UsageError(f"records times value_bytes is more than {MAX_FILL_BYTES >> 20} MiB; fill it in several goes")
+        raise UsageError(f"records times value_bytes is more than {MAX_FILL_BYTES >> 20} MiB; use several calls")
 
 
 @operation(

@@ -26,7 +26,7 @@ EPOCH = Field("epoch", Count(0), "this producer epoch or a later one")
 
 def _examine_wait(given: dict[str, Any]) -> None:
     if "state" not in given and "epoch" not in given:
-        raise UsageError("nothing to wait for; name one of state, epoch")
+        raise UsageError("no condition to wait for; expected one of state, epoch")
 
 
 def shown(one: TransactionHandle) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def check(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def perform(target: object, name: str, params: Mapping[str, Any] | None = None) -> Any:
-    """Do it, on a started `Cluster` (for ``cluster.*`` operations: on the process's `Clusters`). Raises as told above."""
+    """Perform the operation ``name`` on a started `Cluster` (``cluster.*``: on the process's `Clusters`) and return its result,
+    which can be written as JSON. Raises the errors of the operation, see the module."""
     found = find(name)
     return await found.handler(target, found.checked(params or {}))

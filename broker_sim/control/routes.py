@@ -118,10 +118,10 @@ def _fit(template: list[str], segments: list[str]) -> dict[str, str] | None:
 
 
 def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
-    """The status and the JSON object for what an operation raised; None for what is a fault of ours.
+    """The HTTP status and the JSON object for an exception of an operation; None for an internal error.
 
-    ``{"error": text, "kind": name, ...}``: ``nearest`` for a name that isn't there, ``errors`` for parameters that can't be meant, each
-    with its place, ``history`` for a wait in vain, ``kafka_error`` for what a broker would have refused.
+    ``{"error": text, "kind": name, ...}``: with ``nearest`` for an unknown name, ``errors`` for invalid parameters, each with
+    its place, ``history`` for a wait that timed out, ``kafka_error`` for an error of the broker.
     """
     from broker_sim.api.cluster import ClusterError
     from broker_sim.api.wait import WaitTimeout

@@ -23,7 +23,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read(path: str) -> str:
-    """What stands in a file, without blanks around it. Raises UsageError for a file without a token."""
+    """The token in a file, without surrounding blanks. Raises UsageError if the file can't be read or contains no token."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode("ascii").strip()
@@ -37,7 +37,8 @@ def read(path: str) -> str:
 
 
 def for_address(host: str, path: str | None) -> str | None:
-    """The token of a server on ``host``: that of the file; on an address that others can reach a new one, which is told on stderr."""
+    """The token of a server on ``host``: that of the file; without a file, on an address that other machines can reach, a new
+    random one, which is printed on stderr."""
     if path is not None:
         return read(path)
     if is_loopback(host):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.chance import Chance
 from broker_sim.common.clock import Timer
-from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
+from broker_sim.common.text import UsageError, duration_ms, duration_text, expected, unknown
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS, Gate
@@ -179,9 +179,7 @@ class Conditions:
         for one in self._active:
             if one.number == number:
                 return one
-        raise UsageError(
-            f"no state {number} lasts; there is {', '.join(str(c.number) for c in self._active) or 'none'}"
-        )
+        raise unknown("active state", number, [str(one.number) for one in self._active])
 
     def set(self, partition: Partition, name: str, *, replace: bool = False, **args: Any) -> Condition:
         """Put a partition into a state. ``args``: the kind's own and ``for_``, a duration after which it heals by itself.
@@ -420,10 +418,12 @@ def _checked(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in given.items():
         if name not in kind.arguments:
-            raise unknown(f"argument of the state {kind.name!r}", name, [*kind.arguments, "for_"])
+            raise UsageError(
+                f"the state {kind.name!r} has no argument {name!r}; {expected(name, (*kind.arguments, 'for_'))}"
+            )
         if name == "free_bytes":
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise UsageError(f"free_bytes: {value!r} is not a number of bytes")
+                raise UsageError(f"free_bytes: {value!r} is not a number of bytes (expected 0 or more)")
             checked[name] = value
         else:
             checked[name] = duration_ms(value, name)

@@ -95,7 +95,7 @@ class Hold(Guard):
     ) -> int:
         """Release the first ``n`` (or ``"all"``) held requests, or of those that match the selectors. Returns their number."""
         if n != "all" and (isinstance(n, bool) or not isinstance(n, int) or n < 0):
-            raise UsageError(f"release: {n!r} is neither a number of requests nor 'all'")
+            raise UsageError(f"release: {n!r} is invalid (expected a number of requests, or 'all')")
         selector = self._owner.selector({**(match or {}), **selectors})
         fitting = [held for held in self._waiting if selector.matches(held.asked)]
         chosen = fitting if isinstance(n, str) else fitting[:n]
@@ -198,7 +198,7 @@ class Order:
     ) -> Replay:
         """Admit requests in a recorded order, one at a time: from a file, a recording, or entries. Raises UsageError."""
         if self.replaying is not None:
-            raise UsageError("an order is being replayed already; end that first")
+            raise UsageError("an order is being replayed already; stop that first")
         if isinstance(recorded, str | os.PathLike):
             entries = load(recorded)
         elif isinstance(recorded, Recording):

@@ -25,7 +25,7 @@ from typing import Any, Protocol, Unpack
 
 from broker_sim.common.chance import Chance
 from broker_sim.common.clock import Clock
-from broker_sim.common.text import UsageError, duration_ms
+from broker_sim.common.text import duration_ms, unknown
 from broker_sim.faults.rules import Rule, RuleKeys, rule_from
 from broker_sim.faults.selectors import ApiName, Asked
 from broker_sim.journal import WaitTimeout
@@ -272,8 +272,7 @@ class Faults:
         """The rule with that id. Raises UsageError."""
         found = self._installed.get(number)
         if found is None:
-            there = ", ".join(map(str, self._installed)) or "none"
-            raise UsageError(f"there is no fault {number}; in force: {there}")
+            raise unknown("fault", number, map(str, self._installed))
         return found
 
     def remove(self, number: int) -> Fault:

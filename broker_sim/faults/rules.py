@@ -230,7 +230,7 @@ def rule_from(
         verdict = _verdict(given)
     during_ms = _ms(given["during"]) if "during" in given else None
     if during_ms == 0:
-        problems.add(UsageError("during: a window of 0 ms takes no request"), "during")
+        problems.add(UsageError("during: a window of 0 ms matches no request (expected a duration above 0)"), "during")
     problems.check()
     nth, probability = given.get("nth", 0), given.get("probability")
     times = given.get("times", 1 if nth else None)
@@ -241,12 +241,12 @@ def rule_from(
 def _verdict(given: Mapping[str, Any]) -> Verdict:
     named = [key for key in VERDICTS if key in given and given[key] is not False]
     if not named:
-        raise UsageError(f"a rule needs a verdict, one of {', '.join(VERDICTS)}")
+        raise UsageError(f"a rule needs an action; expected one of {', '.join(VERDICTS)}")
     if len(named) > 1:
-        raise UsageError(f"a rule has one verdict, not {' and '.join(named)}")
+        raise UsageError(f"a rule has one action, not {' and '.join(named)}; install a rule for each")
     kind, value = Kind(named[0]), given[named[0]]
     if "gap" in given and kind is not Kind.SPLIT:
-        raise UsageError(f"gap belongs to split, not to {kind.value}")
+        raise UsageError(f"gap is for the action split, not for {kind.value}")
     if kind in _ERRORS:
         return Verdict(kind, value)
     if kind in _DURATIONS:

@@ -217,7 +217,7 @@ def selector_of(
     if partition is not None and "topic" not in given:
         problems.add(UsageError(f"partition {partition} without a topic: name the topic, too"), "partition")
     if broker is not None and brokers is not None and broker not in (known := sorted(brokers)):
-        problems.add(UsageError(f"there is no broker {broker}; there is {', '.join(map(str, known))}"), "broker")
+        problems.add(unknown("broker", broker, map(str, known)), "broker")
     for each in SELECTABLE:
         if each in given:
             with problems.at(each):
@@ -255,7 +255,7 @@ def _apis(value: str | list[str] | None, as_version: str) -> frozenset[int] | No
         if "*" in name:
             some = {int(key) for api, key in API_NAMES.items() if fits(name.lower(), api.lower())}
             if not some:
-                raise UsageError(f"no API is called {name!r}")
+                raise UsageError(f"invalid API {name!r} (expected a name, or a list of names)")
             keys |= some
         else:
             keys.add(api_key_of(name, as_version))
@@ -271,5 +271,5 @@ def _versions(value: object, apis: frozenset[int] | None, as_version: str) -> tu
             has_text = ", ".join(
                 f"{ApiKey(api).kafka_name} has v{has[0]} to v{has[1]}" for api, has in sorted(there.items())
             )
-            raise UsageError(f"version {value} is never asked: {has_text} in Kafka {as_version}")
+            raise UsageError(f"version {value} can't match: {has_text} in Kafka {as_version}")
     return low, high

@@ -60,9 +60,9 @@ class ErrorCode(Kind[Err]):
                 raise unknown("error", value, Err.__members__)
             found = named
         else:
-            raise error_about(what, f"{value!r} is neither the name of an error nor its code")
+            raise error_about(what, f"{value!r} is not an error (expected a name such as NOT_COORDINATOR, or a code)")
         if found is Err.NONE and not self.none:
-            raise error_about(what, "NONE is no error")
+            raise error_about(what, "NONE is not an error")
         return found
 
     def schema(self) -> dict[str, Any]:
@@ -136,10 +136,10 @@ class Versions(Kind["int | str"]):
         spelled = str(int(number)) if number is not None and number == int(number) else value
         match = _VERSIONS.fullmatch(spelled) if isinstance(spelled, str) else None
         if match is None:
-            raise error_about(what, f"{value!r} is neither a version nor a range of them, as in 8 or 2-4")
+            raise error_about(what, f"{value!r} is not a version or a range of versions (expected e.g. 8 or 2-4)")
         low, high = int(match[1]), int(match[2] or match[1])
         if low > high:
-            raise error_about(what, f"{low}-{high} is empty")
+            raise error_about(what, f"{low}-{high} is an empty range of versions")
         return low, high
 
     def schema(self) -> dict[str, Any]:

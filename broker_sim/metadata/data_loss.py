@@ -38,9 +38,7 @@ def lose_tail(state: ClusterState, partition: Partition, offset: int, node_id: i
     check_open(partition)
     start, end = partition.log_start_offset, partition.log_end_offset
     if not start <= offset < end:
-        raise UsageError(
-            f"{partition.name} has the offsets {start} to {end - 1}: {offset} can't be the first that is lost"
-        )
+        raise UsageError(f"{partition.name} has the offsets {start} to {end - 1}: {offset} can't be the first lost one")
     leader = _heir(state, partition, node_id)
     kept = _kept(partition, offset)
     partition.log.truncate_to(offset)

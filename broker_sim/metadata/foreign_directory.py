@@ -143,7 +143,7 @@ def survey(
             continue
         out.logs[topic] = logs
         if max(logs) > LAST_PARTITION:
-            raise StoreError(f"{logs[max(logs)]} is in the way: no topic has so many partitions")
+            raise StoreError(f"{logs[max(logs)]} is not a partition: a topic can't have so many; remove the directory")
         for path in logs.values():
             _check_formats(path)
         if topic != OFFSETS_TOPIC:
@@ -337,7 +337,7 @@ def _check_formats(path: Path) -> None:
         with file.open("rb") as handle:
             head = handle.read(rb.MAGIC_END)
         if len(head) == rb.MAGIC_END and head[16] in (0, 1):
-            raise StoreError(f"{file} has messages of format {head[16]} (before Kafka 0.11), which nothing here reads")
+            raise StoreError(f"{file} has messages of format {head[16]} (before Kafka 0.11), which is not supported")
 
 
 def _rows(path: Path, read: Callable[[bytes, rb.BatchHeader], Iterable[Row]]) -> Iterator[tuple[rb.BatchHeader, Row]]:

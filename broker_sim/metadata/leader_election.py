@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 
-from broker_sim.common.text import UsageError
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.metadata.topics import TAIL, Lost
 from broker_sim.storage.errors import StorageError
@@ -42,7 +42,7 @@ __all__ = [
 def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> None:
     """Raise UsageError where there is no such broker, or (``alive``) it is down."""
     if node_id not in state.brokers:
-        raise UsageError(f"no broker {node_id}; there is {', '.join(map(str, state.brokers))}")
+        raise unknown("broker", node_id, map(str, state.brokers))
     if alive and not state.brokers[node_id].alive:
         raise UsageError(f"broker {node_id} is down")
 
@@ -126,7 +126,7 @@ def _trim(state: ClusterState, partition: Partition) -> None:
 def check_open(partition: Partition) -> None:
     """Raise UsageError where a state keeps the partition without a leader."""
     if partition.barred:
-        raise UsageError(f"{partition.name} is in the state no_leader; heal that first")
+        raise UsageError(f"{partition.name} is in the state no_leader; clear that state first")
 
 
 def elect(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
@@ -144,7 +144,8 @@ def elect(state: ClusterState, partition: Partition, node_id: int | None = None)
         check_broker(state, node_id, alive=True)
         if node_id not in partition.isr:
             raise UsageError(
-                f"broker {node_id} is no in-sync replica of {partition.name}; those are {partition.isr}. move_leader() takes any"
+                f"broker {node_id} is not an in-sync replica of {partition.name} (expected one of {partition.isr};"
+                " move_leader() accepts any broker)"
             )
     _lead(state, partition, node_id, "elected")
 
@@ -177,7 +178,7 @@ def move(state: ClusterState, partition: Partition, node_id: int | None = None) 
         node_id = _next(state, partition)
     check_broker(state, node_id, alive=True)
     if partition.leader == node_id:
-        raise UsageError(f"{partition.name} is led by broker {node_id} already; elect() begins a new epoch")
+        raise UsageError(f"{partition.name} already has the leader {node_id}; elect() increments its epoch")
     if node_id not in partition.replicas:
         old = partition.leader if partition.leader in partition.replicas else partition.replicas[0]
         partition.replicas = [node_id if node == old else node for node in partition.replicas]
@@ -194,7 +195,7 @@ def _next(state: ClusterState, partition: Partition) -> int:
     """Who leads where nobody says who: the first replica in sync that does not lead, else any broker. Raises UsageError."""
     others = [node for node, broker in state.brokers.items() if broker.alive and node != partition.leader]
     if not others:
-        raise UsageError(f"{partition.name}: there is no other broker that is up and could lead it")
+        raise UsageError(f"{partition.name}: no other broker is up to become its leader; start one first")
     return next((node for node in partition.replicas if node in others and node in partition.isr), others[0])
 
 

@@ -143,7 +143,7 @@ class LogMaintenance:
                 if job is not None:
                     yield from job
             except StorageError as error:
-                log.error("maintenance of %s failed and is tried again: %s", partition.name, error)
+                log.error("retention or compaction of %s failed and is retried: %s", partition.name, error)
 
 
 class _ProducerLooks:

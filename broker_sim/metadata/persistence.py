@@ -138,7 +138,9 @@ class Persistence:
         stray = f"{path.name}.{self._state.new_uuid().hex()}-stray"  # as Kafka names what it does not know
         aside = path.with_name(stray)
         self.files.rename(path, aside)
-        log.warning("%s was in the way of a new partition and is %s now: %s", path, aside.name, _NOT_KNOWN)
+        log.warning(
+            "%s occupied the directory of a new partition and was renamed to %s: %s", path, aside.name, _NOT_KNOWN
+        )
 
     def _is_left_over(self, path: Path) -> bool:
         """Whether a directory that no topic has is of a deletion, or of a creation, that was cut short."""
@@ -152,7 +154,7 @@ class Persistence:
             if self.files.is_dir(path):
                 self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
         except OSError as error:
-            log.warning("%s is not wholly removed; the next start does it: %s", path, error)
+            log.warning("%s could not be removed completely; the next start retries: %s", path, error)
 
     def _log_dir(self, topic: Topic, index: int) -> Path | None:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
@@ -162,7 +164,7 @@ class Persistence:
         try:
             gone.delete()
         except StorageError as error:
-            log.warning("%s is not wholly deleted; the next start does it: %s", gone.name, error)
+            log.warning("%s could not be deleted completely; the next start retries: %s", gone.name, error)
 
     def sync_removals(self) -> None:
         """That directories are gone outlives a loss of power, as far as the disk lets it: the ids of their topics are known yet."""
@@ -312,7 +314,7 @@ class Persistence:
         for line in lost[:MAX_TOLD]:
             log.warning("%s", line)
         if len(lost) > MAX_TOLD:
-            log.warning("and so are %d more of the partitions in %s", len(lost) - MAX_TOLD, self.data_dir)
+            log.warning("the same for %d more partitions in %s", len(lost) - MAX_TOLD, self.data_dir)
 
     def _lost(self, topic: Topic, index: int) -> list[str]:
         """A line for a partition whose log isn't there."""
@@ -344,7 +346,7 @@ class Persistence:
         epoch = max(epoch, files.latest_epoch + 1)
         if epoch > MAX_EPOCH:
             raise meta_files.StoreError(
-                f"{files.directory} has records of the leader epoch {files.latest_epoch}: no later one is left"
+                f"{files.directory} has records of the leader epoch {files.latest_epoch}, the largest possible one"
             )
         topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
 
@@ -363,7 +365,7 @@ class Persistence:
                     if self.files.names(path):
                         found.setdefault(name, {})[index] = path
                 elif self._is_left_over(path):
-                    log.warning("%s is removed: its topic was deleted, or never wholly made", path)
+                    log.warning("removing %s: its topic was deleted, or its creation was interrupted", path)
                     self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
                 elif meta_files.is_log(path, self.files):
                     found.setdefault(name, {})[index] = path
@@ -373,9 +375,9 @@ class Persistence:
         """What stays as it is (rule 5)."""
         paths = [path for logs in unknown.values() for path in logs.values()]
         for path in paths[:MAX_TOLD]:
-            log.warning("%s is not served and stays as it is: %s", path, _NOT_KNOWN)
+            log.warning("%s is not served and left unchanged: %s", path, _NOT_KNOWN)
         if len(paths) > MAX_TOLD:
-            log.warning("and so do %d more directories in %s", len(paths) - MAX_TOLD, self.data_dir)
+            log.warning("the same for %d more directories in %s", len(paths) - MAX_TOLD, self.data_dir)
 
     def _adopt_all(self, found: dict[str, dict[int, Path]]) -> None:
         """Make topics of another broker's logs. Raises StoreError, OSError."""
@@ -387,7 +389,7 @@ class Persistence:
             return
         if not self.files.real:
             raise meta_files.StoreError(
-                f"{self.data_dir} has logs that {meta_files.STATE_FILE} does not know: {', '.join(found)}"
+                f"{self.data_dir} has logs that are missing in {meta_files.STATE_FILE}: {', '.join(found)}"
             )
         from broker_sim.metadata import (
             foreign_directory,  # it reads what groups and controllers write: not for everybody's start

@@ -155,7 +155,7 @@ def _whole(value: object, at: str, least: int, most: int) -> int:
 def _id(value: object, at: str) -> bytes:
     text = _text(value, at)
     if _UUID.fullmatch(text) is None:
-        _wrong(at, f"is {_shown(value)}, which is no topic's id")
+        _wrong(at, f"is {_shown(value)}, which is not a topic id")
     return uuid_bytes(text)
 
 
@@ -166,10 +166,10 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
     state = _object(state, "it")
     version = state.get("format")
     if isinstance(version, bool) or version != FORMAT:
-        _wrong("", f"it is of format {_shown(version)}; {FORMAT} is read here")
+        _wrong("", f"its format is {_shown(version)} (expected {FORMAT})")
     cluster_id = state.get("cluster_id")
     if cluster_id is not None and CLUSTER_ID.fullmatch(_text(cluster_id, "cluster_id")) is None:
-        _wrong("cluster_id", f"is {_shown(cluster_id)}, which is no cluster's id")
+        _wrong("cluster_id", f"is {_shown(cluster_id)}, which is not a cluster id")
     adopted = state.get("adopted", False)
     if not isinstance(adopted, bool):
         _wrong("adopted", f"is {_shown(adopted)}, which is not true or false")
@@ -180,7 +180,7 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
     for node, values in _object(state.get("broker_configs", {}), "broker_configs").items():
         at = f"broker_configs[{_shown(node)}]"
         if _NUMBER.fullmatch(node) is None or int(node) > MAX_NODE:
-            _wrong(at, "is of no broker's id")
+            _wrong(at, "is not a broker id")
         brokers[int(node)] = _settings(values, at, config)
     return SavedState(
         cluster_id,
@@ -205,7 +205,7 @@ def _settings(values: object, at: str, config: BrokerConfig) -> dict[str, str | 
             try:
                 config.setting(name).parse(value)
             except ConfigError as error:
-                _wrong(at, f"can't be: {error}")
+                _wrong(at, f"is invalid: {error}")
     return found
 
 
@@ -217,7 +217,7 @@ def _entities(state: dict[str, Any], key: str, entity: Entity) -> dict[str, dict
         try:
             found[_text(name, at)] = readable(entity, own)
         except KafkaError as error:
-            _wrong(at, f"can't be: {error.message}")
+            _wrong(at, f"is invalid: {error.message}")
     return found
 
 
@@ -229,13 +229,13 @@ def _topics(topics: object, config: BrokerConfig) -> list[SavedTopic]:
         try:
             check_topic_name(name)
         except KafkaError:
-            _wrong(at, "can't be a topic's name: 1 to 249 of the characters a-z A-Z 0-9 . _ - (and not . or ..)")
+            _wrong(at, "is not a topic name (expected 1 to 249 of the characters a-z A-Z 0-9 . _ -, and not . or ..)")
         if name == METADATA_TOPIC:
-            _wrong(at, "is the controller's own")
+            _wrong(at, "is reserved for the controller")
         entry = _object(entry, at)
         topic_id = _id(entry.get("id"), f"{at}.id")
         if topic_id in ids or not any(topic_id):
-            _wrong(f"{at}.id", f"is that of {_shown(ids[topic_id])}" if topic_id in ids else "is that of no topic")
+            _wrong(f"{at}.id", f"is that of {_shown(ids[topic_id])}" if topic_id in ids else "is not a topic's id")
         ids[topic_id] = name
         configs = _topic_settings(entry.get("configs"), f"{at}.configs", config)
         rows = _list(entry.get("partitions"), f"{at}.partitions")
@@ -254,7 +254,7 @@ def _topic_settings(values: object, at: str, config: BrokerConfig) -> dict[str, 
     try:
         config.check_topic({name: value for name, value in found.items() if name in config.topic_settings})
     except ConfigError as error:
-        _wrong(at, f"can't be: {error}")
+        _wrong(at, f"is invalid: {error}")
     return found
 
 

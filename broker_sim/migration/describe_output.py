@@ -4,8 +4,8 @@
         row.kind, row.number, row["GROUP"], row.get("CURRENT-OFFSET")
 
 Rules:
-1. A column begins where its name stands in the header, a value that is too wide for its column pushes the rest to the right
-   by what it is too wide, as Java's formatter does. Where a ticket or a chat has squeezed the blanks, words are counted.
+1. A column begins at the position of its name in the header; a value wider than its column shifts the rest of the line to the right,
+   as Java's formatter does. If a ticket or a chat has collapsed the blanks, the words are counted instead.
 2. What a terminal has wrapped is joined again. All lines of a table were cut at one width, so the pieces of a header and of a
    row, each filled up to the longest line, have their columns at the same places again.
 3. `-` and nothing stand for a missing value: None.
@@ -103,14 +103,15 @@ class Row:
         return self.values.get(column)
 
     def need(self, column: str) -> str:
-        """The value. Raises UsageError where there is none."""
+        """The value of a column. Raises UsageError, with the line, if it is missing or ``-``."""
         value = self.values.get(column)
         if value is None:
             raise self.error(f"no {column}")
         return value
 
     def integer(self, column: str, least: int, most: int) -> int | None:
-        """The value as a number, None where there is none. Raises UsageError."""
+        """The value of a column as a number, None if it is missing or ``-``. Raises UsageError unless it is from ``least`` to
+        ``most``."""
         value = self.values.get(column)
         if value is None:
             return None
@@ -209,9 +210,9 @@ def read_rows(text: str) -> Iterator[Row]:
 
 def _without_table(line: Line) -> UsageError:
     if line.words[0] == "Error:":
-        return UsageError(f"line {line.number}: the tool has failed there: {_shown(line.text)}")
+        return UsageError(f"line {line.number}: it is an error of the tool: {_shown(line.text)}")
     return UsageError(
-        f"line {line.number}: {_shown(line.text)} and no table behind it; expected what kafka-consumer-groups --describe "
+        f"line {line.number}: {_shown(line.text)} without a table after it; expected what kafka-consumer-groups --describe "
         "prints, from the line GROUP TOPIC PARTITION ... on"
     )
 
@@ -257,7 +258,7 @@ def _header(lines: list[Line], at: int, group: str | None) -> tuple[_Table, int]
     if names[0] != "GROUP" and group is None:
         raise UsageError(
             f"line {number}: a table without the column GROUP (Kafka before 2.4 printed none), and no command with --group "
-            "before it; put one of them in front"
+            "before it; put such a command before the table"
         )
     for name in names:
         if name not in COLUMNS[kind]:

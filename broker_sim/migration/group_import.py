@@ -171,7 +171,7 @@ def read_describe(text: str, into: Imported | None = None) -> Imported:
         group = imported.group(row.need("GROUP"))
         {OFFSETS: _offset_row, MEMBERS: _member_row, SAYS: _said}.get(row.kind, _state_row)(group, row)
     if not rows:
-        raise UsageError("no group in it; expected what kafka-consumer-groups --describe prints, or JSON")
+        raise UsageError("no group found (expected the output of kafka-consumer-groups --describe, or JSON)")
     return imported
 
 
@@ -185,7 +185,7 @@ def _offset_row(group: ImportedGroup, row: Row) -> None:
     topic, partition = row.get("TOPIC"), row.integer("PARTITION", 0, LAST_PARTITION)
     member_id = row.get("CONSUMER-ID")
     if (topic is None) != (partition is None):
-        raise row.error("TOPIC and PARTITION belong together")
+        raise row.error("TOPIC and PARTITION must both have a value or both be -")
     if topic is not None and partition is not None:
         _checked_topic(topic, row.error)
         epoch = row.integer("LEADER-EPOCH", -1, MAX_INT32)
@@ -231,7 +231,7 @@ def _assignment(text: str, row: Row) -> dict[str, list[int]]:
         match = pattern.fullmatch(part.strip())
         numbers = [] if match is None else [int(number) for number in match[2].split(",") if number]
         if match is None or max(numbers, default=0) > LAST_PARTITION:
-            raise row.error(f"an assignment that can't be read: {part!r}; expected orders(0,1) or orders:0,1")
+            raise row.error(f"invalid assignment {part!r} (expected orders(0,1) or orders:0,1)")
         found[match[1]] = numbers
     return found
 
@@ -252,9 +252,9 @@ def _checked_topic(topic: str, error: Callable[[str], UsageError]) -> None:
     try:
         check_topic_name(topic)
     except KafkaError as wrong:
-        raise error(wrong.message or f"{topic!r} is no topic's name") from None
+        raise error(wrong.message or f"{topic!r} is not a topic name") from None
     if topic == OFFSETS_TOPIC:
-        raise error(f"{OFFSETS_TOPIC} can't be imported into")
+        raise error(f"{OFFSETS_TOPIC} can't be a topic of an import")
 
 
 # --- reading: JSON ------------------------------------------------------------------------------------------------------
@@ -306,9 +306,9 @@ def _read_json(text: str, imported: Imported) -> Imported:
     except json.JSONDecodeError as error:
         raise UsageError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
     except ValueError as error:
-        raise UsageError(f"not JSON that can be read: {error}") from None
+        raise UsageError(f"not valid JSON: {error}") from None
     except RecursionError:
-        raise UsageError("not JSON that can be read: it is nested too deeply") from None
+        raise UsageError("not valid JSON: nested too deeply") from None
     at = ""
     if isinstance(data, dict) and "groups" in data:
         data, at = data["groups"], "groups"
@@ -329,7 +329,7 @@ def _keys(data: object, known: Mapping[str, str], needed: str, at: str) -> dict[
         if key not in known:
             raise UsageError(f"{at}: {unknown('key', key, known)}")
         if not isinstance(value, _TYPES[known[key]]) or isinstance(value, bool):
-            raise UsageError(f"{at}.{key} is {value!r}, which is not {known[key]}")
+            raise UsageError(f"{at}.{key} is {value!r} (expected {known[key]})")
     for key in needed.split():
         if data.get(key) is None:
             raise UsageError(f"{at} has no {key!r}")
@@ -340,14 +340,14 @@ def _within(data: Mapping[str, Any], key: str, default: int, least: int, most: i
     value = data.get(key)
     value = default if value is None else value
     if not least <= value <= most:
-        raise UsageError(f"{at}.{key} is {value}, which is not from {least} to {most}")
+        raise UsageError(f"{at}.{key} is {value} (expected {least} to {most})")
     return int(value)
 
 
 def _group_of(imported: Imported, data: object, at: str) -> None:
     data = _keys(data, _GROUP_KEYS, "group", at)
     if data["group"] in imported.groups:
-        raise UsageError(f"{at}: the group {data['group']!r} is there twice")
+        raise UsageError(f"{at}: the group {data['group']!r} occurs twice")
     group = imported.group(data["group"])
     group.state = data.get("state")
     if group.state is not None and group.state not in STATES:
@@ -366,7 +366,7 @@ def _group_of(imported: Imported, data: object, at: str) -> None:
 def _member_of(group: ImportedGroup, data: object, at: str) -> None:
     data = _keys(data, _MEMBER_KEYS, "member", at)
     if data["member"] in group.members:
-        raise UsageError(f"{at}: the member {data['member']!r} is there twice")
+        raise UsageError(f"{at}: the member {data['member']!r} occurs twice")
     member = group.member(data["member"])
     member.client_id, member.client_host = data.get("client_id", ""), data.get("client_host", "")
     member.instance_id = data.get("instance")
@@ -402,8 +402,8 @@ def _offset_of(group: ImportedGroup, data: object, at: str) -> None:
 
 
 def apply(state: ClusterState, runtime: GroupCoordinator, imported: Imported) -> list[str]:
-    """Make the topics and append the groups' records, then let their coordinators load them. Returns what people are told, a line
-    each. Raises UsageError before anything is changed, and where the disk doesn't take it.
+    """Create the topics and append the groups' records, then let their coordinators load them. Returns messages for the user, a
+    line each. Raises UsageError before anything is changed, and if a write fails.
     """
     told: list[str] = []
     groups = [group for group in imported.groups.values() if _counts(group, told)]
@@ -509,7 +509,7 @@ def _check_absent(state: ClusterState, runtime: GroupCoordinator, groups: list[I
         there = loader.finish().groups
         for name in names:
             if name in there:
-                raise UsageError(f"group {name!r} is there already; it is imported into a cluster that doesn't have it")
+                raise UsageError(f"group {name!r} exists already; import it into a cluster without that group")
 
 
 # --- records ------------------------------------------------------------------------------------------------------------
@@ -533,7 +533,7 @@ def _encoded(group: ImportedGroup, state: ClusterState, runtime: GroupCoordinato
         raise UsageError(f"group {group.group_id!r} can't be written: {error}") from None
     most = state.config.int("message.max.bytes") - _ROOM
     if any(len(key) + len(value or b"") > most for key, value in encoded):
-        raise UsageError(f"group {group.group_id!r} does not fit into a record of message.max.bytes")
+        raise UsageError(f"group {group.group_id!r} exceeds message.max.bytes; increase that setting")
     return encoded
 
 

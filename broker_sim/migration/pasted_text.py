@@ -57,7 +57,7 @@ class Line:
 
     @property
     def words(self) -> list[str]:
-        """What stands between its blanks."""
+        """The parts of the line between blanks."""
         return self.text.split()
 
     @property

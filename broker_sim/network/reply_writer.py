@@ -82,7 +82,11 @@ class ReplyWriter:
                     return True
         except (OSError, RecordBatchError) as error:
             peer = self._transport.get_extra_info("peername")
-            log.warning("closing the connection of %s: a reply can't be read from the log any more: %s", peer, error)
+            log.warning(
+                "closing the connection of %s: the records of a response can no longer be read from the log: %s",
+                peer,
+                error,
+            )
             self.discard()
             self._transport.abort()
             return False

@@ -94,7 +94,9 @@ def reproduce(options: Options, steps: Steps) -> Reproduction:
     """Do it, and write the files. Raises UsageError; NotReproducible with the reason."""
     out = Path(options.out)
     if out.exists() and (not out.is_dir() or any(name.name not in MADE for name in out.iterdir())):
-        raise UsageError(f"--out {out}: it is there, and no reproduction made it; nothing was changed")
+        raise UsageError(
+            f"--out {out}: exists, and is not the output of a reproduction; nothing was changed. Choose another directory"
+        )
     with steps.step("reading the log") as step:
         whole = _read(options, steps)
         group, of_all = choose(whole, options.group, options.at_ms)

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-from broker_sim.common.text import UsageError, installing, nearest, unknown
+from broker_sim.common.text import UsageError, expected, installing, nearest, unknown
 from broker_sim.scenario.model import ClientPlan
 
 __all__ = [
@@ -230,7 +230,7 @@ class Clients:
 
     def _one(self, name: str) -> Client:
         if name not in self.all:
-            raise UsageError(f"the client {name} is somebody else's: only its owner can do that")
+            raise UsageError(f"the client {name} belongs to another program; a scenario can't do that with it")
         return self.all[name]
 
     async def do(
@@ -272,7 +272,7 @@ def processes(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Map
         chosen = kind_or_command(plan, commands)
         if chosen not in APPS:
             if nearest(chosen, APPS) and shutil.which(chosen) is None:
-                raise unknown("kind of client, and no program,", chosen, APPS)
+                raise UsageError(f"{chosen!r} is neither a kind of client nor a program; {expected(chosen, APPS)}")
             return [*shlex.split(chosen), settings_of(plan, bootstrap)]
         need(chosen)
         return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, bootstrap)]
@@ -294,7 +294,7 @@ def check_given(plans: Iterable[ClientPlan], commands: Mapping[str, str]) -> Non
     known = dict.fromkeys(name for plan in plans for name in (plan.name, plan.kind))
     for name in commands:
         if name != "*" and name not in known:
-            raise unknown("client, nor a client of the kind,", name, known)
+            raise unknown("client or kind of client", name, known)
 
 
 def settings_of(plan: ClientPlan, bootstrap: str) -> str:

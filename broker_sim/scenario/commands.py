@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.recording import Recording
 
 from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
-from broker_sim.common.text import UsageError, nearest, visible, visible_lines
+from broker_sim.common.text import UsageError, expected, visible, visible_lines
 
 __all__ = ["register", "run", "scenario"]
 
@@ -77,7 +77,9 @@ def _attached(text: str) -> list[str]:
     words: list[str] = json.loads(text)
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
-        raise argparse.ArgumentTypeError("which program? As in --attach -- ./start-consumers.sh {bootstrap}")
+        raise argparse.ArgumentTypeError(
+            "the program is missing (expected e.g. --attach -- ./start-consumers.sh {bootstrap})"
+        )
     options = [word for word in command if word.startswith("-")]
     if words[0] != "--" and options:
         raise argparse.ArgumentTypeError(
@@ -166,8 +168,7 @@ def find(name: str) -> Path:
     there = {one.stem: one for one in shipped().glob("*.yaml")}
     if name in there:
         return there[name]
-    meant = nearest(name, there)
-    raise WrongFile(name, "no such file or scenario" + (f"; did you mean {meant!r}?" if meant else ""))
+    raise WrongFile(name, f"no such file or scenario; {expected(name, there)}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -189,7 +190,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         if options.data is not None and arguments.repeat > 1:
-            raise UsageError("--data keeps the logs of one run: not with --repeat")
+            raise UsageError("--data is for one run; remove --repeat or --data")
         if arguments.seeds is None and not arguments.virtual:
             return _real(arguments, options)
         with terminable():
@@ -262,10 +263,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
     from broker_sim.scenario.sweeping import show
 
     if not arguments.virtual:
-        raise UsageError("--seeds: only a run in virtual time is made by its seed; add --virtual")
+        raise UsageError("--seeds needs virtual time; add --virtual")
     for name in ("seed", "clock", "attach", "journal", "timeline", "data"):
         if getattr(arguments, name):
-            raise UsageError(f"--{name} is for one run, not for --seeds")
+            raise UsageError(f"--{name} is for one run; it can't be combined with --seeds")
     given = {"as_version": arguments.as_version, "clients": _clients(arguments.client)}
     path = find(arguments.file)
     return show([path], arguments.seeds, jobs=arguments.jobs, quiet=arguments.quiet, as_json=arguments.json, **given)
@@ -278,10 +279,10 @@ def simulate(arguments: argparse.Namespace) -> int:
     names = [*arguments.workloads, *arguments.scenario]
     for name in names:
         if not name.endswith((".yaml", ".yml")):
-            raise UsageError(f"{name} is a workload: sweep scenario files by themselves")
+            raise UsageError(f"{name} is a workload; it can't be combined with scenario files")
     for option in ("shrink", "corpus", "replay", "rows", "timeline"):
         if getattr(arguments, option, None):
-            raise UsageError(f"--{option} is for workloads: the faults of a scenario file stand in it")
+            raise UsageError(f"--{option} is for workloads; a scenario file defines its own faults")
     paths = [find(name) for name in dict.fromkeys(names)]
     given = {"quiet": arguments.quiet, "as_json": arguments.json, "as_version": arguments.as_version}
     try:

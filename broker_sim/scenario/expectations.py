@@ -88,7 +88,7 @@ class GroupSign(Sign):
         asked = {key: value for key, value in table.plain().items() if key in _OF_GROUPS}
         if not asked:
             _guess(table, _OF_GROUPS)
-            raise table.error(f"nothing is said of {group}: it takes {', '.join(_OF_GROUPS)}")
+            raise table.error(f"no condition for {group}; expected one of {', '.join(_OF_GROUPS)}")
         self.what = f"group {group}: " + ", ".join(f"{key} {value}" for key, value in asked.items())
 
     def seen(self, event: Event, run: Run) -> None:
@@ -242,7 +242,7 @@ def sign_of(table: Table) -> Sign:
             sign = GroupSign(group, table)
     else:
         _guess(table, (*_HEADS, "never", "happened"))
-        raise table.error(f"{table.what} names nothing to look at: it has one of {', '.join(_HEADS)}")
+        raise table.error(f"{table.what} has no subject; expected one of {', '.join(_HEADS)}")
     table.done()
     sign.where = table.place
     return sign

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker_sim.common.text import UsageError, nearest
+from broker_sim.common.text import UsageError, expected
 from broker_sim.fields.kinds import Count, Duration, Flag, Kind, ListOf, Text
 from broker_sim.fields.problems import WrongInput
 
@@ -149,9 +149,7 @@ class Table:
         """Note the keys that are none of these."""
         for key in self._values:
             if key not in known:
-                meant = nearest(key, known)
-                hint = f"did you mean {meant!r}?" if meant else f"it takes {', '.join(known)}"
-                self.errors.append(self.error(f"{self.what} has no key {key!r}; {hint}", key))
+                self.errors.append(self.error(f"{self.what} has no key {key!r}; {expected(key, known)}", key))
 
     def done(self) -> None:
         """Note the keys that nobody asked for."""
@@ -162,7 +160,7 @@ def load(path: Path) -> Table:
     """The file's top-level map. Raises WrongFile: not there, too large, no YAML, no map."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise WrongFile(str(path), f"larger than {MAX_BYTES} bytes")
+            raise WrongFile(str(path), f"the file is larger than {MAX_BYTES} bytes, the maximum")
         return loads(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise WrongFile(str(path), error.strerror or str(error)) from None
@@ -181,7 +179,7 @@ def loads(source: str, name: str = "scenario") -> Table:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}:{mark.line + 1}" if mark is not None else name
         words = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise WrongFile(place, f"no YAML: {words}") from None
+        raise WrongFile(place, f"invalid YAML: {words}") from None
     except RecursionError:
         raise WrongFile(name, "nested too deeply") from None
     if not isinstance(value, Table):
@@ -205,7 +203,7 @@ class _Reader:
         place = self._place(node)
         self._left -= 1
         if self._left < 0:
-            raise WrongFile(place, f"more than {MAX_VALUES} values, with what its aliases repeat")
+            raise WrongFile(place, f"more than {MAX_VALUES} values, counting each use of an alias")
         if isinstance(node, self._yaml.MappingNode):
             return self._table(node, place)
         if isinstance(node, self._yaml.SequenceNode):
@@ -213,7 +211,7 @@ class _Reader:
         try:
             return self._scalars.construct_object(node)
         except ValueError as error:  # 2001-02-30 is read as a date, and is none
-            raise WrongFile(place, f"{shown(node.value)} can't be read: {error}") from None
+            raise WrongFile(place, f"invalid value {shown(node.value)}: {error}") from None
 
     def _table(self, node: Any, place: str) -> Table:
         values: dict[str, Any] = {}
@@ -221,10 +219,10 @@ class _Reader:
         for key_node, value_node in node.value:
             at = self._place(key_node)
             if not isinstance(key_node, self._yaml.ScalarNode):
-                raise WrongFile(at, "a key is a word, not a list or a map")
+                raise WrongFile(at, "a key must be a word, not a list or a map")
             key = str(key_node.value)
             if key in values:
-                self._errors.append(WrongFile(at, f"the key {key!r} stands here twice"))
+                self._errors.append(WrongFile(at, f"the key {key!r} occurs twice in one map; remove one"))
             values[key], where[key] = self.value(value_node), at
         return Table(values, where, place, errors=self._errors)
 
@@ -269,7 +267,7 @@ def count(value: object) -> Callable[[int], bool]:
         if spelled.startswith(sign) and digits.lstrip("-").isdigit():
             bound = int(digits)
             return lambda seen: bool(holds(seen, bound))
-    raise UsageError(f"{shown(value)} is not a number with a comparison, as in 3 or '>=3'")
+    raise UsageError(f"{shown(value)} is not a count (expected e.g. 3, '>=3', '<3')")
 
 
 def listed(value: object) -> list[Any]:

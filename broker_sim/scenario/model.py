@@ -209,7 +209,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     scenario.expect = table.each("expect", "an expectation", lambda one: _expectation(one, steps))
     table.errors += examine(scenario, unread)
     if "expect" not in table or not (scenario.expect or table.errors):
-        table.errors.append(table.error("a scenario without 'expect' proves nothing"))
+        table.errors.append(table.error("a scenario needs the key 'expect', with one expectation or more"))
     table.check()
     return scenario
 
@@ -231,7 +231,9 @@ def _twice(table: Table, what: str, named: list[tuple[str, str]]) -> None:
     for name, where in named:
         if name in seen:
             first = seen[name].rpartition(":")[2]
-            table.errors.append(WrongFile(where, f"two {what} are called {name!r}, the first one in line {first}"))
+            table.errors.append(
+                WrongFile(where, f"two {what} have the name {name!r}, the first one in line {first}; rename one")
+            )
         seen.setdefault(name, where)
 
 
@@ -318,7 +320,7 @@ def _rate(value: object) -> float:
     except ValueError:
         rate = -1.0
     if not 0 <= rate <= 10_000:
-        raise UsageError(f"{value!r} is not a rate, as in 200/s (at most 10000/s)")
+        raise UsageError(f"{value!r} is not a rate (expected e.g. 200/s, at most 10000/s)")
     return rate
 
 
@@ -352,7 +354,7 @@ def _check_subscription(table: Table, name: str, kind: str, settings: dict[str, 
         table.errors.append(table.error(f"{who}; a pattern is for {', '.join(SUBSCRIBE_BY_PATTERN)}", "pattern"))
     for other in ("topics", "assign"):
         if settings.get(other):
-            table.errors.append(table.error(f"the client {name} has {other} and a pattern: one of them", "pattern"))
+            table.errors.append(table.error(f"the client {name} has both {other} and pattern; remove one", "pattern"))
 
 
 def _step(table: Table, place: int, declared: _Declared) -> Step:
@@ -368,7 +370,7 @@ def _step(table: Table, place: int, declared: _Declared) -> Step:
     table.done()
     idle = not step.actions and step.when is None and not step.after_s
     if idle and len(table.errors) == before:
-        raise table.error(f"the step {step.name!r} neither waits nor does anything: it takes when, after, do")
+        raise table.error(f"the step {step.name!r} is empty; expected one or more of when, after, do")
     return step
 
 
@@ -388,7 +390,7 @@ def _action(table: Table, declared: _Declared) -> Action:
 
         try:
             if find(name).on != "cluster":
-                raise UsageError("it is for running processes; a scenario has one cluster")
+                raise UsageError("not available in scenarios: a scenario has one cluster")
             checked = check(name, params)
         except WrongInput as error:
             raise stands.errors_of(error, f"{name}: ") from None
@@ -430,7 +432,7 @@ def _action(table: Table, declared: _Declared) -> Action:
         delete = table.take("delete", flag, False)
         table.done()
         if (grow is not None) + (fill is not None) + delete != 1:
-            raise table.error("a topic takes one of grow_to, fill and delete: true")
+            raise table.error("expected exactly one of grow_to, fill, delete: true")
         if delete:
             return op("topic.delete", {"topic": topic})
         return (
@@ -448,7 +450,7 @@ def _action(table: Table, declared: _Declared) -> Action:
     if "send" in table:
         return _send(table, place, words)
     forms = "op, log, fault, remove_fault, client, broker, topic, advance, mark, send"
-    raise table.error(f"nothing to do: an action has one of {forms}")
+    raise table.error(f"no action; expected one of {forms}")
 
 
 def _simple(table: Table, action: Action) -> Action:
@@ -464,11 +466,11 @@ def _client_action(table: Table, declared: _Declared, place: str, words: str) ->
     params = {"clients": ours if names == ["all"] else names, "for_s": seconds}
     for name in names if names != ["all"] else ():
         if any(plan.name == name and plan.kind == "outside" for plan in declared.clients):
-            raise table.error(f"the client {name} is somebody else's: only its owner can {action} it", "client")
+            raise table.error(f"the client {name} belongs to another program; a scenario can't {action} it", "client")
         if name not in ours and declared.complete:
             raise table.error(str(unknown("client", name, [*ours, "all"])), "client")
     if seconds is not None and action not in ("freeze", "hang"):
-        raise table.error(f"for: a client freezes or hangs for some time; {action} has none", "for")
+        raise table.error(f"for: only freeze and hang have a duration, not {action}", "for")
     return _simple(table, Action("client", action, params, place, words))
 
 
@@ -495,7 +497,7 @@ def _send_deletion(table: Table, api: str, place: str, words: str) -> Action:
     if api == "OffsetDelete":
         params["offsets"] = dict.fromkeys(table.take("partitions", texts, nobody), 0)
         if not params["offsets"]:
-            raise table.error("partitions: whose offsets are deleted, as in [orders-0]")
+            raise table.error("partitions is missing: the partitions whose offsets are deleted, as in [orders-0]")
     params["answer"] = table.take("answer", ErrorCode(none=True), Err.NONE).name
     return _simple(table, Action("send", api, params, place, words))
 
@@ -505,19 +507,19 @@ def _expectation(table: Table, steps: list[str] | None) -> Expectation:
     place = table.place
     kinds = [kind for kind in ("never", "happened") if kind in table]
     if len(kinds) > 1:
-        raise table.error("never and happened are two expectations")
+        raise table.error("never and happened are two expectations; write an entry for each")
     if not kinds:
         within = table.take("within", duration, WITHIN_S)
         return Expectation("within", signs_of(table), place, within)
     found = Expectation(kinds[0], signs_of(table.table(kinds[0])), place)
     begin, end = _between(table, steps)
     if end is not None and "after" in table:
-        raise table.error("after and between are two ways to say when", "after")
+        raise table.error("after and between exclude each other; remove one", "after")
     found.begin, found.end = table.take("after", text, begin), end
     if found.kind == "happened" and found.begin is not None:
-        raise table.error("happened is asked of the whole run: it takes neither after nor between")
+        raise table.error("happened applies to the whole run; remove after and between")
     if found.kind == "never" and "within" in table:
-        raise table.error("never is asked of every moment: it takes no within", "within")
+        raise table.error("never applies to the whole time; remove within", "within")
     found.within_s = table.take("within", duration, WITHIN_S)
     table.done()
     if steps is not None and "after" in table and found.begin not in steps:
@@ -531,12 +533,12 @@ def _between(table: Table, steps: list[str] | None) -> tuple[str | None, str | N
     if between is None:
         return None, None
     if len(between) != 2:
-        raise table.error("between: two steps, the first and the last", "between")
+        raise table.error("between: expected two steps, [FIRST, LAST]", "between")
     begin, end = text(between[0]), text(between[1])
     if steps is not None:
         for step in (begin, end):
             if step not in steps:
                 raise table.error(str(unknown("step", step, steps)), "between")
         if steps.index(end) <= steps.index(begin):
-            raise table.error(f"between: the step {end!r} does not come after {begin!r}", "between")
+            raise table.error(f"between: the step {end!r} is not after {begin!r}", "between")
     return begin, end

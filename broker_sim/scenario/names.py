@@ -159,7 +159,7 @@ class _Names:
         if not any(re.fullmatch(pattern, name) for name in self._topics):
             topics = ", ".join(self._topics) or "none"
             self._wrong(
-                plan.where, f"the client {plan.name}: no topic that the pattern {pattern!r} matches; there is {topics}"
+                plan.where, f"the client {plan.name}: the pattern {pattern!r} matches no topic (topics: {topics})"
             )
 
     def action(self, action: Action) -> None:
@@ -294,7 +294,7 @@ class _Names:
 
     def _broker(self, number: int, where: str) -> None:
         if not 1 <= number <= self._brokers and "broker" not in self._untold:
-            there = "it is broker 1" if self._brokers == 1 else f"they are 1 to {self._brokers}"
+            there = "expected 1" if self._brokers == 1 else f"expected 1 to {self._brokers}"
             self._wrong(where, f"no broker {number}; {there}")
 
     def _log(self, text: str, where: str) -> None:
@@ -314,7 +314,7 @@ class _Names:
     def _partition(self, name: str, where: str, what: str) -> None:
         named = partition_of_dir(name)
         if named is None:
-            self._wrong(where, f"{what}: {name!r} is not a partition, as in orders-0")
+            self._wrong(where, f"{what}: {name!r} is not a partition (expected e.g. orders-0)")
             return
         topic, index = named
         if topic not in self._topics and topic not in (OFFSETS_TOPIC, TRANSACTION_TOPIC):
@@ -323,13 +323,13 @@ class _Names:
         internal = {OFFSETS_TOPIC: self._offsets_partitions, TRANSACTION_TOPIC: self._transaction_partitions}
         many = internal.get(topic) or self._topics[topic]
         if index >= many and not {"topic", "partition"} & self._untold:
-            self._wrong(where, f"no partition {index} of topic {topic!r}; it has {many}, from 0 to {many - 1}")
+            self._wrong(where, f"no partition {index} of topic {topic!r}; expected 0 to {many - 1}")
 
     def _log_of_event(self, value: str, where: str, key: str) -> None:
         """Events name a partition as in orders-0, requests also a whole topic."""
         if value.startswith("offsets(") and value.endswith(")"):
             place = f"{OFFSETS_TOPIC}-{partition_for(value[8:-1], self._offsets_partitions)}"
-            self._wrong(where, f"{key}: events name a log by its partition: here {value} is {place}")
+            self._wrong(where, f"{key}: events name a log by its partition; write {place} for {value}")
         elif any(letter in value for letter in "*?["):
             topics = self._known("topic")
             close = [name for name in topics if fnmatchcase(name, value) or fnmatchcase(f"{name}-0", value)]
@@ -355,11 +355,11 @@ class _Names:
 
 
 _ELSEWHERE = {
-    "group": " (a group of somebody else's stands under outside: {groups: [...]})",
-    "topic": " (a topic of somebody else's stands under outside: {topics: [...]})",
-    "client_id": " (client ids of somebody else's stand under outside: {client_ids: [...]})",
-    "transactional_id": " (ids of somebody else's stand under outside: {transactional_ids: [...]})",
-    "member": " (client ids of somebody else's stand under outside: {client_ids: [...]})",
+    "group": " (declare a group of another program: outside: {groups: [...]})",
+    "topic": " (declare a topic of another program: outside: {topics: [...]})",
+    "client_id": " (declare client ids of other programs: outside: {client_ids: [...]})",
+    "transactional_id": " (declare transactional ids of other programs: outside: {transactional_ids: [...]})",
+    "member": " (declare client ids of other programs: outside: {client_ids: [...]})",
 }
 
 

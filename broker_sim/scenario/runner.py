@@ -332,7 +332,7 @@ class _Stage:
             self.rules.append((fault, action.name, action.where))
         elif action.verb == "remove_fault":
             if action.name not in self.faults:
-                raise UsageError(f"no fault is called {action.name!r}")
+                raise UsageError(f"no fault has the name {action.name!r}")
             self.faults[action.name].remove()
         elif action.verb == "client":
             await self.clients.do(action.name, params["clients"], params["for_s"], self._thaw_later)
@@ -479,7 +479,7 @@ def cluster_arguments(scenario: Scenario, options: Options, scratch: str) -> dic
         arguments["journal"] = options.journal
     if options.data is not None:
         if options.data.exists() and any(options.data.iterdir()):
-            raise UsageError(f"{options.data}: it is not empty; a scenario begins with a fresh cluster")
+            raise UsageError(f"{options.data}: the directory is not empty; a scenario needs an empty one")
         arguments["data_dir"] = options.data
     if "data" in scenario.imported:  # a copy of it, so that the next run finds what this one found
         arguments["data_dir"] = _copied(scenario.imported["data"], scratch, options.data)

@@ -81,7 +81,7 @@ async def delete_as(cluster: Cluster, api: str, group: str, offsets: dict[str, i
 def _partition(log: str) -> tuple[str, int]:
     named = partition_of_dir(log)
     if named is None:
-        raise UsageError(f"{log!r} is not a partition, as in orders-0")
+        raise UsageError(f"{log!r} is not a partition (expected e.g. orders-0)")
     return named
 
 

@@ -119,17 +119,17 @@ def check(scenario: Scenario, options: Options) -> None:
     """Raise UsageError for what can't be in virtual time."""
     if options.attach:
         raise UsageError(
-            f"{options.attach[0]} is a program of its own, and can't live in virtual time: run it without --virtual"
+            f"{options.attach[0]} is a separate program, which can't run in virtual time; remove --virtual"
         )
     if options.clock is not None:
-        raise UsageError(f"the clock is {options.clock} or virtual, not both")
+        raise UsageError(f"--clock {options.clock} and --virtual exclude each other; remove one")
     check_given(scenario.clients, options.clients)
     for plan in scenario.clients:
         kind = kind_or_command(plan, options.clients)
         if kind not in APPS:
-            what = "somebody else's" if kind == "outside" else f"{kind}, a process of its own,"
+            what = "one of another program" if kind == "outside" else f"{kind}, a separate process"
             raise UsageError(
-                f"the client {plan.name} is {what} and can't live in virtual time: there clients are {', '.join(APPS)}"
+                f"the client {plan.name} is {what}, which can't run in virtual time; expected one of {', '.join(APPS)}"
             )
         need(kind)
         _app(kind)  # now, so that its library takes nothing for good that is virtual

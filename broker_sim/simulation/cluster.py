@@ -123,7 +123,7 @@ class SimCluster(Cluster):
         self._last_ms = 0
         if disk:
             if options.get("data_dir") is not None:
-                raise UsageError("disk= has its own data directory: leave data_dir= out")
+                raise UsageError("disk= has its own data directory; remove data_dir=")
             options["data_dir"] = DATA_DIR
         self._disk = disk if isinstance(disk, SimDisk) else SimDisk(f"{network.seed}/{process.host}") if disk else None
         self._time_of: _InProcess | None = None
@@ -194,7 +194,7 @@ class SimCluster(Cluster):
     def disk(self) -> SimDisk:
         """Its disk. Raises UsageError where its logs are in memory."""
         if self._disk is None:
-            raise UsageError("these brokers have no disk: sim.cluster(disk=True) gives them one")
+            raise UsageError("these brokers have no disk; create the cluster with sim.cluster(disk=True)")
         return self._disk
 
     # --- the end of its process, and the next one

@@ -167,13 +167,13 @@ def simulate(arguments: argparse.Namespace) -> int:
     try:
         if any(name.endswith((".yaml", ".yml")) for name in [*arguments.workloads, *arguments.scenario]):
             if arguments.engine == "spark":
-                raise UsageError("--engine spark takes workloads, no scenario files")
+                raise UsageError("--engine spark runs workloads only, no scenario files")
             above = importlib.import_module("broker_sim.scenario.commands")  # the layer of scenarios knows this one
             code: int = above.simulate(arguments)
             return code
         if arguments.replay is None:
             if arguments.shell or arguments.until is not None:
-                raise UsageError("--shell and --until look at one kept failure: --replay FILE names it")
+                raise UsageError("--shell and --until need a saved failure; add --replay FILE")
             return _sweep(arguments)
         return _look(arguments) if arguments.shell or arguments.until is not None else _replay(arguments)
     except (UsageError, ConfigError, ClusterError, OSError) as error:
@@ -237,9 +237,7 @@ def _check_clients(names: Iterable[str]) -> None:
     asked = [WORKLOADS[name] for name in names if name in WORKLOADS]
     if importlib.util.find_spec("aiokafka") is None and not all(workload.raw for workload in asked):
         without = " and ".join(name for name, workload in WORKLOADS.items() if workload.raw)
-        raise UsageError(
-            f"aiokafka is not installed, and its clients are at work in all workloads but {without}: pip install aiokafka"
-        )
+        raise UsageError(f"aiokafka is not installed, and all workloads except {without} need it: pip install aiokafka")
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
@@ -290,7 +288,7 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
     for option, given in local.items():
         if given:
             raise UsageError(
-                f"{option} is the local engine's: Spark's runs each seed by itself, and its verdicts go to --out"
+                f"{option} is for the local engine only: Spark runs each seed separately, and writes its results to --out"
             )
     steps = Steps(sys.stderr, quiet=arguments.quiet)
     try:

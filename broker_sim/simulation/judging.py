@@ -126,7 +126,7 @@ class Judge:
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
         for name, members in wanted.items():
             if members is not None and (isinstance(members, bool) or not isinstance(members, int) or members < 0):
-                raise UsageError(f"groups: {name} has a number of members, not {members!r}")
+                raise UsageError(f"groups: {name}: {members!r} is not a number of members")
             if name not in self._timeouts and members != 0:
                 raise unknown("group", name, self._timeouts)
         return wanted

@@ -86,7 +86,7 @@ class Simulation:
         if order not in ("fifo", "tasks"):
             raise unknown("order of tasks", order, ["fifo", "tasks"])
         if isinstance(waive, str):
-            raise UsageError(f"waive= takes a list of invariants, as in [{waive!r}]")
+            raise UsageError(f"waive= must be a list of invariants (expected e.g. [{waive!r}])")
         self._to_come = [] if faults is None else [plan_from(faults)]
         self.seed = seed
         self.loop = SimLoop(seed, order=order, trace=trace, epoch_s=epoch_ms / 1000, noisy=noisy)
@@ -131,7 +131,7 @@ class Simulation:
         names = [f"{name}-{number}" for number in range(1, brokers + 1)]
         for each in names:
             if each in self.hosts:
-                raise UsageError(f"host {each} is there already; give this cluster another name")
+                raise UsageError(f"host {each} exists already; give this cluster another name")
             self.network.machine(each)
         process = Process(name, 1, self.seed)
         options.setdefault("journal", True)
@@ -215,7 +215,7 @@ class Simulation:
         if kafka is not None:
             return kafka
         if not self.clusters:
-            raise UsageError("there is no cluster yet: sim.cluster() makes one")
+            raise UsageError("the simulation has no cluster yet; create one with sim.cluster()")
         return self.clusters[0]
 
     def heal(self) -> None:
@@ -264,7 +264,7 @@ class Simulation:
         """
         cluster = self._cluster(kafka)
         if not cluster.observed:
-            raise UsageError("check() needs the journal, which sim.cluster(journal=False) has not")
+            raise UsageError("check() needs a journal; remove journal=False from sim.cluster()")
         judge = self._judges[self.clusters.index(cluster)]
         wanted = judge.expected(groups)
         request_s = duration_ms(request_timeout, "request_timeout") / 1000
@@ -389,7 +389,7 @@ class Simulation:
     def journal(self) -> Journal:
         """Of the first cluster. Raises UsageError if it does not exist."""
         if not self.clusters:
-            raise UsageError("no cluster, no journal")
+            raise UsageError("the simulation has no cluster, and so no journal; create one with sim.cluster()")
         return self.clusters[0].journal
 
     def _watch(self, number: int, journal: Journal) -> None:
@@ -441,7 +441,7 @@ class Simulation:
             self.loop.native_sockets.look()
         self._raise()
         if self._to_come and self.elapsed_s and not self.clusters:
-            raise UsageError("faults= had nothing to break: there was no cluster (sim.cluster())")
+            raise UsageError("faults= had no effect: the test created no cluster (sim.cluster())")
 
     # --- the end --------------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ def read_offsets(data_dir: Path, name: str, files: Files = FILES) -> dict[tuple[
     try:
         found = {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path, files)}
         if any(not 0 <= offset < 2**63 for offset in found.values()):
-            raise ValueError("an offset that none is")
+            raise ValueError("an invalid offset")
         return found
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None

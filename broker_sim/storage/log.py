@@ -335,7 +335,7 @@ class PartitionLog:
     def read_slice(
         self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
     ) -> bytes | RecordSlice:
-        """What `read` gives; much of it as a slice that reads it when it goes out, and is closed by whoever takes it."""
+        """As `read`, but a large result is a slice of the file that is read when it is sent; its owner closes it."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Received request for offset {offset}, but we only have log segments from offset "
@@ -556,7 +556,7 @@ class PartitionLog:
         self._note(checkpoints.CLEANER_FILE, offset)
 
     def put_cleaned(self, old: Sequence[Segment], fresh: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """A compacted segment stands in the place of `old`; `aborted` are those whose markers it has still."""
+        """Replace the segments `old` by a compacted one; `aborted`: the aborted transactions whose markers it still contains."""
         replaced = slice(at := self.segments.index(old[0]), at + len(old))
         self.segments[replaced], self._bases[replaced] = [fresh], [fresh.base_offset]
         self.ended.replace(fresh.base_offset, old[-1].next_offset, aborted)
@@ -593,7 +593,7 @@ class PartitionLog:
                 self._roll(0)
             self.segments[-1].flush(False)
         except OSError as error:
-            logger.warning("%s: its indexes could not be written, the next start makes them anew: %s", self.name, error)
+            logger.warning("%s: its indexes could not be written; the next start rebuilds them: %s", self.name, error)
         finally:
             for segment in self.segments:
                 segment.close()

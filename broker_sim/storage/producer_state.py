@@ -6,7 +6,7 @@ Rules:
 3. A producer that is not known (never was, expired, its records deleted) may begin with any sequence number (KIP-360); with 0 alone
    where its partitions are added to its transaction on the way (Produce v12, KIP-890).
 4. A producer has one transaction at most in a log. Its first transactional batch opens it, a marker ends it, and nothing
-   else: what a marker ends is told by `update`. All of it follows from the log alone.
+   else: `update` returns the transaction that a marker ends. The state is a function of the log.
 5. `verifying` holds what is asked of a transaction's coordinator meanwhile (KIP-890). It is of this process, not of the log.
 Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry, VerificationStateEntry (storage).
 """
@@ -224,8 +224,8 @@ class ProducerState:
                 self.update(header, header.base_offset, end_marker(data, pos, header) if header.is_control else None)
 
     def has_open(self, producer_id: int, epoch: int | None) -> bool:
-        """Whether this very producer has a transaction open here, so that nobody need be asked about its next
-        batch. `epoch` None: under any."""
+        """Whether the producer has an open transaction in this log, so that its next batch needs no verification by the transaction
+        coordinator. `epoch` None: with any epoch."""
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_start >= 0 and epoch in (None, entry.epoch)
 

@@ -4,10 +4,10 @@ A broker that reads 55 MB for each client that asks holds 55 MB for each client 
 (FileRecords, transferTo); here a slice remembers where the batches stand, and gives them piece by piece as the socket takes them.
 
 Rules:
-1. A slice stays good whatever becomes of the log: one in memory holds the batches themselves, which nobody changes; one on disk has a
-   descriptor of its own, so that a segment that is deleted, or replaced by the cleaner, is still there for it.
-2. It is read once, in order, and closed by whoever reads it. One that nobody reads (an answer that was made for nothing) gives back
-   what it holds when it is dropped.
+1. A slice stays valid whatever happens to the log: one in memory refers to the batches, which are immutable; one on disk has its own
+   file descriptor, so it can also read a segment that was deleted, or replaced by the cleaner.
+2. Its reader reads it once, in order, and closes it. An unread slice (of a response that is not sent) releases its resources when it is
+   garbage collected.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Opening a log directory: what a crash left is put right, what a disk damaged is cut where it must be, and told.
+"""Opening a log directory: repair what a crash left, truncate damaged logs, and log a warning for each.
 
 Rules:
 1. The last segment is read whole and every CRC checked: what a crash tore is at its end, and is cut at the last good
    batch. Earlier segments were finished when they were rolled: their indexes and last batches have to fit together;
    one that doesn't fit is read whole as well. So a big log opens in the time that its last segment takes, and after a
    clean shutdown at once: a log that is closed rolls an active segment of `LEFT_ACTIVE_BYTES` or more.
-2. Nothing disappears in silence. One warning tells the file, the position, the bytes cut and why. Where good batches
-   follow the bad bytes (damage, not a torn write) all that is cut is kept beside the log as `<name>.<position>.damaged`.
-   Offsets that no segment has are told as well, unless compaction may have taken them.
+2. Each truncation is logged: one warning with the file, the position, the number of bytes and the reason. If valid batches
+   follow the invalid bytes (damage, not a torn write) the removed part is kept beside the log as `<name>.<position>.damaged`.
+   Offsets without a segment are logged as well, unless compaction may have removed them.
 3. Kafka cuts damaged logs at the first bad batch too, but deletes every later segment with it (its replicas have
    them). Here the later segments stay: readers pass over the gap as over one that compaction left.
 4. Leftovers: `.cleaned` and `.deleted` files go, a `.swap` takes the place of the segments that it replaces, indexes
    without a log go. Files of a real broker that mean nothing here (.snapshot elsewhere, checkpoints) stay.
 5. Producers, open transactions included, are those of the newest snapshot at a segment's start, and of what was written
-   from there on. What was aborted stands in the `.txnindex` of the segments before; one that can't be right lets all be
-   read again from a snapshot before it.
+   from there on. Aborted transactions are in the `.txnindex` of the earlier segments; if one is invalid, all is read
+      again from an earlier snapshot.
 Source: LogLoader, LogSegment.recover, ProducerStateManager (storage).
 """
 
@@ -131,7 +131,7 @@ def _tell_gaps(directory: Path, segments: Sequence[Segment]) -> None:
     for before, after in pairwise(segments):
         if before.next_offset < after.base_offset:
             logger.warning(
-                "%s: the offsets %d to %d are missing (a segment's file is gone, or was cut): readers pass over them to %d",
+                "%s: the offsets %d to %d are missing (a segment's file is gone, or was cut): readers continue at %d",
                 directory,
                 before.next_offset,
                 after.base_offset - 1,
@@ -152,7 +152,7 @@ def sweep(directory: Path, config: LogConfig, files: Files, now_ms: int) -> None
     there = files.names(directory)
     for name in there:
         if name.endswith(".log") and _base_of(name.removesuffix(".log")) is None:
-            logger.warning("%s is passed over: a segment is called by its first offset, in 20 digits", directory / name)
+            logger.warning("ignoring %s: the name of a segment must be its base offset, in 20 digits", directory / name)
     logs = {name.removesuffix(".log") for name in there if name.endswith(".log")}
     for name in there:
         stem, _, kind = name.rpartition(".")
@@ -300,13 +300,13 @@ def _saved_offset(directory: Path, name: str, files: Files) -> int | None:
 
 
 def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None:
-    """The entries of leader-epoch-checkpoint; None where there is none, or none that reads."""
+    """The entries (leader epoch, start offset) of leader-epoch-checkpoint; None if the file is missing or invalid."""
     try:
         rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE, files)
         entries = [(int(epoch), int(start)) for epoch, start in rows]
         ascending = all(one < next_ and one[1] < next_[1] for one, next_ in pairwise(entries))
         if not ascending or any(not (0 <= epoch <= MAX_EPOCH and start >= 0) for epoch, start in entries):
-            raise ValueError("the checkpoint holds what no epochs are")
+            raise ValueError("the checkpoint contains an invalid epoch")
         return entries or None
     except ValueError as error:
         logger.warning("%s: leader epochs are read from the batches again: %s", directory, error)
@@ -350,7 +350,7 @@ def _aborted(directory: Path, bases: Sequence[int], files: Files) -> tuple[dict[
             if entries is None and sound == len(bases):
                 sound = number + 1
                 if number + 1 < len(bases):
-                    logger.warning("%s can't be right; the log is read to make it anew", directory / name)
+                    logger.warning("%s is invalid; it is rebuilt from the log", directory / name)
             found[base] = entries or []
     return found, sound
 

@@ -37,7 +37,7 @@ class TimestampOffset(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """A batch as it stands in the log: `data[position:]` begins with it."""
+    """A batch in the log's format: `data[position:]` begins with it."""
 
     header: BatchHeader
     data: bytes

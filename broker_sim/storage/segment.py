@@ -249,7 +249,8 @@ class DiskSegment:
                 raise
 
     def note(self, size: int, last_offset: int, timestamp: int) -> None:
-        """Account for a batch that stands at the segment's end: also how recovery rebuilds the indexes."""
+        """Update size, offsets and indexes for a batch of `size` bytes at the segment's end; recovery rebuilds the indexes with it,
+        too."""
         if self.first_timestamp is None:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:
@@ -441,7 +442,7 @@ class DiskSegment:
         return self.base_offset + self.offset_index.offsets[at] if at < len(self.offset_index) else None
 
     def seek(self, offset: int) -> int:
-        """Position of the first batch whose last offset is >= offset; the segment's size if there is none."""
+        """Byte position of the first batch whose last offset is >= offset; the segment's size without such a batch."""
         if offset <= self.base_offset:
             return 0
         if offset >= self.next_offset:

@@ -81,8 +81,8 @@ class EndedTransactions:
             segment.add_aborted(entry, number)
 
     def first_unstable(self, open_since: Iterable[int], high_watermark: int) -> int:
-        """Where the earliest transaction begins that has no end below `high_watermark`, which it is itself where there is none.
-        `open_since`: where those without a marker begin, the earliest first.
+        """The first offset of the earliest transaction whose end is not below `high_watermark`; `high_watermark` without such a
+        transaction. `open_since`: first offsets of the transactions without a marker, in ascending order.
         """
         first = next(iter(open_since), high_watermark)
         for one in self.uncommitted:
@@ -91,7 +91,7 @@ class EndedTransactions:
         return first
 
     def settle(self, high_watermark: int) -> list[EndedTransaction]:
-        """The markers below `high_watermark` are committed: those transactions, each told once."""
+        """The transactions whose markers were committed (are below `high_watermark`) since the last call."""
         settled = [one for one in self.uncommitted if one.last_offset < high_watermark]
         if settled:
             self.uncommitted = self.uncommitted[len(settled) :]

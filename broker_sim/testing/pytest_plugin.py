@@ -475,9 +475,7 @@ def scenario(request: pytest.FixtureRequest) -> Outcome:
 
     marker = request.node.get_closest_marker(SCENARIO)
     if marker is None or len(marker.args) != 1:
-        raise pytest.UsageError(
-            f"@pytest.mark.{SCENARIO} takes a file, or the name of a scenario that comes with broker-sim"
-        )
+        raise pytest.UsageError(f"@pytest.mark.{SCENARIO} needs a file, or the name of an included scenario")
     name = str(marker.args[0])
     here = [folder / name for folder in (request.node.path.parent, request.config.rootpath)]
     path = next((each for each in here if each.is_file()), None) or find(name)

@@ -113,10 +113,10 @@ def seeds_of(item: pytest.Item, options: dict[str, Any]) -> Sequence[object]:
         raise UsageError(f"seeds= takes numbers, as in range(200), not {given!r}")
     seeds: Sequence[object] = given if isinstance(given, range) else list(given)
     if not seeds:
-        raise UsageError("seeds= is empty: nothing would be tested")
+        raise UsageError("seeds= is empty; expected one seed or more")
     most = config.getoption("--sim-seeds")
     if most is not None and most < 1:
-        raise UsageError(f"--sim-seeds {most}: nothing would be tested")
+        raise UsageError(f"--sim-seeds {most}: expected 1 or more")
     return seeds if most is None else seeds[: int(most)]
 
 
@@ -124,11 +124,11 @@ def parse_seeds(text: str) -> Sequence[object]:
     """``17``, or ``0..200`` without its end. Raises UsageError."""
     found = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", text)
     if found is None:
-        raise UsageError(f"--sim-seed {text}: a seed is a number, as 17, or numbers, as 0..200")
+        raise UsageError(f"--sim-seed {text}: not a seed or a range of seeds (expected e.g. 17 or 0..200)")
     first = int(found[1])
     seeds = range(first, int(found[2]) if found[2] else first + 1)
     if not seeds:
-        raise UsageError(f"--sim-seed {text}: there is no seed from {first} up to {found[2]}")
+        raise UsageError(f"--sim-seed {text}: an empty range of seeds: {found[2]}, its end, is not above {first}")
     return seeds
 
 

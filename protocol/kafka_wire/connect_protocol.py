@@ -57,8 +57,9 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker is given: ``connectors`` that run on it, ``tasks`` by connector; ``revoked`` likewise to give up (version 1 and 2);
-    ``error``: 0, or 1 for a configuration that the leader has not; ``delay_ms``: until what is lost is given to others."""
+    """The assignment of a Connect worker: ``connectors`` that run on it, ``tasks`` (numbers) by connector; ``revoked``: those that
+    it must stop (version 1 and 2); ``error``: 0, or 1 if its configuration is ahead of the leader's; ``delay_ms``: until the
+    leader reassigns lost connectors and tasks."""
 
     leader_url: str
     config_offset: int

@@ -34,8 +34,8 @@ def subscribed_topics(metadata: bytes) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What the coordinator of a group of both protocols reads of a classic member: its topics; what it holds still, by topic; where
-    it stands."""
+    """The part of a classic member's subscription that a coordinator needs when a group is converted to the consumer protocol or back:
+    subscribed topics, owned partitions by topic, and the rack."""
 
     topics: list[str]
     owned: dict[str, list[int]]

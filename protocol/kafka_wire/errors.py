@@ -15,7 +15,7 @@ class Err(enum.IntEnum):
 
     @property
     def text(self) -> str:
-        """What Kafka says where it has nothing more to say of it (Errors.java); the name of those that are never told so here."""
+        """Kafka's default message for the error (Errors.java); its name for errors whose default message is never sent here."""
         return _TEXTS.get(self, self.name)
 
     UNKNOWN_SERVER_ERROR = -1

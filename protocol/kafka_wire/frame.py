@@ -1,4 +1,4 @@
-"""What stands around a message on a connection: the frame's length, the request header, the response header.
+"""The envelope of a message on a connection: the frame's length, the request header, the response header.
 
 A frame is an int32 size and that many bytes. A request begins with its header: api key, api version, correlation id,
 client id (v1), and a tag section where the request is flexible (v2). A response begins with the correlation id (v0),

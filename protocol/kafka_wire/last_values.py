@@ -41,11 +41,12 @@ def is_plain(header: BatchHeader) -> bool:
 def last_values(
     data: bytes, pos: int, header: BatchHeader, latest: dict[bytes, bytes | None], versions: Container[int]
 ) -> Generator[KeyValue | None, None, None]:
-    """Go over the records of the plain batch at ``pos``: a value whose key is in ``latest`` takes its place there, all other
-    records are yielded, as are tombstones and values that don't begin with one of ``versions`` (int16), have headers or are 8 KiB or
-    longer. None is yielded after some that are not. Whoever reads a record may change ``latest``.
+    """Iterate over the records of the uncompressed batch at ``pos``: a value whose key is in ``latest`` replaces the entry there.
+    All other records are yielded, and also tombstones and values that don't begin with one of ``versions`` (int16), have
+    headers, or are 8 KiB or longer. None is yielded after a number of replaced ones, so that the caller can pause. The caller
+    may change ``latest`` between records.
 
-    A record that is superseded is believed as far as it isn't looked at: its sizes and its version are. Raises InvalidRecord.
+    Of a record that is superseded later only the sizes and the version are validated. Raises InvalidRecord.
     """
     at, stop = pos + HEADER_BYTES, pos + header.length + LENGTH_END
     superseded = 0

@@ -188,7 +188,7 @@ def offset_commit_value(
 
 
 def offset_commit_tags(topic_id: bytes) -> bytes:
-    """What stands behind the commit timestamp in version 4: the tagged fields, of which the topic's id is the only one."""
+    """The bytes after the commit timestamp of a version 4 value: the tagged fields, with the topic id as the only one."""
     return b"\0" if topic_id == ZERO_UUID else b"\1\0\x10" + topic_id
 
 

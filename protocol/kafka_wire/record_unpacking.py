@@ -1,4 +1,4 @@
-"""The records of a compressed batch, unpacked up to a bound; what is wrong with them is told as Kafka's error."""
+"""The records of a compressed batch, decompressed up to a limit; invalid ones raise the error that Kafka returns for them."""
 
 from __future__ import annotations
 

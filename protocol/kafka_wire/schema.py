@@ -1,6 +1,6 @@
 """How a Kafka message is declared: dataclass fields that carry their version range.
 
-One class stands for all versions of a message; the fields *are* the schema. ``codegen`` reads it to write one decoder
+One class represents all versions of a message; its fields *are* the schema. ``codegen`` reads it to write one decoder
 and one encoder for each (class, version). The vocabulary is that of Kafka's own message schemas
 (``common/message/*.json``): versions as ``"3+"``, ``"0-8"`` or ``"2"``, ``nullable`` versions, tagged fields (KIP-482).
 
@@ -14,8 +14,9 @@ and one encoder for each (class, version). The vocabulary is that of Kafka's own
 
 A field outside its version range is neither read nor written: it keeps its default.
 
-What a value stands for is said at its field, too: its ``entity`` (``entityType`` in Kafka's schemas). What a request is about, what an
-answer to it repeats when it fails, and how the journal shows it, all follow from that (``broker_sim.faults``).
+A field also declares what its value identifies: its ``entity`` (``entityType`` in Kafka's schemas), for example a group id. The
+subject of a request, the fields that its error response repeats, and its text in the journal are derived from that
+(``broker_sim.faults``).
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ ALWAYS = Versions.parse("0+")
 
 
 class Entity(enum.Enum):
-    """What a field's value stands for. An array of primitives has the entity of its elements; an array of structs one of its own only
-    where its elements have none that an answer could repeat."""
+    """What the value of a field identifies. An array of primitives has the entity of its elements; an array of structs has its own
+    only if its elements have none that a response could repeat."""
 
     GROUP = "group id"
     MEMBER = "member id"
@@ -290,8 +291,9 @@ def struct(cls: type[T]) -> type[T]:
     )
 )  # fmt: skip
 def message(of: Api | str, *, flexible: str = "none", api_key: int | None = None) -> Callable[[type[T]], type[T]]:
-    """Declare a top-level message: a request or response of an API; else the versions we speak, those that are flexible (KIP-482),
-    and the number that stands before it in a log."""
+    """Class decorator for a top-level message. ``of``: the API of a request or response, else the supported versions of a record's
+    key or value; ``flexible``: the flexible ones of these (KIP-482); ``api_key``: the record type, the number before the
+    message in a log."""
     spec = of.spec() if isinstance(of, Api) else MessageSpec(Versions.parse(of), Versions.parse(flexible), api_key)
 
     def declare(cls: type[T]) -> type[T]:

@@ -75,7 +75,7 @@ def skip_tag(tag: int, size: int, pos: int, end: int) -> int:
 
 
 def skip_tags(data: bytes, pos: int, count: int, end: int) -> int:
-    """The position behind a section of only unknown tags, whose first byte ``count`` stands before ``pos``."""
+    """The position after a section of tagged fields, all of them unknown. ``count``: its first byte, the one before ``pos``."""
     if count > 0x7F:
         count, pos = read_uvarint(data, pos - 1)
     return _skip(data, pos, count, end)

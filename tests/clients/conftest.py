@@ -48,6 +48,6 @@ def markdown(reporter: pytest.TerminalReporter) -> str:
     for scenario in SCENARIOS:
         cells = [outcomes.get(f"{client.name}-{scenario.name}", "-") for client in CLIENTS]
         lines.append(f"| {scenario.name.replace('_', ' ')} | " + " | ".join(cells) + " |")
-    lines += ["", "A dash: not possible in that client."]
+    lines += ["", "A dash: not possible in that client.", ""]
     lines += [f"- {c.name}: {'; '.join(dict.fromkeys(c.cannot.values()))}." for c in CLIENTS if c.cannot]
     return "\n".join(lines) + "\n"

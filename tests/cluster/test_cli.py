@@ -161,7 +161,10 @@ class TestBadInput:
             (["serve", "--config", "num.partitions=x"], "Not a number"),
             (["serve", "--port", "99999"], "port: '99999' is not a whole number from 0 to 65535"),
             (["serve", "--port", "-1"], "port: '-1' is not a whole number from 0 to 65535"),
-            (["serve", "--port", "65535", "--brokers", "2"], "port 65535 is out of range for 2 brokers"),
+            (
+                ["serve", "--port", "65535", "--brokers", "2"],
+                "port 65535 is invalid for 2 brokers (expected 0 to 65534)",
+            ),
             (["serve", "--brokers", "0"], "brokers: '0' is not a whole number from 1"),
             (["serve", "--as-version", "2.8"], "2.8"),
             (["serve", "--as-version", "next"], "next"),

@@ -234,7 +234,7 @@ class TestErrors:
         await self.fails(f"port: {port} is not a whole number from 0 to 65535", brokers=2, port=port)
 
     async def test_port_out_of_range(self) -> None:
-        await self.fails("port 65535 is out of range for 2 brokers", brokers=2, port=65535)
+        await self.fails("port 65535 is invalid for 2 brokers", brokers=2, port=65535)
 
     async def test_no_brokers(self) -> None:
         await self.fails("brokers: 0 is not a whole number from 1", brokers=0)

@@ -62,7 +62,7 @@ def test_bash_completes_by_the_script(tmp_path: Path) -> None:
         (["grup"], "invalid choice: 'grup'; did you mean 'group'?"),
         (["broker", "dwn", "1"], "invalid choice: 'dwn'; did you mean 'down'?"),
         (["serve", "--log-level", "debgu"], "invalid choice: 'debgu'; did you mean 'debug'?"),
-        (["scenario", "xyz"], "invalid choice: 'xyz'; there is list, check, show"),
+        (["scenario", "xyz"], "invalid choice: 'xyz'; expected one of list, check, show"),
     ],
 )
 def test_a_word_that_is_nearly_right_is_told_the_one_that_was_meant(

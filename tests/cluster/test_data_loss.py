@@ -500,11 +500,11 @@ async def test_committed_offsets_beyond_the_end_are_a_negative_lag(kafka: Cluste
 @pytest.mark.parametrize(
     ("lose", "message"),
     [
-        (lambda log: log.lose_tail(), "how much is lost"),
-        (lambda log: log.lose_tail(5, to=5), "how much is lost"),
+        (lambda log: log.lose_tail(), "the amount to lose is missing"),
+        (lambda log: log.lose_tail(5, to=5), "the amount to lose is missing"),
         (lambda log: log.lose_tail(0), "0 records can't be lost"),
-        (lambda log: log.lose_tail(11), "has the offsets 0 to 9: -1 can't be the first that is lost"),
-        (lambda log: log.lose_tail(to=10), "has the offsets 0 to 9: 10 can't be the first that is lost"),
+        (lambda log: log.lose_tail(11), "has the offsets 0 to 9: -1 can't be the first lost one"),
+        (lambda log: log.lose_tail(to=10), "has the offsets 0 to 9: 10 can't be the first lost one"),
         (lambda log: log.lose_head(11), "begins at 0 and is committed up to 10: it can't begin at 11"),
         (lambda log: log.lose_head(to=0), "it can't begin at 0"),
         (lambda log: log.lose_tail(5, leader=4), "no broker 4"),

@@ -84,8 +84,8 @@ async def test_names_that_are_not_there() -> None:
     async with Cluster(topics={"orders": 2}) as kafka:
         for wrong, why in (
             (lambda: kafka.log("order", 0), "did you mean 'orders'"),
-            (lambda: kafka.log("orders", 2), "it has 0 to 1"),
-            (lambda: kafka.broker(2), "there is 1"),
+            (lambda: kafka.log("orders", 2), "expected 0 to 1"),
+            (lambda: kafka.broker(2), "no broker 2; expected 1"),
             (lambda: kafka.topic("oders"), "did you mean 'orders'"),
             (lambda: kafka.fault("OffsetComit", error="NOT_COORDINATOR"), "did you mean"),
         ):

@@ -35,10 +35,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"config": {"num.partition": 3}}, "did you mean 'num.partitions'?"),
     ({"rng": 7}, "rng: 7 is not a random.Random"),
     ({"topics": 6}, "topics: 6 is not a list or a map of topics, as in ['orders', 'payments:6'] or {'orders': 6}"),
-    ({"topics": [6]}, "topics: 6 is no topic's name"),
-    ({"topics": ["orders:six"]}, "topics: 'orders:six': a number of partitions is meant behind the colon"),
-    ({"topics": {"orders": "six"}}, "topics: 'orders': 'six' is no number for partitions"),
-    ({"topics": {"orders": {"partitions": None}}}, "topics: 'orders': None is no number for partitions"),
+    ({"topics": [6]}, "topics: 6 is not a topic name"),
+    ({"topics": ["orders:six"]}, "topics: 'orders:six': no number of partitions after the colon"),
+    ({"topics": {"orders": "six"}}, "topics: 'orders': 'six' is not a number for partitions"),
+    ({"topics": {"orders": {"partitions": None}}}, "topics: 'orders': None is not a number for partitions"),
 ]
 
 

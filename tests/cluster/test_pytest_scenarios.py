@@ -80,6 +80,10 @@ def test_none(): pass
     result = run(pytester, "--strict-markers")
     result.assert_outcomes(passed=1, failed=1, errors=3)
     result.stdout.fnmatch_lines(["*test_broken*", "*one consumer: broken after*"])
-    result.stdout.fnmatch_lines(["*no argument of @pytest.mark.scenario 'version'; did you mean 'as_version'?"])
-    result.stdout.fnmatch_lines(["*no such file or scenario; did you mean 'stuck-offsets-partition-*'?"])
-    result.stdout.fnmatch_lines(["*takes a file, or the name of a scenario that comes with broker-sim"])
+    result.stdout.fnmatch_lines(
+        ["*no argument of @pytest.mark.scenario 'version'; did you mean 'as_version'? expected one of *"]
+    )
+    result.stdout.fnmatch_lines(
+        ["*no such file or scenario; did you mean 'stuck-offsets-partition-*'? expected one of *"]
+    )
+    result.stdout.fnmatch_lines(["*needs a file, or the name of an included scenario"])

@@ -92,7 +92,7 @@ async def test_the_log_of_a_group_that_is_not_there_is_no_log_unless_it_comes_la
         failed = await kafka.refused(operation, **given)
         assert (failed.status, str(failed)) == (
             404,
-            "no group 'biling'; there is none (for one that comes later: ahead)",
+            "no group 'biling'; none exists (for one that comes later: ahead)",
         ), operation
     assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
     for operation, given in wrong.items():
@@ -122,9 +122,9 @@ async def test_a_rule_for_somebody_who_was_never_here_is_told_so(kafka: Brokers,
     rule = {"api": "Heartbeat", "hang": True}
     assert "note" not in await kafka.do("fault.add", **rule, group="bil*")
     told = await kafka.do("fault.add", **rule, group="biling")
-    assert told["note"] == f"up to now there is no group 'biling'; did you mean {GROUP!r}?"
+    assert told["note"] == f"up to now: no group 'biling'; did you mean {GROUP!r}?"
     told = await kafka.do("order.hold", api="Fetch", topic="ordres")
-    assert told["note"] == "up to now there is no topic 'ordres'; did you mean 'orders'?"
+    assert told["note"].startswith("up to now: no topic 'ordres'; did you mean 'orders'? expected one of orders, ")
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ async def test_a_state_is_healed_by_its_id_however_often(kafka: Brokers) -> None
     failed = await kafka.refused("state.heal", log="orders-1", id=full)
     assert str(failed) == f"state {full} is not one of orders-1: orders-0 is full"
     failed = await kafka.refused("state.heal", log="orders-0", id=full + 1)
-    assert (failed.status, str(failed)) == (404, f"no state {full + 1}; there is {full}")
+    assert (failed.status, str(failed)) == (404, f"no state {full + 1}; expected {full}")
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ async def test_a_coordinator_moves_and_its_consumer_follows(kafka: Brokers) -> N
         after = await kafka.do("group.wait", group=GROUP, committed={"orders-0": 3})
         assert after["coordinator"] == other
     failed = await kafka.refused("leader.move", log="orders-0", broker=9)
-    assert (failed.status, str(failed)) == (404, "no broker 9; there is 1, 2")
+    assert (failed.status, str(failed)) == (404, "no broker 9; expected one of 1, 2")
 
 
 async def test_a_broker_goes_down_and_comes_up_on_its_port(kafka: Brokers) -> None:
@@ -525,7 +525,7 @@ async def test_a_failed_test_hears_of_every_group_and_of_what_is_unanswered(kafk
 @pytest.mark.parametrize(
     ("params", "told"),
     [
-        ({}, "nothing to wait for"),
+        ({}, "no condition to wait for"),
         ({"api": "OffsetComit"}, "did you mean 'OffsetCommit'?"),
         ({"api": "Offset*"}, "no API 'Offset*'"),
         ({"api": "OffsetCommit", "event": "append"}, "an API's request or response; other events have none"),
@@ -552,7 +552,7 @@ async def test_virtual_clusters_live_side_by_side(outside: Callable[..., Outside
     named = [one["id"] for one in (await kafka.do("cluster.list"))["clusters"]]
     assert named == ["default", "old", other["id"]]
     failed = await kafka.refused("cluster.create", id="old")
-    assert (failed.status, str(failed)) == (400, "there is a cluster 'old' already")
+    assert (failed.status, str(failed)) == (400, "a cluster 'old' exists already; choose another name")
     assert (await kafka.refused("cluster.create", as_version="1.0")).status == 400
     assert (await kafka.refused("cluster.create", config={"num.partitons": 3})).status == 400
     assert await kafka.do("cluster.delete", cluster="old") == {"deleted": "old"}

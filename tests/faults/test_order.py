@@ -56,7 +56,7 @@ async def test_release_may_choose_who_goes(rig: Rig) -> None:
     assert hold.release(5, group="audit") == 0
     with pytest.raises(UsageError, match="no selector 'grup'; did you mean 'group'"):
         hold.release(grup="x")
-    with pytest.raises(UsageError, match="neither a number of requests nor 'all'"):
+    with pytest.raises(UsageError, match=r"is invalid .expected a number of requests, or 'all'."):
         hold.release("some")
     hold.end()
     hold.end()

@@ -463,7 +463,7 @@ async def test_rules_are_listed_found_removed_and_checked(rig: Rig) -> None:
         rig.faults.check()
     assert rig.faults.remove(1) is first
     first.heal()
-    with pytest.raises(UsageError, match="there is no fault 1; in force: 2"):
+    with pytest.raises(UsageError, match="no fault 1; expected 2"):
         rig.faults.remove(1)
     rig.faults.check()
     assert rig.faults.clear() == 1
@@ -477,7 +477,7 @@ async def test_waiting_for_a_hit_that_does_not_come_tells_how_it_stands(rig: Rig
 
 
 async def test_a_broker_that_is_not_there_can_not_be_selected(rig: Rig) -> None:
-    with pytest.raises(UsageError, match="there is no broker 2; there is 1"):
+    with pytest.raises(UsageError, match="no broker 2; expected 1"):
         rig.faults.add(broker=2, hang=True)
 
 

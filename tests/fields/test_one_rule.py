@@ -98,7 +98,7 @@ LISTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 """The same of values that a word can't be."""
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"drop": "false"}, "a rule needs a verdict"),
+    ({"drop": "false"}, "a rule needs an action"),
     ({"hang": 3}, "hang: 3 is not true or false"),
     ({"hang": "perhaps"}, "hang: 'perhaps' is not true or false"),
     ({"hang": True, "times": True}, "times: True is not a whole number from 1"),
@@ -112,8 +112,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"hang": True, "topic": "a\0b"}, "topic: 'a\\x00b' is not a text without NUL characters"),
     ({"delay": "-1s"}, "delay: '-1s' is not a duration, as in 40s"),
     ({"delay": 10**400}, "is not a duration, as in 40s"),
-    ({"error": True}, "error: True is neither the name of an error nor its code"),
-    ({"error": "OOPS"}, "no error 'OOPS'; there is "),
+    ({"error": True}, "error: True is not an error (expected a name"),
+    ({"error": "OOPS"}, "no error 'OOPS'; expected one of "),
 ]
 """What is given, and what is said of it."""
 

@@ -129,7 +129,7 @@ async def test_into_a_cluster_that_is_at_work() -> None:
         assert await offsets_of(wire, "before") == {("orders", 0): (3, -1, "")}
         assert await offsets_of(wire, "g") == {("orders", 2): (5, -1, "")}
         assert (await topic_of(wire, "orders"))[1] == {0: 0, 1: 0, 2: 5}
-        assert "group 'g' is there already" in await refusal(cluster, one(offsets=[offset(0, 1)]))
+        assert "group 'g' exists already" in await refusal(cluster, one(offsets=[offset(0, 1)]))
         await wire.close()
         await kafka.close()
 
@@ -188,7 +188,7 @@ async def test_a_group_of_the_newer_protocol_becomes_a_classic_one() -> None:
         (one(group="g" * 40_000, offsets=[offset(0, 1)]), "can't be written"),
         (
             one(members=[{"member": "a", "topics": ["t" * 30_000] * 40}]),
-            "does not fit into a record of message.max.bytes",
+            "exceeds message.max.bytes; increase that setting",
         ),
     ],
 )

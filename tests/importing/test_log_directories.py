@@ -275,7 +275,7 @@ async def test_directories_that_only_look_like_partitions(tmp_path: Path, caplog
     assert "backup-20240101 is passed over: it is no log" in caplog.text
     (tmp_path / "cluster.json").unlink()
     write_log(tmp_path, "orders", 20240101, (0, b""))
-    assert "orders-20240101 is in the way: no topic has so many partitions" in await refused(tmp_path)
+    assert "orders-20240101 is not a partition: a topic can't have so many" in await refused(tmp_path)
 
 
 async def test_an_offset_that_no_log_reaches_does_not_make_one(tmp_path: Path) -> None:

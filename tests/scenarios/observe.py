@@ -25,7 +25,7 @@ def main(names: list[str]) -> int:
     """Play the faults of these names, all without one."""
     for name in names:
         if name not in CASES:
-            print(f"no fault {name!r}; there is {', '.join(CASES)}", file=sys.stderr)
+            print(f"no fault {name!r}; expected one of {', '.join(CASES)}", file=sys.stderr)
             return 2
     chosen = names or list(CASES)
     cases: dict[str, Case] = {f"{name}/{case.title}": case for name in chosen for case in CASES[name]}

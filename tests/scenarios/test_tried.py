@@ -114,12 +114,15 @@ async def test_a_client_that_never_joined_breaks_a_verdict_that_would_hold_of_no
 
 async def test_a_program_for_a_client_that_is_not_there_is_refused() -> None:
     for given, told in (
-        ({"ap": "confluent"}, "no client, nor a client of the kind, 'ap'; did you mean 'app'?"),
-        ({"app": "confluentt"}, "no kind of client, and no program, 'confluentt'; did you mean 'confluent'?"),
+        ({"ap": "confluent"}, "no client or kind of client 'ap'; did you mean 'app'? expected one of app, crowd"),
+        (
+            {"app": "confluentt"},
+            "'confluentt' is neither a kind of client nor a program; did you mean 'confluent'? expected one of confluent, ",
+        ),
     ):
         with pytest.raises(UsageError) as error:
             await play(HELD, clients=given)
-        assert str(error.value) == told
+        assert str(error.value).startswith(told)
 
 
 # --- a program of --attach ----------------------------------------------------------------------------------------------
@@ -138,8 +141,11 @@ def test_whose_an_option_is_stands_in_the_dashes(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(HELD)
     for arguments, told in (
-        (("--attach",), "argument --attach: which program? As in --attach -- ./start-consumers.sh {bootstrap}"),
-        (("--attach", "--"), "argument --attach: which program?"),
+        (
+            ("--attach",),
+            "argument --attach: the program is missing (expected e.g. --attach -- ./start-consumers.sh {bootstrap})",
+        ),
+        (("--attach", "--"), "argument --attach: the program is missing"),
         (
             ("--attach", "true", "--quiet"),
             "whose is --quiet? The program's: --attach -- true --quiet; broker-sim's own",

@@ -206,8 +206,8 @@ def test_names_that_no_host_can_have_are_names_of_clients() -> None:
         (HELD.replace("kind: crowd", "kind: confluent"), {}, "the client app is confluent, a process of its own,"),
         (CONSUMER, {"clients": {"*": "./mine --fast"}}, "the client app is ./mine --fast, a process of its own,"),
         (HELD.replace("kind: crowd", "kind: outside"), {}, "the client app is somebody else's"),
-        (HELD, {"attach": ["./mine"]}, "./mine is a program of its own"),
-        (HELD, {"clock": "manual"}, "the clock is manual or virtual, not both"),
+        (HELD, {"attach": ["./mine"]}, "./mine is a separate program"),
+        (HELD, {"clock": "manual"}, "--clock manual and --virtual exclude each other"),
     ],
 )
 def test_what_cannot_be_virtual_is_refused_by_its_name(text: str, options: dict[str, Any], told: str) -> None:
@@ -471,4 +471,4 @@ def test_files_are_tests_in_virtual_time_where_the_project_says_so(pytester: pyt
     pytester.makeini("[pytest]\nkafka_scenarios = *.yaml\nkafka_scenarios_virtual = true\n")
     result = pytester.runpytest_subprocess("-p", "no:randomly", timeout=300)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["the client app is somebody else's and can't live in virtual time: *"])
+    result.stdout.fnmatch_lines(["the client app is *, which can't run in virtual time; *"])

@@ -35,12 +35,12 @@ def test_of_a_flood_a_line_is_told_now_and_then_with_a_count(caplog: pytest.LogC
     assert caplog.messages[-1] == f"{last}; more within 10 s are counted, not told"
     now_ms += PERIOD_MS
     refusals.tell("/127.0.0.1", None, "x" * 100_000)
-    assert caplog.messages[-2] == f"{1_000 - AT_ONCE} more connections were closed like those before"
+    assert caplog.messages[-2] == f"{1_000 - AT_ONCE} more connections were closed for the same reason"
     assert len(caplog.messages[-1]) < 600
     for number in range(AT_ONCE + 5):
         refusals.tell("/127.0.0.1", None, f"again, {number}")
     refusals.end()
-    assert caplog.messages[-1] == "6 more connections were closed like those before"
+    assert caplog.messages[-1] == "6 more connections were closed for the same reason"
 
 
 def test_a_client_that_comes_again_with_the_same_mistake_has_its_line_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -231,9 +231,9 @@ def test_what_can_not_be_meant_is_said() -> None:
         disk.fault("ful")
     with pytest.raises(UsageError, match="call of a disk"):
         disk.fault("fails", calls=["seek"])
-    with pytest.raises(UsageError, match="number 1"):
+    with pytest.raises(UsageError, match="counted from 1"):
         disk.die_in(0, lambda: None)
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="no non-empty file"):
         disk.rot("*.log")
 
 

@@ -202,7 +202,7 @@ def test_what_breaks_is_told_with_the_way_there(
     [
         (["clasic 4.1"], "no world 'clasic 4.1'; did you mean 'classic 4.1'?"),
         (["classic", "--replay", "A join"], "--replay needs one world"),
-        (["classic 4.1", "--replay", "A dance"], "'A dance' can't happen there: A join"),
+        (["classic 4.1", "--replay", "A dance"], "'A dance' is not possible there; expected one of A join"),
         (["--for", "soon"], "--for"),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_plan_survives_json() -> None:
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ("[", "is JSON"),
+        ("[", "must be JSON"),
         ({}, "a list of"),
         ([["crash", 1, {}]], "no kind of fault 1"),
         ([[1]], "a fault is"),
@@ -46,7 +46,7 @@ def test_a_plan_survives_json() -> None:
         ([[1, "elect"]], "elect: log is missing"),
         ([[1, "pause", {"host": "c1", "fro_s": 1}]], "did you mean 'for_s'"),
         ([[1, "state", {"log": "orders-0", "state": "stuk"}]], "did you mean 'stuck'"),
-        ([[1, "rule", {"api": "Fetch"}]], "needs a verdict"),
+        ([[1, "rule", {"api": "Fetch"}]], "needs an action"),
         ([[1, "cut", {"sender": "a", "for_s": True}]], "for_s: True is not a duration"),
     ],
 )

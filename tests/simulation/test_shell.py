@@ -71,12 +71,12 @@ def test_going_back_is_the_same_run_again() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ("until", "a time is needed: until 12.5s"),
+        ("until", "the time is missing (expected e.g. until 12.5s)"),
         ("until soon", "the time"),
-        ("hosts nobody", "no host 'nobody'; there is broker-1, c1"),
-        ("explain", "which group? There is billing"),
-        ("step x", "'x' is no number"),
-        ("foo bar", "'foo' is no command and no expression; help lists the commands"),
+        ("hosts nobody", "no host 'nobody'; expected one of broker-1, c1"),
+        ("explain", "the group is missing; expected one of billing"),
+        ("step x", "'x' is not a number"),
+        ("foo bar", "'foo' is not a command or an expression; help lists the commands"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
     ],
 )
@@ -93,7 +93,7 @@ def test_where_it_fails_the_world_can_be_looked_at(monkeypatch: pytest.MonkeyPat
     )
     text = said(failing, float("inf"), "hosts", "on", "back 1s", "groups")
     assert re.search(r"^12\.\d+ s: it fails: invariant: ", text, re.MULTILINE)
-    assert "it is over: back, or until an earlier time, runs it again" in text
+    assert "the run has ended; use back, or until with an earlier time" in text
     assert 11 <= answers(text)[0] < 12
 
 
@@ -114,5 +114,5 @@ def test_on_the_command_line_it_reads_commands_from_stdin(tmp_path: Path) -> Non
     assert "c1: up" in told.stdout
     wrong = called("--until", "3")
     assert (wrong.returncode, wrong.stderr) == (
-        2, "broker-sim simulate: --shell and --until look at one kept failure: --replay FILE names it\n",
+        2, "broker-sim simulate: --shell and --until need a saved failure; add --replay FILE\n",
     )  # fmt: skip

@@ -167,7 +167,7 @@ def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
     assert "state Stable" in second.unreached
     assert "lingers" in second.unhit
     rows.write_text("{}\n")
-    with pytest.raises(UsageError, match=r"runs\.jsonl, line 1: no row"):
+    with pytest.raises(UsageError, match=r"runs\.jsonl, line 1: not a row"):
         sweep(options(seeds=range(9), rows=rows))
 
 
@@ -370,8 +370,8 @@ def test_the_command_tells_what_it_found(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--seeds", "5..5"], "no seed from 5 up to 5"),
-        (["--seeds", "x"], "no range of seeds"),
+        (["--seeds", "5..5"], "an empty range of seeds"),
+        (["--seeds", "x"], "is not a seed or a range of seeds"),
         (["--jobs", "0"], "not a whole number"),
         (["--seconds", "nan"], "not a number of seconds"),
         (["--for", "soon"], "--for"),
@@ -395,8 +395,8 @@ def test_what_is_wrong_is_said_in_a_line(words: list[str], said: str, capsys: py
     ("text", "said"),
     [
         ("{", "not JSON"),
-        ("[]", "no case"),
-        ("{}", "no case of a sweep"),
+        ("[]", "a saved failure"),
+        ("{}", "not a saved failure of a sweep"),
         ('{"workload": "x", "seed": 1}', "no workload 'x'"),
     ],
 )
@@ -432,7 +432,7 @@ def test_workloads_on_the_wire_protocol_need_no_aiokafka(
         assert main(["simulate", *words, "--seeds", "0..2"]) == 2
         told = capsys.readouterr().err
         assert "aiokafka is not installed" in told
-        assert "all workloads but hostile and cooperative" in told
+        assert "all workloads except hostile and cooperative" in told
         assert told.count("\n") == 1
     assert main(["simulate", "hostile", "--seeds", "0..1", "--seconds", "1", "--jobs", "1", "--quiet"]) == 0
 

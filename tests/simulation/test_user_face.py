@@ -120,9 +120,9 @@ def test_a_name_that_nothing_has_ends_the_run_with_the_nearest_one(fault: Fault,
 
 
 def test_faults_without_anything_to_break_are_a_mistake() -> None:
-    with pytest.raises(UsageError, match="nothing to break"), simulate(1, faults=Swarm()) as sim:
+    with pytest.raises(UsageError, match="had no effect"), simulate(1, faults=Swarm()) as sim:
         sim.run_for(1)
-    with simulate(1) as sim, pytest.raises(UsageError, match="there is no cluster yet"):
+    with simulate(1) as sim, pytest.raises(UsageError, match="the simulation has no cluster yet"):
         sim.inject([CRASH])
 
 
@@ -190,9 +190,9 @@ def test_groups_that_nobody_named_are_found_when_the_fault_comes() -> None:
     ("options", "message"),
     [
         ({"kinds": ["client.crsh"]}, "did you mean 'client.crash'"),
-        ({"kinds": "client.crash"}, "kinds is a list of names"),
-        ({"during": "0s"}, "no time at all"),
-        ({"without": list(SWARM)}, "no kind of fault is left"),
+        ({"kinds": "client.crash"}, "kinds must be a list of names"),
+        ({"during": "0s"}, "during is 0"),
+        ({"without": list(SWARM)}, "all kinds of faults are excluded"),
     ],
 )
 def test_a_swarm_that_cannot_be_meant(options: dict[str, Any], message: str) -> None:
@@ -321,7 +321,7 @@ def test_a_topic_that_is_deleted_and_made_again_has_lost_nothing() -> None:
 def test_check_needs_a_journal_which_may_begin_late() -> None:
     with simulate(4) as sim:
         kafka = sim.cluster(topics={"orders": 12}, journal=False)
-        with pytest.raises(UsageError, match="needs the journal"):
+        with pytest.raises(UsageError, match="needs a journal"):
             sim.check()
         kafka.observe()
         group = a_group(sim, kafka=kafka)
@@ -334,7 +334,7 @@ def test_check_needs_a_journal_which_may_begin_late() -> None:
     ("groups", "message"),
     [
         ({"biling": 3}, "no group 'biling'; did you mean 'billing'"),
-        ({"billing": "3"}, "has a number of members, not '3'"),
+        ({"billing": "3"}, "billing: '3' is not a number of members"),
         ("billing", r"groups= is a mapping like \{'billing': 3\}"),
     ],
 )
@@ -445,7 +445,7 @@ def test_invariants_can_be_waived_by_name_or_left_out() -> None:
         waived.append(name)
     assert waived
     assert broken(invariants=False) is None
-    with pytest.raises(UsageError, match="waive= takes a list"), simulate(1, waive="generations never decrease"):
+    with pytest.raises(UsageError, match="waive= must be a list"), simulate(1, waive="generations never decrease"):
         pass
     with (
         simulate(1, waive=["generations grow"]) as sim,

@@ -139,7 +139,7 @@ def test_what_is_wrong_is_said() -> None:
             sim.cluster(name="other", topic="orders")
         with pytest.raises(UsageError, match="not a whole number"):
             sim.cluster(name="other", brokers="three")  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="behind the colon"):
+        with pytest.raises(UsageError, match="after the colon"):
             sim.cluster(name="other", topics=["orders:six"])
         with pytest.raises(UsageError, match="not a duration"):
             sim.run_for("soon")

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.text import UsageError
+from broker_sim.common.text import unknown
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -57,7 +57,7 @@ class BrokerHandle:
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         known = cluster.state.brokers
         if node_id not in known:
-            raise UsageError(f"no broker {node_id}; there is {', '.join(map(str, known))}")
+            raise unknown("broker", node_id, map(str, known))
         self.cluster, self.node_id = cluster, node_id
         self.name = f"broker {node_id}"
 

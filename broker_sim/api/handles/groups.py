@@ -491,7 +491,7 @@ class GroupHandle:
         members = self.members
         if not members and self.state == State.DEAD.value and not any(self._is_about(e) for e in self._journal.events):
             meant = nearest(self.group_id, self._others())
-            return f"no group {self.group_id!r}" + (f"; there is {meant!r}" if meant else "")
+            return f"no group {self.group_id!r}" + (f"; did you mean {meant!r}?" if meant else "")
         waiting = [f"{m.client_id or m.member_id} in {m.waits}" for m in members if m.waits]
         parts = [self.state, f"generation {self.generation}", f"{len(members)} members"]
         if waiting:

@@ -320,7 +320,7 @@ class LogHandle:
         answer = await ask(self.cluster, broker, ApiKey.WRITE_TXN_MARKERS, 1, request, timeout=timeout, what=what)
         error = Err(answer.markers[0].topics[0].partitions[0].error_code)
         if error is not Err.NONE:
-            raise UsageError(f"{self.name} does not take the marker: {error.name}")
+            raise UsageError(f"{self.name} refused the marker: {error.name}")
 
     # who leads, what is in it
 
@@ -354,12 +354,12 @@ class LogHandle:
     @staticmethod
     def _place(to: int | None, records: int | None, edge: int, way: int) -> int:
         if (to is None) == (records is None):
-            raise UsageError("how much is lost? A number of records, or an offset: to=100")
+            raise UsageError("the amount to lose is missing (expected a number of records, or an offset: to=100)")
         if to is not None:
             return to
         assert records is not None
         if records < 1:
-            raise UsageError(f"{records} records can't be lost")
+            raise UsageError(f"{records} records can't be lost (expected 1 or more)")
         return edge + way * records
 
     def _lose(self, lose: Callable[..., object], offset: int, leader: int | None) -> LogHandle:

@@ -32,7 +32,7 @@ def find_partition(state: ClusterState, topic: str, index: int) -> Partition:
     """The partition; raises UsageError that says which there are."""
     partitions = find_topic(state, topic).partitions
     if not 0 <= index < len(partitions):
-        raise UsageError(f"no partition {index} of topic {topic!r}; it has 0 to {len(partitions) - 1}")
+        raise UsageError(f"no partition {index} of topic {topic!r}; expected 0 to {len(partitions) - 1}")
     return partitions[index]
 
 
@@ -41,7 +41,7 @@ def fill_partition(
 ) -> None:
     """Append ``count`` records as a producer would: numbers ``first``, ``first + step``, ...; key ``key-<number>``."""
     if partition.topic.internal:
-        raise UsageError(f"{partition.name} is the broker's own: a group fills it")
+        raise UsageError(f"{partition.name} is an internal partition; only the broker writes to it")
     pairs: list[tuple[bytes | None, bytes | None]] = []
     size = 0
     for number in range(first, first + count * step, step):

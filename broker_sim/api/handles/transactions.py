@@ -200,7 +200,7 @@ class TransactionHandle:
             return f"no coordinator can tell: {looked.error.name}"
         if looked.found is None:
             meant = nearest(self.transactional_id, ids_of(self.cluster))
-            return f"no transactional id {self.transactional_id!r}" + (f"; there is {meant!r}" if meant else "")
+            return f"no transactional id {self.transactional_id!r}" + (f"; did you mean {meant!r}?" if meant else "")
         places = [f"{topic}-{index}" for topic, index in self.partitions]
         where = f" in {', '.join(places[:8])}" if places else ""
         return f"{self.state}, epoch {self.epoch} of producer {self.producer_id}{where}"

@@ -67,7 +67,7 @@ def explore_worlds(arguments: argparse.Namespace) -> int:
         names = _meant(arguments.worlds)
         if arguments.replay is not None:
             if len(names) != 1:
-                raise UsageError("--replay needs one world, as in 'classic 4.1'")
+                raise UsageError("--replay needs one world (expected e.g. 'classic 4.1')")
             return _replay(names[0], arguments.replay)
         limit_s = duration_ms(arguments.limit, "--for") / 1000
     except UsageError as error:
@@ -169,7 +169,7 @@ def _replay(name: str, text: str) -> int:
         for action in (one.strip() for one in text.split(";") if one.strip()):
             may = {" ".join(one): one for one in world.actions()}
             if action not in may:
-                raise UsageError(f"{action!r} can't happen there: {', '.join(may)}")
+                raise UsageError(f"{action!r} is not possible there; expected one of {', '.join(may)}")
             world.take(may[action])
             _out(*world.told[told:])
             told = len(world.told)

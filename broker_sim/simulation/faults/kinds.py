@@ -85,9 +85,9 @@ def from_json(value: object) -> FaultPlan:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise UsageError(f"a fault plan is JSON: {error}") from None
+            raise UsageError(f"a fault plan must be JSON: {error}") from None
     if not isinstance(value, list):
-        raise UsageError("a fault plan is a list of [seconds, kind, arguments]")
+        raise UsageError("a fault plan must be a list of [seconds, kind, arguments]")
     plan = []
     for entry in value:
         if isinstance(entry, list) and len(entry) == 2:

@@ -58,14 +58,14 @@ class Swarm:
 
     def __post_init__(self) -> None:
         if duration_ms(self.during, "Swarm: during") == 0:
-            raise UsageError("Swarm: during is no time at all")
+            raise UsageError("Swarm: during is 0 (expected a duration above 0)")
         duration_ms(self.after, "Swarm: after")
         for name in ("groups", "hosts", "brokers", "logs", "kinds", "without"):
             value = getattr(self, name)
             if isinstance(value, str) or (value is not None and not all(isinstance(each, str) for each in value)):
-                raise UsageError(f"Swarm: {name} is a list of names, not {value!r}")
+                raise UsageError(f"Swarm: {name} must be a list of names, not {value!r}")
         if not self.names():
-            raise UsageError("Swarm: no kind of fault is left")
+            raise UsageError("Swarm: all kinds of faults are excluded")
 
     def names(self) -> list[str]:
         """The kinds that may come. Raises UsageError for one that there is none of."""

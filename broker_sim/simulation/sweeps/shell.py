@@ -185,7 +185,7 @@ class Shell:
 
     def _go(self, until_s: float, more: int) -> bool:
         if self.over:
-            raise UsageError("it is over: back, or until an earlier time, runs it again")
+            raise UsageError("the run has ended; use back, or until with an earlier time")
         self._until_s, self._more = until_s, more
         return True
 
@@ -210,7 +210,7 @@ class Shell:
     def _group(self, name: str) -> str:
         known = sorted({event["group"] for event in self._events() if event["event"] == "group"})
         if name not in known:
-            raise UsageError(f"which group? There is {', '.join(known) or 'none yet'}")
+            raise UsageError(f"the group is missing; expected one of {', '.join(known) or '(none exists yet)'}")
         return name
 
     def _do_logs(self, rest: str) -> None:
@@ -241,7 +241,9 @@ class Shell:
         try:
             code = compile(ast.parse(line, mode="eval"), "<shell>", "eval")
         except SyntaxError:
-            raise UsageError(f"{line.split()[0]!r} is no command and no expression; help lists the commands") from None
+            raise UsageError(
+                f"{line.split()[0]!r} is not a command or an expression; help lists the commands"
+            ) from None
         try:
             self._say(repr(eval(code, {"sim": self._sim, "kafka": self.kafka})))
         except Exception as error:
@@ -250,7 +252,7 @@ class Shell:
 
 def _seconds(text: str) -> float:
     if not text:
-        raise UsageError("a time is needed: until 12.5s")
+        raise UsageError("the time is missing (expected e.g. until 12.5s)")
     return duration_ms(float(text) if _is_number(text) else text, "the time") / 1000
 
 
@@ -260,5 +262,5 @@ def _is_number(text: str) -> bool:
 
 def _count(text: str, usual: int) -> int:
     if text and not text.isdigit():
-        raise UsageError(f"{text!r} is no number")
+        raise UsageError(f"{text!r} is not a number")
     return int(text) if text else usual

@@ -239,7 +239,7 @@ def _done(rows: Path | None, as_version: str | None) -> set[_Key]:
             if as_version in (None, row["as_version"]):
                 found.add((row["workload"], row["seed"], row["duration_s"], as_version))
         except (ValueError, KeyError, TypeError):
-            raise UsageError(f"{rows}, line {number}: no row of a sweep") from None
+            raise UsageError(f"{rows}, line {number}: not a row of a sweep") from None
     return found
 
 
@@ -267,7 +267,7 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
     there is none and what fails would be lost."""
     if (options.guided or options.fork) and options.corpus is None:
         raise UsageError(
-            "--guided and --fork need --corpus DIR: what they find is no seed's plan, and is run again from its file there"
+            "--guided and --fork need --corpus DIR: a failure they find is not the plan of a seed, and is replayed from its file there"
         )
     kept = kept_cases(options.corpus)
     summary = Summary(wanted=len(kept) + len(options.seeds))
@@ -466,7 +466,7 @@ def read_case(path: Path) -> Case:
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise UsageError(f"{path} holds no case of a sweep")
+        raise UsageError(f"{path} does not contain a saved failure of a sweep")
     try:
         return case_from(value)
     except UsageError as error:

@@ -110,7 +110,7 @@ def case_from(value: Mapping[str, Any]) -> Case:
         turns = tuple(turn_from(turn) for turn in value.get("turns") or ())
         case = Case(**{**given, **lists}, plan=None if plan is None else tuple(from_json(plan)), turns=turns)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"no case of a sweep: {error}") from None
+        raise UsageError(f"not a saved failure of a sweep: {error}") from None
     if case.workload not in WORKLOADS:
         raise unknown("workload", case.workload, WORKLOADS)
     return case

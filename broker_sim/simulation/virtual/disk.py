@@ -106,7 +106,7 @@ class SimDisk(Files):
     def die_in(self, calls: int, dies: Callable[[], object]) -> None:
         """In the midst of the ``calls``-th call from now on that changes something ``dies()`` is called, to end the process."""
         if calls < 1:
-            raise UsageError(f"the first call from now on is number 1, not {calls}")
+            raise UsageError(f"calls are counted from 1, not from {calls}")
         self._last_call, self._dies = self.calls + calls, dies
 
     def live_on(self) -> None:
@@ -143,7 +143,7 @@ class SimDisk(Files):
         """A bit of a file that fits turns over, where it lies; returns where that was. Raises UsageError where no bytes are."""
         there = [file for file in self._files() if file.data and fnmatch.fnmatchcase(file.path, paths)]
         if not there:
-            raise UsageError(f"no file with bytes in it is called {paths}")
+            raise UsageError(f"no non-empty file matches {paths}")
         chance = self._platter.chance("rot", paths)
         file = chance.choice(there)
         file.settle()

@@ -52,10 +52,10 @@ class Link:
     def __post_init__(self) -> None:
         for name in ("latency_ms", "jitter_ms"):
             if not 0 <= getattr(self, name) <= 3_600_000:
-                raise UsageError(f"{name} is from 0 to an hour, not {getattr(self, name)!r}")
+                raise UsageError(f"{name}: {getattr(self, name)!r} is invalid (expected 0 to an hour)")
         for name in ("chunks", "loss"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} is a share from 0 to 1, not {getattr(self, name)!r}")
+                raise UsageError(f"{name}: {getattr(self, name)!r} is invalid (expected a share from 0 to 1)")
 
 
 class Machine:
@@ -184,7 +184,7 @@ class SimNetwork:
         found = self.machines.get(name)
         if found is None:
             if not name or name in _HERE or any(not (c.isalnum() or c in "-._") for c in name):
-                raise UsageError(f"a host can't be named {name!r}: letters, digits, '-', '.' and '_' are possible")
+                raise UsageError(f"invalid host name {name!r} (expected letters, digits, '-', '.' and '_')")
             number = len(self.machines) + 1
             found = self.machines[name] = Machine(name, f"10.0.{number >> 8}.{number & 255}")
             self._by_address[found.address] = found

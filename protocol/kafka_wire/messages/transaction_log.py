@@ -1,5 +1,5 @@
-"""Keys and values of ``__transaction_state`` records (transaction-coordinator/src/main/resources/common/message). What stands before
-them in the log is ``kafka_wire.transaction_log``'s."""
+"""Keys and values of ``__transaction_state`` records (transaction-coordinator/src/main/resources/common/message).
+``kafka_wire.transaction_log`` reads and writes the version number before them."""
 
 from __future__ import annotations
 
