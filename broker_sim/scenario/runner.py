@@ -6,7 +6,7 @@
 
 Rules:
 1. Everything is listened to, nothing is polled: signs are fed from the journal, to which the clients' words come too.
-2. ``never`` is looked at after every event; the first event that breaks it is the one that is told.
+2. ``never`` is evaluated after every event; the first event that violates it is reported.
 3. Whatever happens, clients are ended and the cluster is stopped.
 4. A verdict that holds because nothing was tried is broken: see tried.py. So is one whose attached program failed, at once.
 """

@@ -68,7 +68,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             )
 
     async def run(self) -> None:
-        """Until told to leave."""
+        """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         await consumer.start()
         try:
@@ -101,7 +101,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         return [TopicPartition(topic["topic"], one["partition"]) for topic in told for one in topic["partitions"]]
 
     async def turn(self) -> None:
-        """One poll, its records and what was told meanwhile."""
+        """One poll: process its records, then carry out the commands that have arrived meanwhile."""
         if self.hang_s:
             hang, self.hang_s = self.hang_s, 0.0
             await asyncio.sleep(hang)

@@ -50,7 +50,7 @@ class App(Orders):
         self.next: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
-        """Until told to leave."""
+        """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         if settings.assign:
             topics = consumer.list_topics(timeout=30).topics
@@ -69,7 +69,7 @@ class App(Orders):
         tell("left")
 
     def turn(self) -> None:
-        """One poll, its records and what was told meanwhile."""
+        """One poll: process its records, then carry out the commands that have arrived meanwhile."""
         records = self.consumer.consume(self.settings.max_poll_records or 500, timeout=0.2)
         for record in records:
             error = record.error()
@@ -127,7 +127,7 @@ class App(Orders):
 
 
 def main() -> None:
-    """Run until told to leave."""
+    """Run the app until the command ``leave``, or the end of stdin."""
     app = App(Settings(sys.argv[1]))
     listen(app.obey)
     app.run()

@@ -2,8 +2,8 @@
 
 Each member is a connection of its own that speaks the group protocol and nothing else: FindCoordinator, JoinGroup, SyncGroup,
 Heartbeat, LeaveGroup, in versions that every Kafka has. The leader deals the partitions out in turn.
-``members`` of the settings says how many.
-Told: ``assigned`` for each member and generation, ``error``, and at the end ``left``.
+The setting ``members`` is their number.
+Reports: ``assigned`` for each member and generation, ``error``, and at the end ``left``.
 """
 
 from __future__ import annotations

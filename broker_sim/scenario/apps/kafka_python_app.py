@@ -44,7 +44,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def run(self) -> None:
-        """Until told to leave."""
+        """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         if settings.assign:
             found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
@@ -61,7 +61,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         self.tell("left")
 
     def turn(self) -> None:
-        """One poll, its records and what was told meanwhile."""
+        """One poll: process its records, then carry out the commands that have arrived meanwhile."""
         try:
             batches = self.consumer.poll(timeout_ms=200)
         except KafkaError as error:
