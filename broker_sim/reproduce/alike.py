@@ -5,7 +5,7 @@ Rules:
    offsets that were deleted, the group's end, a member that stood still. Names of clients and partitions are compared, the ids that
    brokers draw are not.
 2. Events are paired in their order, by what they are (`Event.what`): a longest common subsequence. A pair may be some seconds apart.
-3. The figure is 2 x pairs / all events of both. Beside it stand the pairs' times apart, so that nobody has to believe one number.
+3. The figure is 2 x pairs / all events of both. The differences between the pairs' times are reported beside it.
 """
 
 from __future__ import annotations
