@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (90, KIP-932), versions 0 and 1: where share groups are in partitions. v1 says how far behind that is.
 
-What the group's state was never made for is told to be nowhere, and is no error. Source: GroupCoordinatorService.
+A partition for which the group has no state has the start offset -1, and no error. Source: GroupCoordinatorService.
 describeShareGroupOffsets and describeShareGroupAllOffsets (4.x).
 """
 
@@ -120,8 +120,8 @@ def _rows(numbers: Iterable[int]) -> dict[int, Partition]:
 def _looked_up(
     shard: Shard, topics: list[DescribeShareGroupOffsetsRequestTopic], told: Group, pace: Pace
 ) -> Generator[None, None, Rows | None]:
-    """Of topics there are, all rows, each partition once however often it is asked for; those that aren't there are told first, as they
-    are asked for. None where Kafka falls over them: a topic without partitions, or a partition below 0."""
+    """The rows of the request: missing topics first, in the order of the request, then existing ones, each partition once. None for
+    what makes Kafka throw: a topic without partitions, or a negative partition."""
     found: Rows = {}
     for one in topics:
         if pace.full():

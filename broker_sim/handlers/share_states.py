@@ -60,7 +60,8 @@ def answer(
     row: Callable[[int, Any], Any],
     response: Callable[[list[tuple[bytes, list[Any]]]], object],
 ) -> None:
-    """Ask the shard of each partition; ``command`` makes what it is asked, ``row`` what is told of its answer, ``response`` of all."""
+    """Send a command to the shard of each partition. ``command`` makes it, ``row`` makes a row of the response from its result,
+    ``response`` the response from all rows."""
     if not request.group_id:
         ctx.reply(response([]))  # who names no group is told nothing at all (4.1.0)
         return

@@ -52,7 +52,7 @@ class OpenTransaction:
 
     @property
     def hangs(self) -> bool:
-        """Whether nobody is going to end it."""
+        """Whether the transaction hangs: no coordinator knows it, so that neither its producer nor its timeout ends it."""
         return self.transactional_id is None
 
 
