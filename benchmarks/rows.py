@@ -62,12 +62,24 @@ def _heartbeat() -> list[Row]:
 
 
 def _commit() -> list[Row]:
-    memory = (kfake(),)
+    memory, mocked = (kfake(),), (kfake(), librdkafka_mock())
     disk = (kfake(disk=True), kafka(linger_ms=0), kafka(linger_ms=5))
     ten = ("commit", "--partitions", "10")
     return [
-        Row("commit", "OffsetCommit v8, 10 partitions, 8x16", (*ten, *PIPELINED), memory, (Goal((KFAKE,), 1.3),)),
-        Row("commit-64x1", "OffsetCommit v8, 10 partitions, 64x1", (*ten, *ONE_BY_ONE), memory, (Goal((KFAKE,), 0.8),)),
+        Row(
+            "commit",
+            "OffsetCommit v8, 10 partitions, 8x16",
+            (*ten, *PIPELINED),
+            mocked,
+            (Goal((KFAKE,), 1.3), Goal((MOCK,), 1)),
+        ),
+        Row(
+            "commit-64x1",
+            "OffsetCommit v8, 10 partitions, 64x1",
+            (*ten, *ONE_BY_ONE),
+            mocked,
+            (Goal((KFAKE,), 0.8), Goal((MOCK,), 1)),
+        ),
         Row(
             "commit-disk",
             "OffsetCommit v8, 10 partitions, on disk, 8x16",
@@ -115,8 +127,8 @@ def _data() -> list[Row]:
             "produce",
             "Produce, 100 x 100 B batches",
             (*produce, "--count", "30000"),
-            (kfake(),),
-            (Goal((KFAKE,), 1.2),),
+            (kfake(), librdkafka_mock()),
+            (Goal((KFAKE,), 1.2), Goal((MOCK,), 1)),
             measure="mb_s",
             timed=False,
         ),

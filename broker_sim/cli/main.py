@@ -527,7 +527,7 @@ async def _serve_until_signal(
             print(f"{CONTROL}{control.url}", flush=True)
         loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
         _load_handlers(loop, load_handlers(), collect_rarely)
-        give_back_now_and_then(loop)
+        give_back_now_and_then(loop, lambda: cluster.state.slices.busy)
         try:
             await stop.wait()
         finally:

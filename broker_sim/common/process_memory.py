@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 KEPT_BYTES = 64 * 1024 * 1024
 """Free memory at the top of the heap that is kept."""
@@ -38,6 +39,8 @@ def keep_freed() -> bool:
 
 UNUSED_BYTES = 24 * 1024 * 1024
 """So much free memory in the heap, at two looks in a row, is given back."""
+DUE = 200
+"""Looks at the younger half of the objects, after which one at all of them is due."""
 LOOK_S = 5.0
 """Seconds between looks: half of it is how long what is free may have been in use, at the least."""
 
@@ -66,14 +69,17 @@ def give_back() -> None:
         return
 
 
-def give_back_now_and_then(loop: asyncio.AbstractEventLoop) -> None:
+def give_back_now_and_then(loop: asyncio.AbstractEventLoop, is_busy: Callable[[], bool]) -> None:
     """Return memory to the system that was unused at two checks in a row; only for a process of our own. Ends with the loop.
 
     Without a garbage collection before: large objects - a log's records, pending responses - are in no cycles, and a full
-    collection blocks all requests in proportion to the number of objects, 200 ms beside a request of a megabyte.
+    collection blocks all requests in proportion to the number of objects, 200 to 400 ms beside a request of a megabyte. The full
+    collection that Python would start during such a request is made here, when it is due and no long request ``is_busy``.
     """
 
     def look(free_before: int) -> None:
+        if gc.get_count()[2] > DUE and not is_busy():
+            gc.collect()
         free = free_bytes()
         if min(free, free_before) >= UNUSED_BYTES:
             give_back()
@@ -87,8 +93,9 @@ def collect_rarely() -> None:
     """For a process of our own, once everything is loaded: the garbage collector never looks again at what is there now, and less often
     than Python would at what comes. Members and groups live long: looking for cycles among them at every 700 new objects finds
     nothing, and costs a rebalance of a thousand members a twentieth of its time. A look at the younger half comes after
-    100,000 new objects: that is 10 ms, while one after 400,000 kept everybody waiting for 75.
+    100,000 new objects: that is 10 ms, while one after 400,000 kept everybody waiting for 75. All objects are looked at where
+    `give_back_now_and_then` finds the time for it.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 5, 200)
+    gc.set_threshold(20_000, 5, 20 * DUE)

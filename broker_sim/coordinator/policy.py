@@ -160,8 +160,12 @@ class Policy:
     """The error for a share member with an old epoch mentions that the previous epoch is accepted."""
     nameless_share_member_is_told: bool
     """The error for a ShareGroupHeartbeat without a member id names the missing field."""
+    disabled_migration_refuses_joins: bool
+    """With group.consumer.migration.policy disabled no classic member joins a consumer group that has members."""
     share_offsets_may_be_altered: bool
     """AlterShareGroupOffsets does what it says (4.1.0 does nothing, and says nothing of topics that are there)."""
+    missing_share_topics_come_first: bool
+    """DescribeShareGroupOffsets has topics that do not exist before those that do."""
 
 
 SCALA = Policy(
@@ -237,7 +241,9 @@ SCALA = Policy(
     share_deletion_clears_state=False,
     old_share_epoch_is_told_previous=False,
     nameless_share_member_is_told=True,
+    disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
+    missing_share_topics_come_first=True,
 )
 
 _JAVA_ERRORS = {
@@ -318,7 +324,9 @@ JAVA = Policy(
     share_deletion_clears_state=False,
     old_share_epoch_is_told_previous=False,
     nameless_share_member_is_told=True,
+    disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
+    missing_share_topics_come_first=True,
 )
 
 _JAVA_4_2 = replace(
@@ -327,6 +335,7 @@ _JAVA_4_2 = replace(
     has_streams_records=True,
     share_assignor="simple",
     share_offsets_may_be_altered=True,
+    missing_share_topics_come_first=False,
 )
 _JAVA_4_3 = replace(
     _JAVA_4_2,
@@ -345,6 +354,7 @@ _JAVA_4_3 = replace(
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,
+    disabled_migration_refuses_joins=True,
     other_assignor_moves_group=True,
     has_static_streams_members=True,
     has_task_offsets=True,

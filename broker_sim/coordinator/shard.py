@@ -95,11 +95,12 @@ class Shard(ShardState):
 
     def _request(self, event: Request) -> None:
         body = event.body
-        answer = _REQUESTS[type(body)]
-        if type(body) in _BY_KIND:
+        kind = type(body)
+        answer = _REQUESTS[kind]
+        if kind in _BY_KIND:
             group = self.groups.get(body.group_id)
             if group is not None and type(group) is not ClassicGroup:
-                answer = _KINDS[type(group)].requests.get(type(body), answer)
+                answer = _KINDS[type(group)].requests.get(kind, answer)
         answer(self, event.token, event.client, body)
 
     def start(self, store: GroupStore, now_ms: int) -> Outcome:
@@ -259,7 +260,9 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     JoinGroupRequest: joining.join,
     SyncGroupRequest: syncing.sync,
     ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
+    heartbeat.LongConsumerHeartbeat: heartbeat.long_heartbeat,
     ShareGroupHeartbeatRequest: share_heartbeat.heartbeat,
+    share_heartbeat.LongShareHeartbeat: share_heartbeat.long_heartbeat,
     StreamsHeartbeat: streams_heartbeat.heartbeat,
     share_offsets.AlterOffsets: share_offsets.alter,
     share_offsets.ForgetOffsets: share_offsets.delete,

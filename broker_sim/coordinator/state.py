@@ -187,7 +187,7 @@ class ShardState:
         if self.behind_writes:
             self.hold(Held(token, answer, refusal))
         else:
-            self.reply(token, answer)
+            self.out.replies.append((token, answer))
 
     @property
     def behind_writes(self) -> bool:

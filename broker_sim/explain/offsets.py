@@ -10,6 +10,8 @@ Rules:
    and fetches the partition itself, is a consumer without a group's assignment, and no tool.
 3. A difference of offsets is not a number of records: compacted records and markers of transactions have offsets too. "Up to".
 4. A reader is known by client id and host. Who is no member, and reads the same topics, has no say.
+5. Where the group had no committed offset, and a member asked where the log ends, `beginnings` says what lies before: a finding, or the
+   user's choice.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_sim.common.answers import whole_error
+from broker_sim.explain.beginnings import LATEST, Beginning, Beginnings, Reader
 from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
-from broker_sim.explain.phrases import quoted, shortened
+from broker_sim.explain.phrases import count, quoted, shortened
 
 __all__ = ["Offsets"]
 
@@ -32,8 +35,8 @@ _REASONS = {
     "requested": "were deleted by a request",
 }
 
-Reader = tuple[str, str]
-"""Client id and host."""
+_ONE_START_MS = 1000
+"""Partitions that a client begins to read within that time are told together."""
 
 
 @dataclass(slots=True)
@@ -86,6 +89,10 @@ class Offsets:
         """Partition -> the first and the last offset of the tail that its log has lost since the group committed there."""
         self._readers: dict[Reader, str] = {}
         """The members of a consumer group (KIP-848)."""
+        self._begins = Beginnings()
+        self._begun: list[Beginning] = []
+        self._ends_asked: dict[int, tuple[Reader, dict[str, int]]] = {}
+        """ListOffsets by request: who asked, and the timestamp by partition."""
         self._found: list[tuple[int, int, Callable[[], str]]] = []
         """When, the event's order, and the words: members have their names at the end."""
 
@@ -95,9 +102,15 @@ class Offsets:
         if kind == "request":
             if event.get("api") == "Fetch":
                 self._fetch(event, ts_ms, order)
+            elif event.get("api") == "ListOffsets":
+                self._list(event)
         elif kind == "response":
             if event.get("api") == "Fetch":
-                self._fetched(event)
+                self._fetched(event, ts_ms, order)
+            elif event.get("api") == "ListOffsets":
+                self._listed(event)
+            elif event.get("api") == "Metadata":
+                self._sized(event)
             elif event.get("api") == "OffsetFetch" and call is not None:
                 self._lookups[call.client_id, call.client_host] = whole_error(event, self.past.group)
         elif kind == "lost":
@@ -114,6 +127,7 @@ class Offsets:
                 if isinstance(one, Mapping) and (member := text(one, "member")):
                     self._readers[text(one, "client_id") or "", text(one, "client_host") or ""] = member
         elif kind in ("offsets", "offsets_deleted"):
+            self._stored(event, ts_ms, order)
             words = self._moved(event, call) if kind == "offsets" else self._deleted(event, call)
             if words is not None:
                 self._found.append((ts_ms, order, words))
@@ -124,6 +138,8 @@ class Offsets:
             member = text(one, "member") if isinstance(one, Mapping) else None
             if member is None or not isinstance(one, Mapping):
                 continue
+            who = text(one, "client_id") or "", text(one, "client_host") or ""
+            self._begins.member(who, names_in(one, "topics"))
             for topic, partitions in table(one, "assignment").items():
                 for index in partitions if isinstance(partitions, list) else ():
                     self._owners[f"{topic}-{index}"] = member
@@ -234,18 +250,31 @@ class Offsets:
                 if log and offset is not None:
                     yield log, offset
 
-    def _fetched(self, event: Event) -> None:
+    def _fetched(self, event: Event, ts_ms: int, order: int) -> None:
         reader, named = self._asked.pop(number(event, "request") or 0, (None, []))
         if reader is None:
             return
         answers = dict(self._answers(event))
         if not number(table(event, "body"), "error_code"):
             for log in {**dict.fromkeys(named), **answers}:
-                self._answered(reader, log, answers.get(log, {}))
+                begun = self._begin(reader, log, answers.get(log, {}), ts_ms, order)
+                self._answered(reader, log, answers.get(log, {}), begun=begun)
 
-    def _answered(self, reader: Reader, log: str, answer: Event) -> None:
-        """``answer`` {}: nothing new, in a session."""
+    def _begin(self, reader: Reader, log: str, answer: Event, ts_ms: int, order: int) -> bool:
+        """Whether it begins to read there, at the log's end."""
+        position = self._tried.get((reader, log), (self._positions.get((reader, log)), None))[0]
+        if position is None or number(answer, "error_code"):
+            return False
+        records = number(table(answer, "records"), "records") or 0
+        start = number(answer, "log_start_offset")
+        found = self._begins.fetched(reader, log, position.offset, records, start, ts_ms, order)
+        self._begun += [found] if found is not None else []
+        return found is not None
+
+    def _answered(self, reader: Reader, log: str, answer: Event, *, begun: bool) -> None:
+        """``answer`` {}: nothing new, in a session. ``begun``: `beginnings` has found it."""
         tried, skip = self._tried.pop((reader, log), (None, None))
+        skip = None if begun else skip
         error, records = number(answer, "error_code"), answer.get("records")
         # a position that is refused was one all the same if the log has reached so far: what was there is deleted
         reached = max(self._ends.get(log, -1), self._committed.get(log, -1))
@@ -275,6 +304,43 @@ class Offsets:
                     if isinstance(one, Mapping):
                         yield f"{name}-{number(one, 'partition_index')}", one
 
+    # where the log ends
+
+    def _list(self, event: Event) -> None:
+        """A ListOffsets."""
+        reader = text(event, "client_id") or "", text(event, "client_host") or ""
+        asked = {
+            f"{text(topic, 'name')}-{number(one, 'partition_index')}": stamp
+            for topic in items(table(event, "body"), "topics")
+            for one in (items(topic, "partitions") if isinstance(topic, Mapping) else ())
+            if isinstance(one, Mapping) and (stamp := number(one, "timestamp")) is not None
+        }
+        self._ends_asked[number(event, "request") or 0] = reader, asked
+
+    def _listed(self, event: Event) -> None:
+        reader, asked = self._ends_asked.pop(number(event, "request") or 0, (None, {}))
+        for topic in items(table(event, "body"), "topics") if reader is not None else ():
+            for one in items(topic, "partitions") if isinstance(topic, Mapping) else ():
+                name, index = text(topic, "name"), number(one, "partition_index") if isinstance(one, Mapping) else None
+                if reader is not None and name and index is not None:
+                    latest = asked.get(f"{name}-{index}") == LATEST and not number(one, "error_code")
+                    self._begins.listed(reader, f"{name}-{index}", number(one, "offset") if latest else None)
+
+    def _sized(self, event: Event) -> None:
+        """An answer to Metadata."""
+        for one in items(table(event, "body"), "topics"):
+            if isinstance(one, Mapping) and (name := text(one, "name")) and (size := len(items(one, "partitions"))):
+                self._begins.has(name, size)
+
+    def _stored(self, event: Event, ts_ms: int, order: int) -> None:
+        """Offsets of the group that are published, or deleted."""
+        for log, offset in table(event, "offsets").items():
+            if isinstance(offset, int):
+                found = self._begins.committed(str(log), offset, ts_ms, order)
+                self._begun += [found] if found is not None else []
+        for log in names_in(event, "partitions"):
+            self._begins.deleted(log, text(event, "reason") or "unknown")
+
     # the end
 
     def finish(self) -> None:
@@ -286,7 +352,46 @@ class Offsets:
             if member is not None and (skip.log in self._committed or skip.committed):
                 words = _skipped(self.past.name(member), skip)
                 self.past.incidents.append(Incident("offsets", skip.ts_ms, words, skip.order))
+        for some in _together(self._begun):
+            if (member := names.get(some[0].reader)) is not None:
+                words = _began(self.past.name(member), some)
+                self.past.incidents.append(Incident("offsets", some[0].ts_ms, words, some[0].order))
         self.past.incidents += [Incident("offsets", ts_ms, words(), order) for ts_ms, order, words in self._found]
+
+
+def _together(begun: Iterable[Beginning]) -> list[list[Beginning]]:
+    """Those of one client that begin at the same time, and for the same reason."""
+    found: list[list[Beginning]] = []
+    last: dict[tuple[Reader, str], list[Beginning]] = {}
+    for one in begun:
+        some = last.get((one.reader, one.how))
+        if some is None or one.ts_ms - some[0].ts_ms > _ONE_START_MS:
+            some = last[one.reader, one.how] = []
+            found.append(some)
+        some.append(one)
+    return found
+
+
+def _began(name: str, some: list[Beginning]) -> str:
+    """That a member begins at the log's end, and what lies before."""
+    some = sorted(some, key=lambda one: one.log)
+    where = shortened(f"{one.log} from {one.to_offset}" for one in some)
+    words = (
+        f"{name} begins to read {where} on: the group had no committed offset there, and the log ended there"
+        " (auto.offset.reset=latest, or a seek to the end)"
+    )
+    most = count(sum(one.to_offset - one.from_offset for one in some), "record")
+    if some[0].how == "first":
+        was = "is" if most == "1 record" else "are"
+        there = "partition was" if len(some) == 1 else "partitions were"
+        return f"{words}; up to {most} before that {was} not read: the {there} there before the group read the topic"
+    lost = shortened(f"offsets {one.from_offset} to {one.to_offset - 1} of {one.log}" for one in some)
+    why = "the group had got to where these begin"
+    if some[0].how == "grown":
+        why = (
+            f"the topic got {'this partition' if len(some) == 1 else 'these partitions'} while the group was reading it"
+        )
+    return f"{words}: {lost}, up to {most}, were delivered to no member; {why}"
 
 
 def _skipped(name: str, skip: _Skip) -> str:

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from broker_sim.handlers.context import FastHandler, RequestContext
+from broker_sim.handlers.repeated import Repeated
 from broker_sim.handlers.traits import PLAIN, Traits
 from kafka_wire.api_keys import OTHERS, ApiKey, advertised, is_flexible, message_class, release
 from kafka_wire.codec import (
@@ -58,6 +59,7 @@ class Route:
         "flexible",
         "handle",
         "name",
+        "repeated",
         "traits",
     )
 
@@ -72,6 +74,7 @@ class Route:
         response_class: type,
         response_version: int | None = None,
         fast: FastHandler | None = None,
+        repeated: Repeated | None = None,
         traits: Traits = PLAIN,
     ) -> None:
         self.api_key, self.api_version, self.name = api_key, api_version, name
@@ -82,7 +85,7 @@ class Route:
         self._decode: Decoder | None = None if request_class is None else decoder(request_class, api_version)
         self._response = response_class, api_version if response_version is None else response_version
         self._encode: Encoder = encoder(*self._response)
-        self.handle, self.fast, self.traits = handle, fast, traits
+        self.handle, self.fast, self.repeated, self.traits = handle, fast, repeated, traits
 
     def decode(self, frame: bytes, body: int) -> Any:
         """The request at ``frame[body:]``; None for a route that does not read its body. Raises DecodeError."""
@@ -222,6 +225,7 @@ def _route(api_key: int, version: int) -> Route:
         request_class=message_class(api_key, "Request"),
         response_class=message_class(api_key, "Response"),
         fast=fast.get(version),
+        repeated=getattr(handler, "REPEATED", None),
         traits=traits_of(api_key),
     )
 

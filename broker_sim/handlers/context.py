@@ -47,6 +47,9 @@ answers one at once may set ``ctx.repeats`` to a function that makes ``again()``
 For the next one the connection calls ``again()``, which does what the handler would do and returns True where the answer is the
 same once more, or False, *before any effect*, where it may be another: then the frame is handled as if nothing were remembered.
 
+Repeated requests. A member's JoinGroup, SyncGroup and Heartbeat say what its last one said, but for the generation, and are answered
+otherwise. A handler module may export ``REPEATED`` (``repeated``): what is left of its handler for such a request.
+
 The tap. Where somebody watches or breaks requests the server has a ``Tap``: every frame goes the general way then, through
 ``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with a ``TappedContext``. Fast paths, repeats and
 shared turns are off. Without a tap it costs one look per read.
@@ -55,8 +58,9 @@ shared turns are off. Without a tap it costs one look per read.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_sim.common.slices import Job
@@ -182,6 +186,7 @@ class RequestContext:
     """One request: who asks, and the way to answer. Valid until it is answered or its connection is gone."""
 
     __slots__ = (
+        "_client",
         "_on_disconnect",
         "api_version",
         "broker",
@@ -195,7 +200,9 @@ class RequestContext:
         "route",
     )
 
-    def __init__(self, connection: ConnectionLike, route: Route, correlation_id: int) -> None:
+    def __init__(
+        self, connection: ConnectionLike, route: Route, correlation_id: int, client: Client | None = None
+    ) -> None:
         self.connection = connection
         self.route = route
         self.correlation_id = correlation_id
@@ -212,6 +219,7 @@ class RequestContext:
         self.repeats: Callable[[], Callable[[], bool] | None] | None = None
         """Set by a handler whose answer would be the same again: makes ``again()``, or None. See above."""
         self._on_disconnect: Callable[[], object] | None = None
+        self._client = client
 
     @property
     def api_key(self) -> int:
@@ -225,7 +233,10 @@ class RequestContext:
     @property
     def client(self) -> Client:
         """The client that asks, as an event of a coordinator names it."""
-        return Client(self.client_id or "", self.client_host, self.api_version)
+        known = self._client
+        if known is None:
+            known = self._client = Client(self.client_id or "", self.connection.client_host, self.api_version)
+        return known
 
     def reply(self, response: object) -> None:
         """Answer. A no-op once the connection is gone. Raises RuntimeError on a second answer.
@@ -272,7 +283,7 @@ class RequestContext:
 
     def reply_made(self, made: object) -> None:
         """Answer with a response, or with that of a job that makes it, now where its first piece is all of it."""
-        response = self.in_pieces(made) if isinstance(made, Generator) else made
+        response = self.in_pieces(made) if type(made) is GeneratorType else made
         if response is not None:
             self.reply(response)
 

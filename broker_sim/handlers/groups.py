@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from broker_sim.common.slices import Pace, distinct, in_order
+from broker_sim.coordinator.client import Client
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
@@ -42,29 +43,41 @@ _MANY_NAMES = 4000
 
 
 class _Beat(Protocol):
+    group_id: str
     subscribed_topic_names: list[str] | None
 
 
 B = TypeVar("B", bound=_Beat)
+E = TypeVar("E")
 
 
-def with_names_in_order(handle: Callable[[RequestContext, B], R]) -> Callable[[RequestContext, B], R | None]:
-    """A handler of heartbeats that finds many topic names sorted, each once: the group, which takes them down in one step, would
-    sort a megabyte of them for half of the time that the step may take."""
+def with_names_in_order(
+    expecting: Callable[[Shard, Client, B], Generator[None, None, E]],
+) -> Callable[[Callable[[RequestContext, B, E | None], R]], Callable[[RequestContext, B], R | None]]:
+    """Of a handler of heartbeats, which finds many topic names sorted, each once, and beside them what ``expecting`` makes of the
+    member's record: the group takes them down in one step, and would sort and encode a megabyte of them for most of the time that the
+    step may take."""
 
-    def handled(ctx: RequestContext, request: B) -> R | None:
-        names = request.subscribed_topic_names
-        if names is None or len(names) < _MANY_NAMES:
-            return handle(ctx, request)
-        answer: R | None = ctx.in_pieces(ordered(ctx, request, names))
-        return answer
+    def decorated(handle: Callable[[RequestContext, B, E | None], R]) -> Callable[[RequestContext, B], R | None]:
+        def handled(ctx: RequestContext, request: B) -> R | None:
+            names = request.subscribed_topic_names
+            if names is None or len(names) < _MANY_NAMES:
+                return handle(ctx, request, None)
+            answer: R | None = ctx.in_pieces(in_pieces(ctx, request, names))
+            return answer
 
-    def ordered(ctx: RequestContext, request: B, names: list[str]) -> Generator[None, None, R]:
-        named = yield from in_order((yield from distinct(names)))
-        yield
-        return handle(ctx, replace(request, subscribed_topic_names=named))  # type: ignore[type-var]
+        def in_pieces(ctx: RequestContext, request: B, names: list[str]) -> Generator[None, None, R]:
+            named = yield from in_order((yield from distinct(names)))
+            yield
+            request = replace(request, subscribed_topic_names=named)  # type: ignore[type-var]
+            shard = gate(ctx, request.group_id)
+            expected = None if isinstance(shard, Err) else (yield from expecting(shard, ctx.client, request))
+            yield
+            return handle(ctx, request, expected)
 
-    return handled
+        return handled
+
+    return decorated
 
 
 class _Topic(Protocol):

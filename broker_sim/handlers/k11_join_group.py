@@ -9,6 +9,7 @@ from collections import Counter
 from broker_sim.coordinator.classic.rebalance import join_error
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate, waits_for_timers
+from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -29,7 +30,7 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
     if isinstance(shard, Err):
         named = shard not in _MISDIRECTED or settings.policy.misdirected_join_names_member
         return join_error(ctx.api_version, shard, request.member_id if named else "")
-    if len({protocol.name for protocol in request.protocols}) < len(request.protocols):
+    if len(request.protocols) > 1 and len({each.name for each in request.protocols}) < len(request.protocols):
         _warn_of_double(ctx, request.group_id, [protocol.name for protocol in request.protocols])
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
@@ -48,3 +49,16 @@ def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> Non
         group_id,
         twice,
     )
+
+
+def _prepare(ctx: RequestContext, request: JoinGroupRequest) -> Again | None:
+    """For a member; the settings that its session timeout was compared with stay what they are."""
+    settings, runtime = ctx.broker.runtime.settings, ctx.broker.runtime
+    shard = gate(ctx, request.group_id)
+    in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms
+    if isinstance(shard, Err) or not request.member_id or not in_range:
+        return None
+    return Again(lambda ctx, generation: runtime.step_for(shard, ctx, request, ctx.reply))
+
+
+REPEATED = Repeated(_prepare, has_generation=False)

@@ -4,29 +4,55 @@ from __future__ import annotations
 
 from functools import partial
 
+from broker_sim.coordinator.classic.membership import OF_THE_LIVING
 from broker_sim.coordinator.outcome import Heartbeat
+from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.handlers.repeated import Again, Repeated
+from kafka_wire.codec import encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-
-_OF_THE_LIVING = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
-"""The answers with which a session begins anew."""
 
 
 def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
     """The gate, then the group."""
-    group_id, member_id = request.group_id, request.member_id
-    shard = gate(ctx, group_id)
+    shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
         return HeartbeatResponse(error_code=Err.NONE if shard is Err.COORDINATOR_LOAD_IN_PROGRESS else shard)
+    _ask(ctx, shard, request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+    return None
+
+
+def _ask(
+    ctx: RequestContext, shard: Shard, group_id: str, generation: int, member_id: str, instance_id: str | None
+) -> None:
     runtime = ctx.broker.runtime
 
-    def response(error: Err) -> HeartbeatResponse:
-        if error in _OF_THE_LIVING:
+    def answered(error: Err) -> None:
+        if error in OF_THE_LIVING:
             ctx.repeats = partial(runtime.unchanged, shard, group_id, member_id)
-        return HeartbeatResponse(error_code=error)
+        ctx.reply(HeartbeatResponse(error_code=error))
 
-    command = Heartbeat(group_id, request.generation_id, member_id, request.group_instance_id)
-    runtime.submit(shard, ctx, command, response)
-    return None
+    runtime.step_for(shard, ctx, Heartbeat(group_id, generation, member_id, instance_id), answered)
+
+
+def _prepare(ctx: RequestContext, request: HeartbeatRequest) -> Again | None:
+    shard, runtime = gate(ctx, request.group_id), ctx.broker.runtime
+    if isinstance(shard, Err):
+        return None
+    group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
+    bodies = {error: encode(HeartbeatResponse(error_code=error), ctx.api_version) for error in OF_THE_LIVING}
+
+    def at_once(generation: int) -> bytes | None:
+        answer = runtime.heard_at_once(shard, group_id, member_id, instance_id, generation)
+        return None if answer is None else bodies[answer]
+
+    return Again(
+        lambda ctx, generation: _ask(ctx, shard, group_id, generation, member_id, instance_id),
+        at_once,
+        partial(runtime.unchanged, shard, group_id, member_id),
+    )
+
+
+REPEATED = Repeated(_prepare, has_generation=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from broker_sim.coordinator.classic.rebalance import sync_error
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.errors import Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -21,3 +22,20 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
         return sync_error(shard)
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
+
+
+def _prepare(ctx: RequestContext, request: SyncGroupRequest) -> Again | None:
+    shard, runtime = gate(ctx, request.group_id), ctx.broker.runtime
+    if isinstance(shard, Err) or (ctx.api_version >= 5 and None in (request.protocol_type, request.protocol_name)):
+        return None
+    group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
+    protocol_type, protocol_name, assignments = request.protocol_type, request.protocol_name, request.assignments
+
+    def again(ctx: RequestContext, generation: int) -> None:
+        body = SyncGroupRequest(group_id, generation, member_id, instance_id, protocol_type, protocol_name, assignments)
+        runtime.step_for(shard, ctx, body, ctx.reply)
+
+    return Again(again)
+
+
+REPEATED = Repeated(_prepare, has_generation=True)

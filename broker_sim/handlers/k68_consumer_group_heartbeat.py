@@ -12,7 +12,9 @@ from functools import partial
 
 from broker_sim.common.refusals import warn_of_group
 from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.consumer.heartbeat import LongConsumerHeartbeat, Member, expecting
 from broker_sim.coordinator.consumer.requests import check
+from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
@@ -31,8 +33,10 @@ _BY_DEFAULT = (4, 0)
 _WORDS = "The consumer protocol of KIP-848 is switched off: use group.protocol=classic"
 
 
-@with_names_in_order
-def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
+@with_names_in_order(expecting)
+def handle(
+    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, expected: Expected[Member] | None
+) -> ConsumerGroupHeartbeatResponse | None:
     """Whether there is such a protocol, the request's form, the gate; then the group."""
     config = ctx.broker.state.config
     if not config.has_consumer_protocol:
@@ -55,7 +59,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Consu
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         return answer
 
-    runtime.submit(shard, ctx, request, response)
+    runtime.submit(shard, ctx, request if expected is None else LongConsumerHeartbeat(request, expected), response)
     return None
 
 

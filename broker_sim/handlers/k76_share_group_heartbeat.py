@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.share.heartbeat import check
+from broker_sim.coordinator.share.heartbeat import LongShareHeartbeat, Member, check, expecting
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate, with_names_in_order
 from broker_sim.handlers.share_groups import are_off
@@ -14,8 +15,10 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 
-@with_names_in_order
-def handle(ctx: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:
+@with_names_in_order(expecting)
+def handle(
+    ctx: RequestContext, request: ShareGroupHeartbeatRequest, expected: Expected[Member] | None
+) -> ShareGroupHeartbeatResponse | None:
     """Whether there are share groups, the request's form, the gate; then the group."""
     if are_off(ctx, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
@@ -42,5 +45,5 @@ def handle(ctx: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGro
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         return answer
 
-    runtime.submit(shard, ctx, request, response)
+    runtime.submit(shard, ctx, request if expected is None else LongShareHeartbeat(request, expected), response)
     return None

@@ -25,4 +25,5 @@ def handle(ctx: RequestContext, request: InitializeShareGroupStateRequest) -> No
         lambda key, one: Initialize(key, one.state_epoch, one.start_offset),
         row,
         lambda topics: InitializeShareGroupStateResponse([InitializeStateResult(*one) for one in topics]),
+        takes_empty_topics=True,
     )

@@ -1,7 +1,8 @@
 """DescribeShareGroupOffsets (90, KIP-932), versions 0 and 1: where share groups are in partitions. v1 says how far behind that is.
 
-A partition for which the group has no state has the start offset -1, and no error. Source: GroupCoordinatorService.
-describeShareGroupOffsets and describeShareGroupAllOffsets (4.x).
+Share coordinators are asked for all partitions of the topics that exist, whether the group exists or not, which creates
+``__share_group_state``. What the group's state was never made for has the start offset -1, and is no error. Source:
+GroupCoordinatorService.describeShareGroupOffsets and describeShareGroupAllOffsets (4.x).
 """
 
 from __future__ import annotations
@@ -74,13 +75,14 @@ def _describe(
         told.error_code, told.error_message = shard, shard.text if shard is Err.NOT_COORDINATOR else None
         done()
         return
-    found = share_group(shard, group_id)
-    known = found.stored.initialized if isinstance(found, ShareGroup) else {}
+    missing: list[Topic] = []
     if asked.topics is None:
+        found = share_group(shard, group_id)
+        known = found.stored.initialized if isinstance(found, ShareGroup) else {}
         rows = {topic_id: (topic.name, _rows(topic.partitions)) for topic_id, topic in known.items()}
     else:
-        looked_up = yield from _looked_up(shard, asked.topics, told, pace)
-        if looked_up is None:
+        looked_up = yield from _looked_up(shard, asked.topics, missing, pace)
+        if looked_up is None or (looked_up and not group_id):
             told.error_code, told.error_message, told.topics = (
                 Err.UNKNOWN_SERVER_ERROR,
                 Err.UNKNOWN_SERVER_ERROR.text,
@@ -90,16 +92,17 @@ def _describe(
             return
         rows = looked_up
     wanted: dict[ShareKey, Partition] = {}
+    missing_first = ctx.broker.runtime.settings.policy.missing_share_topics_come_first
+    told.topics += missing if missing_first else ()
     for topic_id, (name, partitions) in rows.items():
-        there = frozenset(known[topic_id].partitions if topic_id in known else ())
         topic = Topic(name, topic_id)
         told.topics.append(topic)
         for number in sorted(partitions):
             if pace.full():
                 yield
             topic.partitions.append(partitions[number])
-            if number in there:
-                wanted[ShareKey(group_id, topic_id, number)] = partitions[number]
+            wanted[ShareKey(group_id, topic_id, number)] = partitions[number]
+    told.topics += () if missing_first else missing
 
     def answered(answers: list[Summary]) -> None:
         job = _filling(ctx, wanted, answers, done)
@@ -118,10 +121,10 @@ def _rows(numbers: Iterable[int]) -> dict[int, Partition]:
 
 
 def _looked_up(
-    shard: Shard, topics: list[DescribeShareGroupOffsetsRequestTopic], told: Group, pace: Pace
+    shard: Shard, topics: list[DescribeShareGroupOffsetsRequestTopic], missing: list[Topic], pace: Pace
 ) -> Generator[None, None, Rows | None]:
-    """The rows of the request: missing topics first, in the order of the request, then existing ones, each partition once. None for
-    what makes Kafka throw: a topic without partitions, or a negative partition."""
+    """Of topics that exist all rows, each partition once however often it is asked for; others go to ``missing`` as they are asked for.
+    None where Kafka fails the group: an existing topic without partitions, or a partition below 0."""
     found: Rows = {}
     for one in topics:
         if pace.full():
@@ -138,7 +141,7 @@ def _looked_up(
             else:
                 rows.append(Partition(number, NOWHERE))
         if isinstance(rows, list):
-            told.topics.append(Topic(one.topic_name, ZERO_UUID, rows))
+            missing.append(Topic(one.topic_name, ZERO_UUID, rows))
         elif not one.partitions or min(one.partitions) < 0:
             return None
     return found
@@ -156,6 +159,8 @@ def _filling(
 
 
 def _fill(ctx: RequestContext, row: Partition, key: ShareKey, summary: Summary) -> None:
+    if summary.error is Err.UNKNOWN_TOPIC_OR_PARTITION:
+        return  # the topic has no such partition
     if summary.error is not Err.NONE:
         row.error_code, row.error_message = summary.error, summary.words
         return

@@ -59,11 +59,14 @@ def answer(
     command: Callable[[ShareKey, Any], Command],
     row: Callable[[int, Any], Any],
     response: Callable[[list[tuple[bytes, list[Any]]]], object],
+    *,
+    takes_empty_topics: bool = False,
 ) -> None:
     """Send a command to the shard of each partition. ``command`` makes it, ``row`` makes a row of the response from its result,
-    ``response`` the response from all rows."""
-    if not request.group_id:
-        ctx.reply(response([]))  # who names no group is told nothing at all (4.1.0)
+    ``response`` the response from all rows. The response to a request without a group id, or with a topic without partitions unless
+    these are taken, is empty (4.1.0, 4.4.0)."""
+    if not request.group_id or not (takes_empty_topics or all(topic.partitions for topic in request.topics)):
+        ctx.reply(response([]))
         return
     ctx.in_pieces(_ask_all(ctx, request, command, row, response))
 
@@ -109,7 +112,7 @@ def _ask_all(
 
 
 def _by_id(topics: list[tuple[bytes, list[Any]]]) -> list[tuple[bytes, list[Any]]]:
-    """As Kafka answers, from maps: a topic or partition that is named twice is there once, one without partitions is not."""
+    """As Kafka answers, from maps: a topic or partition that is named twice is there once, one without partitions is missing."""
     found: dict[bytes, dict[int, Any]] = {}
     for topic_id, rows in topics:
         for row in rows:

@@ -26,8 +26,11 @@ from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
 from broker_sim.handlers.error_response import error_response, has_long_text
+from broker_sim.handlers.repeated import Again
 from broker_sim.network.held_bytes import HeldBytes
+from broker_sim.network.repeated_requests import Template
 from broker_sim.network.reply_queue import ReplyQueue
+from broker_sim.network.reply_writer import WRITE_ALONE
 from broker_sim.network.request_memo import RequestMemo
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 from kafka_wire.errors import Err
@@ -38,6 +41,7 @@ WRITE_CHUNK = 262_144
 
 _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
 _START = struct.Struct(">iIi")  # the same up to the correlation id
+_ID = struct.Struct(">i")  # the correlation id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
 _PARKED, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
@@ -130,10 +134,21 @@ class Connection(asyncio.Protocol):
             if self._stop or self._deferring >= 0 or buggify is not None or owner.tap is not None:
                 self._run(data, 0)
                 return
-            if len(data) - 4 <= self._memo.longest:
-                known = self._memo.replies.get(data[12:])  # one frame alone that came before, as heartbeats do
+            memo = self._memo
+            if len(data) - 4 <= memo.longest:
+                known = memo.replies.get(data[12:])  # one frame alone that came before, as heartbeats do
                 if known is not None and data.startswith(known[4]) and known[1]():
                     self._transport.write(known[2] + data[8:12] + known[3])  # type: ignore[union-attr]
+                    return
+            if memo.repeated is not None:
+                template = memo.repeated.get(data[:8])
+                if (
+                    template is not None
+                    and template.state_version == self.broker.state.version
+                    and template.again is not None
+                    and template.fits(data)
+                ):
+                    self._repeat(template, template.again, data)
                     return
             if not self._alone(data):
                 self._run(data, 0)
@@ -313,12 +328,46 @@ class Connection(asyncio.Protocol):
                 context.reply(response)
             if context.repeats is not None and context.frames:
                 self._memo.answered(frame, context.frames, context.repeats)
+            if route.repeated is not None:
+                self._memo.handled(context, frame, body, request)
         except Exception:
             self.failed(context)
             return 0
         finally:
             self._handling = False
         return self._settle(context)
+
+    def _repeat(self, template: Template, again: Again, frame: bytes) -> None:
+        """`_alone` for a frame that is not decoded: see ``repeated_requests``."""
+        generation = int.from_bytes(frame[template.at : template.at + 4], "big", signed=True)  # 0 of one without
+        if again.at_once is not None:
+            body = again.at_once(generation)
+            if body is not None:
+                whole = template.route.head_of(_ID.unpack_from(frame, 8)[0], len(body)) + body
+                self._memo.answered(frame, (whole,), again.repeats)  # type: ignore[arg-type]
+                self._transport.write(whole)  # type: ignore[union-attr]
+                return
+        context = RequestContext(self, template.route, _ID.unpack_from(frame, 8)[0], template.client)
+        self._handling = True
+        try:
+            again.handle(context, generation)
+            if context.repeats is not None and context.frames:
+                self._memo.answered(frame, context.frames, context.repeats)
+        except Exception:
+            self.failed(context)
+            return
+        finally:
+            self._handling = False
+        frames = context.frames
+        if frames is None:
+            self._stop |= _PARKED
+            self._replies.wait(context)
+            self._held.hold(b"", 0)
+        elif len(frames) == 1 and not self._stop and self._deferring < 0 and len(frames[0]) < WRITE_ALONE:
+            self._transport.write(frames[0])  # type: ignore[union-attr]
+        else:
+            self._replies.answered(frames)
+            self._ran(frame, len(frame))
 
     def run_handler(self, context: RequestContext, request: Any) -> None:
         """See ``context``: the handler of a request that the tap lets through, from within ``tap.receive`` or later."""

@@ -41,7 +41,7 @@ class ReplyQueue:
                 self.pending.append(frames)
             return 0
         self.out += frames
-        size = sum(map(len, frames))
+        size = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
         if size >= WRITE_ALONE:
             self._large = True
         return size

@@ -1,11 +1,16 @@
 """What a connection remembers of requests that come again and again with the same bytes, as heartbeats do, and of their replies.
 
 A reply is remembered with a question, ``again()``: whether it is still the answer. Nothing in here knows what any request means.
+Requests that come again with another generation, or are answered otherwise, are ``repeated_requests``'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.network.repeated_requests import RepeatedRequests
 
 __all__ = ["RequestMemo"]
 
@@ -19,11 +24,13 @@ begins, up to there."""
 
 
 class RequestMemo:
-    """``replies``: by a frame's bytes behind the correlation id; ``longest``: the size field of the longest, -1 without."""
+    """``replies``: by a frame's bytes behind the correlation id; ``longest``: the size field of the longest, -1 without; ``repeated``:
+    None until the first request came that may be one."""
 
-    __slots__ = ("_last", "longest", "replies")
+    __slots__ = ("_last", "longest", "repeated", "replies")
 
     def __init__(self) -> None:
+        self.repeated: RepeatedRequests | None = None
         self.replies: dict[bytes, Known] = {}
         self.longest = -1
         self._last = b""
@@ -48,3 +55,9 @@ class RequestMemo:
         code = int.from_bytes(frame[4:8], "big")
         self.replies[frame[12:]] = (code, again, whole[:4], whole[8:], frame[:8])
         self.longest = max(self.longest, size)
+
+    def handled(self, context: RequestContext, frame: bytes, body: int, request: Any) -> None:
+        """A frame whose route may be repeated was decoded and handled."""
+        if self.repeated is None:
+            self.repeated = RepeatedRequests()
+        self.repeated.handled(context, frame, body, request)

@@ -62,8 +62,12 @@ def _lost(facts: Facts) -> Iterable[Finding]:
                 f" {named(name for _, names in lost[1:] for name in names)}"
             )
         sure = "likely" if first["cause_certainty"] == "likely" else "certain"
-        advice = "No LeaveGroup arrived: it may have crashed, been killed or cut off, or have had no time to send heartbeats."
-        if not is_other(first.get("protocol_type")):
+        classic = first.get("kind") in (None, "classic")
+        sent = "LeaveGroup" if classic else "heartbeat that leaves"
+        advice = (
+            f"No {sent} arrived: it may have crashed, been killed or cut off, or have had no time to send heartbeats."
+        )
+        if classic and not is_other(first.get("protocol_type")):
             advice += (
                 " A static member (group.instance.id) whose max.poll.interval.ms passed sends none either, and no heartbeats until it"
                 " polls."

@@ -78,7 +78,8 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: Facts) -> None:
 
     facts.states = {row["group"]: row for row in top("groups", MOST_STATES, f.desc("commits"), f.col("group"))}
     facts.refusals = top("commit_refusals", MOST_REFUSALS, f.desc("commits"), f.col("group"), f.col("topic"))
-    facts.skips = top("offset_skips", MOST_SKIPS, f.desc("by"), f.col("group"), f.col("at_ms"))
+    chosen = f.coalesce(f.col("began") == "first", f.lit(False))  # which nothing is lost by
+    facts.skips = top("offset_skips", MOST_SKIPS, chosen, f.desc("by"), f.col("group"), f.col("at_ms"))
     facts.losses = top("data_losses", MOST_SKIPS, f.desc("offsets"), f.col("at_ms"), f.col("group"))
     facts.resets = top("offset_resets", MOST_RESETS, f.desc(f.col("back") + f.col("skipped")), f.col("at_ms"))
     facts.stalls = top("offset_stalls", MOST_STALLS, f.desc("stalled_ms"), f.col("group"))

@@ -49,7 +49,7 @@ class Facts:
     refusals: list[Row] = field(default_factory=list)
     """rows of commit_refusals, those of the most commits first."""
     skips: list[Row] = field(default_factory=list)
-    """rows of offset_skips, the widest first."""
+    """rows of offset_skips, the widest first, those of a first start last."""
     beyond: list[Row] = field(default_factory=list)
     """partitions that are committed beyond their log's end: group, topic, partition, lag, window_start_ms, committed, end."""
     below: list[Row] = field(default_factory=list)

@@ -52,6 +52,7 @@ KINDS = {
     "unclean": "a leader was elected outside of the in-sync replicas",
     "transaction": "a transaction stayed open for long, hangs, or was ended in spite of its producer",
     "skipped records": "a member read over records that it was not given (journal)",
+    "from the end": "a group began to read partitions at their logs' end, as auto.offset.reset=latest does (journal)",
     "beyond": "a committed offset lies beyond its log's end",
     "below": "a committed offset lies before its log's start",
     "data loss": "a log lost records that were committed (journal)",
@@ -68,6 +69,9 @@ KINDS = {
 }
 """Each kind of finding, and what it tells."""
 
+
+WITNESSES = 3
+"""So many groups have to agree on how many partitions `__consumer_offsets` has: fewer prove nothing."""
 
 CERTAINTIES = ("certain", "likely", "possible")
 """How sure a finding is: the records or lines leave no doubt; they fit nothing else that is usual; they fit this, and other things."""

@@ -22,7 +22,7 @@ from broker_sim.explain.phrases import count, is_other, joined, times
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.compaction import gone_records
 from broker_sim.pipeline.facts import Facts, Row
-from broker_sim.pipeline.finding import LONG_MS, NO_LOG, OFTEN, OFTEN_MS, Finding, by_group
+from broker_sim.pipeline.finding import LONG_MS, NO_LOG, OFTEN, OFTEN_MS, WITNESSES, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, records_of, short_member, when
@@ -518,9 +518,13 @@ def _placed(facts: Facts) -> Iterable[Finding]:
         where = joined(
             [str(row["log_partition"]) for row in odd[:5]] + ([f"{len(odd) - 5} more"] if len(odd) > 5 else [])
         )
+        lie = f"{count(groups, 'group')} {'lies' if groups == 1 else 'lie'}"
+        if sum(row["groups"] for row in facts.hotspots) < WITNESSES:
+            words = f"{lie} elsewhere ({where}) than Kafka's usual 50 partitions of __consumer_offsets would have"
+            yield Finding("placed", "note", 40, f"{words}; how many there are so few groups don't tell.")
+            return
         words = (
-            f"{count(groups, 'group')} {'lies' if groups == 1 else 'lie'} in another offsets partition than its hash says ({where}), "
-            "and no number of partitions explains it"
+            f"{lie} in another offsets partition than its hash says ({where}), and no number of partitions explains it"
         )
         advice = "A coordinator will not look for them there: offsets.topic.num.partitions was changed, or folders were mixed up."
         yield Finding("placed", "warn", 400, f"{words}.", advice)

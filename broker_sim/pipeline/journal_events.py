@@ -338,7 +338,7 @@ def _partitions(body: Event, names: Iterable[str]) -> list[Part] | None:
 _TOPIC_LISTS = ("topics", "topic_data", "responses")
 _PARTITION_LISTS = ("partitions", "partition_data", "partition_responses", "partition_indexes")
 _INDEXES = ("partition_index", "partition", "index")
-_OFFSETS = ("committed_offset", "fetch_offset", "offset", "base_offset")
+_OFFSETS = ("committed_offset", "fetch_offset", "offset", "base_offset", "timestamp")
 _STARTS = ("log_start_offset", "low_watermark")
 _EPOCHS = ("committed_leader_epoch", "leader_epoch", "current_leader_epoch")
 

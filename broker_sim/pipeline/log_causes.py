@@ -95,6 +95,8 @@ def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
     if "storing group assignment" in reason:
         error = _ERROR.search(reason)
         return "sync failed", who, None if error is None else error[1]
+    if reason.startswith("Downgrade group"):
+        return CAUSES["went_over"], [], None
     if reason.startswith("Freshly-loaded"):
         return "load", [], None
     if "Updating metadata" in reason or "re-joining" in reason:
@@ -146,6 +148,7 @@ class Windows:
         self._left: dict[str, tuple[int, str, str]] = {}
         self._polls: list[tuple[int, str, str]] = []
         self._gone: dict[str, tuple[str, str]] = {}
+        self._upgrades: list[tuple[int, str]] = []
 
     def take(self, row: Mapping[str, Any]) -> None:
         """A row of `tables.rebalances.TOLD` that is a broker's line."""
@@ -155,6 +158,11 @@ class Windows:
             self._polls.append((ts_ms, detail, at))
         elif what in ("fenced", "modern left"):
             self._gone[row.get("cause_members") or ""] = (detail, at)
+        elif what == "converted":
+            if detail == "classic":
+                self._upgrades.append((ts_ms, at))
+            elif last is not None and last.reason.startswith("Downgrade group") and last.closed_ms is None:
+                last.lines.append(at)
         elif what == "preparing":
             window = Window(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
             for member, (left_ms, why, where) in self._left.items():
@@ -192,14 +200,25 @@ class Windows:
             last.lines.append(row["at"])
 
     def why_gone(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row of a KIP-848, share or streams group with what a broker's line says of a member that is gone: that its session ran out,
-        that it did not give up its partitions in time, or that it left."""
+        """A row with what a broker's line says of a member of a KIP-848, share or streams group that is gone: that its session ran out,
+        that it did not give up its partitions in time, or that it left. Of a downgrade the line is added."""
         said = [self._gone[name] for name in row["who"] or () if name in self._gone]
-        if row["cause"] != "gone" or not said:
+        if row["cause"] not in ("gone", CAUSES["went_over"]) or not said:
             return row
         detail, at = said[0]
+        if row["cause"] != "gone":
+            return row | {"evidence_lines": [at, *(row.get("evidence_lines") or ())]}
         cause = "session timeout" if "session" in detail else "rebalance timeout" if "transition" in detail else "leave"
         return row | {"cause": cause, "cause_certainty": CERTAIN, "cause_detail": detail, "evidence_lines": [at]}
+
+    def upgraded(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row of a KIP-848 group's epoch, with the line of the group's upgrade where that is the epoch that it began with."""
+        started_ms = row.get("started_ms")
+        for place, (ts_ms, at) in enumerate(self._upgrades):
+            if started_ms is not None and -SLACK_MS <= started_ms - ts_ms <= SLACK_MS:
+                del self._upgrades[place]
+                return row | {"evidence_lines": [at, *(row.get("evidence_lines") or ())]}
+        return row
 
     def late_poll(self, clients: Iterable[str | None], from_ms: int | None, to_ms: int | None) -> str | None:
         """The line of one of these clients that says that its poll timeout had run out, between two moments."""

@@ -82,6 +82,13 @@ def _runs(rows: list[Row]) -> Iterator[list[Row]]:
         yield [rows[at] for _, at in run]
 
 
+_SPARES = {
+    "classic": ": start members together, or give them group.instance.id",
+    **dict.fromkeys(("consumer", "streams"), "; group.instance.id spares a restart both epochs"),
+}
+"""What spares a group of that kind rebalances."""
+
+
 def _storms(facts: Facts) -> Iterable[Finding]:
     """Groups that went from generation to generation."""
     for group, rows in _generations(facts):
@@ -99,7 +106,7 @@ def _storms(facts: Facts) -> Iterable[Finding]:
                 "note" if orderly else "bad" if unstored * 2 >= begun else "warn",
                 (70 if orderly else 100) + begun + 5 * unstored,
                 f"{words}.",
-                "So a restart or a scale-out one by one looks: start members together, or give them group.instance.id."
+                f"So a restart or a scale-out one by one looks{_SPARES.get(run[0].get('kind') or 'classic', '')}."
                 if orderly
                 else _WHY_THEY_GO
                 if not any(row["started_ms"] is not None for row in run)

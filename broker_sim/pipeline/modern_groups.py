@@ -4,7 +4,8 @@ the steps of a journal.
 Rules:
 1. A rebalance is a group epoch. It begins with the record that raises it, so its moment is exact, and is over once each member's
    current assignment has reached it; nobody stands still meanwhile but the partitions that move. One that is overtaken by the next is
-   `failed` here as elsewhere: it was never Stable.
+   `failed` here as elsewhere: it was never Stable. A member that is gone is not waited for; an epoch that none of its members reached
+   before they were gone is `failed`, too.
 2. Who came and who went stands in the members' records just before. A leave and a session that ran out write the same tombstone. A
    static member that comes back under another id neither came nor went.
 3. What a member is told to give up stands in its current assignment until it has said that it has, or is gone: so long it kept others
@@ -293,7 +294,8 @@ class ModernGroup:
             return
         one.waits.discard(member)
         one.last = [member]
-        if not one.waits:
+        gone = row["detail"] is None  # its record goes before the one that says who it is
+        if not one.waits and not (gone and self._members.keys() <= {member}):
             one.end, one.ended_ms = "stable", row["ts_ms"]
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.phrases import named, on_its_day, when
+from broker_sim.pipeline.skip_findings import from_the_end, read_over
 
 __all__ = ["ABOUT_OFFSETS"]
 
@@ -444,36 +445,6 @@ def _refused(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _read_over(facts: Facts) -> Iterable[Finding]:
-    """Records that members were not given, by group: the widest stretch."""
-    for group, rows in by_group(facts.skips):
-        worst = max(rows, key=lambda row: row["by"])
-        where = f"{worst['topic']}-{worst['partition']}"
-        began = "the committed offset" if worst["committed"] else "where it had read up to,"
-        lost = f"up to {count(worst['by'], 'record')} {'was' if worst['by'] == 1 else 'were'} not delivered to it"
-        words = (
-            f"{worst['client_id'] or 'a client'} of {group} went on to read {where} at {worst['to_offset']:,} at"
-            f" {when(worst['at_ms'])}, not at {began} {worst['from_offset']:,}: {lost}"
-        )
-        if worst["out_of_range"]:
-            words += "; its last Fetch before was answered OFFSET_OUT_OF_RANGE"
-        if worst["lookup_error"]:
-            words += f"; its last OffsetFetch before was answered {worst['lookup_error']}"
-        if len(rows) > 1:
-            words += f"; so {times(len(rows))} in all"
-        yield Finding(
-            "skipped records",
-            "bad",
-            560 + min(worst["by"], 10_000) / 1000,
-            f"{words}.",
-            "Where the log no longer holds an offset (retention, DeleteRecords), auto.offset.reset decides; a seek() may do it, too.",
-            group,
-            None,
-            worst["at_ms"],
-            max(row["at_ms"] for row in rows),
-        )
-
-
 def _and_others(rows: list[Row]) -> str:
     """The rest of a group's partitions, after the worst one; empty if it has no other."""
     return f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
@@ -547,5 +518,16 @@ _SHOWN = 3
 """Groups that a loss is told with."""
 
 ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    *(_regressions, _deletions, _duplicates, _lag, _refused, _read_over, _beyond_end, _below_start, _losses),
+    *(
+        _regressions,
+        _deletions,
+        _duplicates,
+        _lag,
+        _refused,
+        read_over,
+        from_the_end,
+        _beyond_end,
+        _below_start,
+        _losses,
+    ),
 )

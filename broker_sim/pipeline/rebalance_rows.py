@@ -161,6 +161,8 @@ class _Account:
                 if silent and row["cause"] == "leave" and set(row["who"]) <= set(silent):
                     # it left after it had been silent for just max.poll.interval.ms: aiokafka says no more than that
                     row |= {"cause": "poll timeout", "cause_certainty": LIKELY}
+                if row["cause"] == CAUSES["went_over"]:
+                    row = self.lines.why_gone(row)
             yield self._polled(row)
         for window in self.lines.found:
             if not any(window is one for one in used) and window.old + 1 not in known:
@@ -170,7 +172,8 @@ class _Account:
         epochs = {one.epoch for one in self.epochs.found}
         for row in self.modern.rows():
             if row["generation"] not in epochs:
-                yield self._polled(self.lines.why_gone({"coordinator_partition": self.partition, **row}))
+                told = self.lines.why_gone({"coordinator_partition": self.partition, **row})
+                yield self._polled(self.lines.upgraded(told))
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
         """With a client's own word that it left as its poll timeout had run out: its broker may not know."""
@@ -228,9 +231,11 @@ class _Changeovers:
             self._stored = record
         stay = {one.member for one in record.members}
         if ended is not None and ended[0] == record.generation and stay and stay <= set(ended[1]):
-            self._gone = {name: client for name, client in ended[1].items() if name not in stay}
-            gone = (StoredMember(name, client) for name, client in self._gone.items())
-            self.records.comes_over(replace(record, members=(*record.members, *gone)))
+            gone = {name: client for name, client in ended[1].items() if name not in stay}
+            # where a classic member takes a static one's place no member is gone, and no rebalance begins
+            self._gone = gone or None
+            others = (StoredMember(name, client) for name, client in gone.items())
+            self.records.comes_over(replace(record, members=(*record.members, *others)))
             return
         found = len(self.records.found)
         self.records.take(record)
@@ -426,6 +431,8 @@ def _of_window(window: Window, row: Row) -> dict[str, Any]:
     """What a broker's lines add to a generation's record."""
     closed_ms = row["closed_ms"] if row["closed_ms"] is not None else window.closed_ms
     told = _reason(window)
+    if told["cause"] == CAUSES["went_over"]:  # the broker doesn't say who was the last
+        told["who"] = list(row["who"] or ())
     clients = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
     late = window.late or ([] if window.closed_ms is not None else None)
     return {

@@ -85,9 +85,8 @@ class Slot(Generic[S]):
         self.open_records = 0
         self.turn: list[Any] = []  # requests that wait for it to be looked at: their coordinator's (`flush_requests`)
         self.turn_bytes = 0  # what their batch will have
-        self.elsewhere: list[
-            AppendedElsewhere
-        ] = []  # what has become of its appends to others' partitions: told after this step
+        # what has become of its appends to others' partitions: told after this step
+        self.elsewhere: list[AppendedElsewhere] = []
         self.loading = False
         self.failed = False
         self.waiter: Callable[[], object] | None = None  # whom the partition tells when its high watermark moves
@@ -226,8 +225,12 @@ class CoordinatorRuntime(Generic[S]):
     def submit(self, shard: S, ctx: RequestContext, body: Any, finish: Finish | None = None) -> Deferred | None:
         """Step ``shard`` with a request; ``ctx`` is answered now, at the end of the turn (DEFERRED), or later: with ``finish(answer of
         the shard)``, or that answer itself without one."""
-        reply = ctx.reply if finish is None else lambda answer: ctx.reply_made(finish(answer))
-        token = self.ask(shard, ctx, body, reply)
+        answered = ctx.reply if finish is None else lambda answer: ctx.reply_made(finish(answer))
+        return self.step_for(shard, ctx, body, answered)
+
+    def step_for(self, shard: S, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> Deferred | None:
+        """As :meth:`submit`, where ``answered(answer of the shard)`` answers ``ctx``."""
+        token = self.ask(shard, ctx, body, answered)
         if token in self._tokens:
             if self._slots[shard.partition].open and self._shares(body):
                 return DEFERRED
@@ -355,7 +358,6 @@ class CoordinatorRuntime(Generic[S]):
         return self.watch.step(slot.shard, slot.partition.name, event, now_ms)
 
     def _perform(self, slot: Slot[S], outcome: Outcome, now_ms: int) -> None:
-        buggify = self.state.buggify
         if outcome.timers:
             partition, timers = slot.shard.partition, self._timers
             for key, deadline_ms in outcome.timers:
@@ -363,7 +365,15 @@ class CoordinatorRuntime(Generic[S]):
                     timers.cancel((partition, key))
                 else:
                     timers.set((partition, key), deadline_ms)
-        appends = outcome.appends
+        if outcome.appends:
+            self._perform_appends(slot, outcome.appends, now_ms)
+        if outcome.replies:
+            self._reply(outcome.replies)
+        for ask in outcome.asks:
+            self.ask_others(slot, ask)
+
+    def _perform_appends(self, slot: Slot[S], appends: list[Append], now_ms: int) -> None:
+        buggify = self.state.buggify
         if len(appends) > _MANY_APPENDS:
             job = self._appending_elsewhere(slot, [one for one in appends if one.to is not None])
             appends = [one for one in appends if one.to is None]
@@ -383,10 +393,6 @@ class CoordinatorRuntime(Generic[S]):
                 if slot.open or slot.turn:
                     self._flush(slot)
                 self._append(slot, [append], now_ms)
-        if outcome.replies:
-            self._reply(outcome.replies)
-        for ask in outcome.asks:
-            self.ask_others(slot, ask)
 
     def ask_others(self, slot: Slot[S], ask: Ask) -> None:
         """Ask coordinators of another kind what a shard wants to know."""

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.chance import Chance
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.assignors import ASSIGNORS
+from broker_sim.coordinator.classic.group import ClassicGroup
+from broker_sim.coordinator.classic.membership import OF_THE_LIVING, heartbeat_answer
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
     NOBODY,
@@ -42,6 +44,7 @@ from broker_sim.runtime.session_keepalive import Presence, timer_text
 from broker_sim.storage import partition_for
 from broker_sim.storage.producer_state import EndedTransaction
 from kafka_wire.api_keys import release
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.runtime.share_state_coordinator import Persister
@@ -240,6 +243,26 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             return True
 
         return again
+
+    def heard_at_once(
+        self, shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> Err | None:
+        """The answer to a Heartbeat of a classic group's member, whose session begins anew: the group is asked, and the shard is not
+        stepped. None, and nothing done, where the answer has to wait for the log, ends a member's hopes, or somebody watches."""
+        group, slot = shard.groups.get(group_id), self._slots[shard.partition]
+        if type(group) is not ClassicGroup or slot.open or slot.turn or shard.writes or shard.behind_writes:
+            return None
+        if self.watch is not None or self.presence is not None:
+            return None
+        answer = heartbeat_answer(group, member_id, instance_id, generation)
+        armed = self._timers.armed((shard.partition, ("session", group_id, member_id)))
+        if answer not in OF_THE_LIVING or armed is None:
+            return None
+        deadline_ms = self.clock.now_ms() + group.members[member_id].session_timeout_ms
+        if deadline_ms < armed.deadline_ms:
+            return None
+        armed.deadline_ms = deadline_ms
+        return answer
 
     def slot_of(self, shard: Shard) -> GroupSlot:
         """Where to :meth:`commit_later` for a shard that was located: its own as long as the state's version stays."""

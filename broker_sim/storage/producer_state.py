@@ -229,12 +229,16 @@ class ProducerState:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_start >= 0 and epoch in (None, entry.epoch)
 
-    def verify(self, producer_id: int, epoch: int, sequence: int, *, later_epochs: bool) -> None:
-        """A batch is held back until the coordinator has answered; `later_epochs`: a later one takes its place."""
+    def verify(self, producer_id: int, epoch: int, sequence: int, *, adds: bool) -> None:
+        """A batch is held back until the coordinator has answered; ``adds``: which adds the partition to the transaction as well. A
+        batch of a later epoch takes the place of one that ``adds``, whichever it does itself (VerificationStateEntry, 4.1)."""
         known = self.verifying.get(producer_id)
-        lower = known is not None and sequence < known.lowest_sequence and (epoch == known.epoch or not later_epochs)
-        if known is None or lower or (later_epochs and epoch > known.epoch):
-            self.verifying[producer_id] = Verification(epoch, sequence, later_epochs if known is None else known.adds)
+        if known is None:
+            self.verifying[producer_id] = Verification(epoch, sequence, adds)
+            return
+        lower = sequence < known.lowest_sequence and (epoch == known.epoch or not known.adds)
+        if lower or (known.adds and epoch > known.epoch):
+            self.verifying[producer_id] = Verification(epoch, sequence, known.adds)
 
     def _check_not_overtaking(self, header: BatchHeader) -> None:
         held = self.verifying.get(header.producer_id)

@@ -221,6 +221,9 @@ def encode_value(version: int, value: Any) -> bytes:
 
 def encoding_value(version: int, value: Any) -> Generator[None, None, bytes]:
     """As `encode_value`, in pieces."""
-    parts = [_INT16.pack(version)]
-    yield from encoding(type(value), version, value, parts.append)
-    return b"".join(parts)
+    parts, pieces = [_INT16.pack(version)], []
+    for _ in encoding(type(value), version, value, parts.append):
+        pieces.append(b"".join(parts))  # a megabyte has a million parts
+        parts.clear()
+        yield
+    return b"".join([*pieces, *parts])

@@ -7,7 +7,7 @@ Rules:
    layout again pays a comparison for each.
 2. A record is *sized* where its declared length counts: in uncompressed batches, and up to Kafka 3.6 in compressed ones.
    From 3.7 on Kafka reads compressed records field by field and does not look at their lengths; from 4.4 on, which bounds
-   them (max.decompressed.message.bytes), it refuses negative ones: they are *signed*.
+   them (max.decompressed.message.bytes), it refuses negative ones, and those above that setting's default: they are *signed*.
 3. Nothing here runs longer than for the records it was given and HEADERS_AT_ONCE headers of theirs: who has many records gives them in
    steps, `scan` stops where their headers are too many, and `walking` goes through a record of any number of them in pieces.
 Source: DefaultRecord.readFrom and readPartiallyFrom, DefaultRecordBatch, ByteUtils (clients).
@@ -27,6 +27,8 @@ _COLUMN_OFFSETS = 8192
 _ONE_BYTE = bytes(2 * n for n in range(64))
 _LOW = bytes(2 * n & 0x7F | 0x80 for n in range(_COLUMN_OFFSETS))
 _HIGH = bytes(n >> 6 for n in range(_COLUMN_OFFSETS))
+_MOST_BYTES = 2147483639
+"""The default of max.decompressed.message.bytes: the longest array of a JVM."""
 HEADERS_AT_ONCE = 2048
 """Headers that are gone through before others are served: a millisecond or two. Each takes two bytes, and packed less than a bit."""
 _LAYOUTS = 256
@@ -250,6 +252,8 @@ def _before_headers(data: Bytes, at: int, end: int, sized: bool, signed: bool) -
         raise
     if (sized or signed) and size < 0:
         raise InvalidRecord(f"Invalid record size: {size} is negative.")
+    if signed and size > _MOST_BYTES:
+        raise InvalidRecord(f"Invalid record size: {size}")
     if sized and start + size > end:
         raise InvalidRecord(f"Invalid record size: {size}")
     time, pos = varint_at(data, start + 1, 10)

@@ -65,7 +65,7 @@ def built(name: str, sources: list[Path], build: Callable[[Path], None], salt: s
     return target
 
 
-def run_tool(command: list[str], cwd: Path) -> None:
+def run_tool(command: list[str], cwd: Path, timeout_s: int = BUILD_S) -> None:
     name = " ".join(command[:2])
     try:
         done = subprocess.run(
@@ -74,11 +74,11 @@ def run_tool(command: list[str], cwd: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=BUILD_S,
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        unavailable(f"{name} was not done after {BUILD_S} s")
+        unavailable(f"{name} was not done after {timeout_s} s")
     if done.returncode != 0:
         unavailable(f"{name} failed:\n{(done.stdout + done.stderr)[-3000:]}")
 

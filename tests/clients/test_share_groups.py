@@ -1,12 +1,14 @@
-"""Share groups (KIP-932) with Kafka's own clients, unmodified: KafkaShareConsumer of 4.1 and 4.4, ``kafka-console-share-consumer`` and
-``kafka-share-groups``."""
+"""Share groups (KIP-932) with the clients that have them, unmodified: KafkaShareConsumer of 4.1 and 4.4, franz-go's ``ShareGroup``,
+librdkafka's ``ShareConsumer``, ``kafka-console-share-consumer`` and ``kafka-share-groups``."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from broker_sim import ClusterThread
 from broker_sim.metadata.entity_configs import Entity
 from kafka_wire.record_batch import build_batch
-from tests.clients.clients import HERE
+from tests.clients.clients import HERE, built, run_tool
 from tests.support.real_kafka import classpath, java_program, java_tool, need_tool
 
 pytestmark = [pytest.mark.clients]  # may have to fetch Kafka first
@@ -45,15 +47,41 @@ def filled(as_version: str, group: str, *values: str) -> Iterator[ClusterThread]
         yield kafka
 
 
-@pytest.mark.parametrize(("client", "as_version"), [("4.1.0", "4.1"), ("4.1.0", "4.4"), ("4.4.0", "4.4")])
-def test_java_s_share_consumer_accepts_releases_and_rejects(client: str, as_version: str) -> None:
-    classes = java_program(client, HERE / "java" / "ShareMember.java")
+def java(version: str) -> list[str]:
+    classes = java_program(version, HERE / "java" / "ShareMember.java")
+    options = [need_tool("java"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    return [*options, "-cp", os.pathsep.join([str(classes), classpath(version)]), "ShareMember"]
+
+
+def franz_go() -> list[str]:
+    tool = need_tool("go")
+    sources = [HERE / "go" / name for name in ("share/main.go", "go.mod", "go.sum")]
+
+    def build(target: Path) -> None:
+        run_tool([tool, "build", "-buildvcs=false", "-o", str(target / "member"), "./share"], HERE / "go")
+
+    return [str(built("franz-go-share", sources, build) / "member")]
+
+
+def librdkafka() -> list[str]:
+    return [sys.executable, str(HERE / "python" / "confluent_share_member.py")]
+
+
+@pytest.mark.parametrize(
+    ("member", "as_version"),
+    [
+        pytest.param(lambda: java("4.1.0"), "4.1", id="java-4.1.0-4.1"),
+        pytest.param(lambda: java("4.1.0"), "4.4", id="java-4.1.0-4.4"),
+        pytest.param(lambda: java("4.4.0"), "4.4", id="java-4.4.0-4.4"),
+        pytest.param(franz_go, "4.1", id="franz-go-4.1"),
+        pytest.param(franz_go, "4.4", id="franz-go-4.4"),
+        pytest.param(librdkafka, "4.4", id="librdkafka-4.4"),
+        pytest.param(librdkafka, "4.1", id="librdkafka-4.1"),
+    ],
+)
+def test_a_member_accepts_releases_and_rejects(member: Callable[[], list[str]], as_version: str) -> None:
     with filled(as_version, GROUP, "one", "again", "bad", "two") as kafka:
-        command = [
-            *(need_tool("java"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-            *("-cp", os.pathsep.join([str(classes), classpath(client)])),
-            *("ShareMember", kafka.bootstrap, GROUP, TOPIC, "6"),
-        ]
+        command = [*member(), kafka.bootstrap, GROUP, TOPIC, "6"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         told = done.stdout.split("\n")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -48,6 +48,7 @@ MODULES = {
     "test_transactional_writes": "Records and offsets in transactions",
     "test_consumer_groups": "Consumer groups (KIP-848)",
     "test_consumer_group_records": "Consumer groups (KIP-848): what they write, and both protocols in one group",
+    "test_changeovers": "Between the classic and the consumer protocol in the midst of a rebalance",
     "test_share_groups": "Share groups (KIP-932)",
     "test_streams_groups": "Streams groups (KIP-1071)",
 }

@@ -118,6 +118,13 @@ PROFILES = {
         _TRANSACTIONS, brokers=2, config={**_TRANSACTIONS.config, "transaction.state.log.replication.factor": 1}
     ),
     "pair": Profile(brokers=2, config={"offsets.topic.replication.factor": 1}),
+    **{
+        f"policy-{policy}": replace(
+            _TRANSACTIONS,
+            config_of_4={**_TRANSACTIONS.config_of_4, "group.consumer.migration.policy": policy},
+        )
+        for policy in ("upgrade", "downgrade", "disabled")
+    },
 }
 
 HISTORIES = {**history.HISTORIES, "transactions": transaction_history}

@@ -59,7 +59,7 @@ class SlowRoutes(Routes):
 
     def __missing__(self, code: int) -> Route:
         route = super().__missing__(code)
-        route.fast = None
+        route.fast = route.repeated = None
         return route
 
 

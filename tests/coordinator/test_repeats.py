@@ -7,11 +7,13 @@ As in test_fast_paths, two clusters run side by side. Here groups rebalance all 
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
 from broker_sim.coordinator.classic.group import ClassicGroup, Member, State
 from broker_sim.coordinator.shard import Shard
+from broker_sim.handlers import Route
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -208,6 +210,42 @@ async def rebalance(crowd: Crowd) -> None:
     assert group.state is State.STABLE
     both.advance(10)
     both.compare()
+
+
+async def test_members_that_say_what_they_said_are_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(1, "4.1") as both:
+        crowd = await settled_group(both)
+        for _ in range(2):
+            await rebalance(crowd)
+        decoded: list[tuple[bool, str]] = []
+        decode = Route.decode
+
+        def noted(route: Route, frame: bytes, body: int) -> object:
+            decoded.append((route.repeated is None, route.name))
+            return decode(route, frame, body)
+
+        monkeypatch.setattr(Route, "decode", noted)
+        await rebalance(crowd)
+        slow, fast = ([name for is_slow, name in decoded if is_slow is side] for side in (True, False))
+        assert Counter(slow) == {"Heartbeat": 2, "JoinGroup": 3, "SyncGroup": 3}
+        assert fast == []
+
+
+async def test_a_member_that_says_something_else_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(1, "4.1") as both:
+        crowd = await settled_group(both)
+        await rebalance(crowd)
+        leader = crowd.group.members[crowd.group.leader or ""]
+        protocols = [JoinGroupRequestProtocol("range", b"diff")]  # as long as what it said before
+        request = JoinGroupRequest(GROUP, 60_000, 2_000, leader.member_id, None, "consumer", protocols)
+        both.send(crowd.seat(leader), request, 9)
+        await both.settle()
+        both.compare()
+        shard = both.fast.runtime.locate(both.fast.broker, GROUP)
+        assert isinstance(shard, Shard)
+        group = shard.classic(GROUP)
+        assert group is not None
+        assert group.members[leader.member_id].protocols == [("range", b"diff")]
 
 
 async def test_a_parked_join_of_a_client_that_is_gone_is_forgotten() -> None:

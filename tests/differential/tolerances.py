@@ -79,6 +79,10 @@ UNORDERED: tuple[Unordered, ...] = (
         "a map of subtopologies that can't be changed: each JVM draws the order of these at its start",
     ),
     Unordered(
+        r"DescribeShareGroupOffsets\.groups\.topics",
+        "those that exist are a hash map by topic id, and these are random",
+    ),
+    Unordered(
         r"log\.(initializing|initialized|deleting)_topics(\.partitions)?", "maps by topic id, sets of partitions"
     ),
     Unordered(r"Offset(Commit|Delete)\.topics(\.partitions)?", "Scala's maps by partition", ("3.4", "3.9")),

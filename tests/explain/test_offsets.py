@@ -10,6 +10,8 @@ import pytest
 
 from broker_sim import Cluster
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -227,3 +229,84 @@ async def test_what_a_log_has_lost_is_not_given_again(kafka: Cluster, app: Membe
         "committed offsets went back by app: orders-1 8 → 2; who starts there is given what lies between again",
         "committed offsets went back by app: orders-0 9 → 6; who starts there is given what lies between again",
     ]
+
+
+# ------------------------------------------------------------------------------------------------ auto.offset.reset=latest
+
+
+class Latest:
+    """What a consumer with auto.offset.reset=latest does where its group has no committed offset."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    async def looks(self) -> None:
+        """It learns how many partitions the topic has."""
+        await self.wire.send(MetadataRequest([MetadataRequestTopic(name="orders")]), 9)
+
+    async def begins(self, *partitions: int) -> dict[int, int]:
+        """It asks where these logs end, and reads on from there."""
+        asked = [ListOffsetsPartition(partition, timestamp=-1) for partition in partitions]
+        answer = await self.wire.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("orders", asked)]), 5)
+        found = {one.partition_index: one.offset for one in answer.topics[0].partitions}
+        for partition, offset in found.items():
+            await fetch(self.wire, offset, partition)
+        return found
+
+
+async def test_partitions_that_were_added_are_a_loss_and_a_first_start_is_none(kafka: Cluster, app: Member) -> None:
+    """Records came to the new partitions before the group's consumers knew of them: sarama's issue of lost messages."""
+    latest = Latest(app.wire)
+    await latest.looks()
+    assert await latest.begins(0, 1) == {0: 10, 1: 10}
+    kafka.topic("orders").grow_to(4)
+    kafka.topic("orders").fill(20)
+    await latest.looks()
+    assert await latest.begins(2, 3) == {2: 5, 3: 5}
+    await app.commit(5, partition=2)
+    first, added = told(kafka)
+    assert first == (
+        "app begins to read orders-0 from 10 and orders-1 from 10 on: the group had no committed offset there, and the log ended there"
+        " (auto.offset.reset=latest, or a seek to the end); up to 20 records before that are not read: the partitions were there"
+        " before the group read the topic"
+    )
+    assert added == (
+        "app begins to read orders-2 from 5 and orders-3 from 5 on: the group had no committed offset there, and the log ended there"
+        " (auto.offset.reset=latest, or a seek to the end): offsets 0 to 4 of orders-2 and offsets 0 to 4 of orders-3, up to 10"
+        " records, were delivered to no member; the topic got these partitions while the group was reading it"
+    )
+
+
+async def test_where_another_member_had_read_without_a_commit(kafka: Cluster, app: Member) -> None:
+    await Latest(app.wire).begins(0)
+    kafka.topic("orders").fill(6)
+    await kafka.group("billing").remove("app")
+    other = await Member.connect(kafka, client_id="other")
+    await other.enter((0, 1))
+    assert await Latest(other.wire).begins(0) == {0: 13}
+    assert told(kafka)[-1].endswith(
+        ": offsets 10 to 12 of orders-0, up to 3 records, were delivered to no member; the group had got to where these begin"
+    )
+    await other.close()
+
+
+async def test_the_end_of_a_log_that_is_asked_for_lags_sake_begins_nothing(kafka: Cluster, app: Member) -> None:
+    latest = Latest(app.wire)
+    await fetch(app.wire, 0)
+    await app.commit(10)
+    kafka.topic("orders").fill(6)
+    assert await latest.begins(0) == {0: 13}
+    stranger = Latest(await Wire.connect(kafka.bootstrap, client_id="lag-exporter"))
+    await stranger.begins(0, 1)
+    await stranger.wire.close()
+    assert not [words for words in told(kafka) if "begins to read" in words]
+
+
+async def test_an_offset_that_was_committed_before_a_fetch_begins_there_too(kafka: Cluster, app: Member) -> None:
+    asked = [ListOffsetsPartition(0, timestamp=-1)]
+    await app.wire.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("orders", asked)]), 5)
+    await app.commit(10)
+    await fetch(app.wire, 10)
+    [words] = told(kafka)
+    assert "app begins to read orders-0 from 10 on" in words
+    assert "up to 10 records before that are not read" in words

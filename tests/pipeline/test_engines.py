@@ -35,6 +35,7 @@ from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS
 from tests.incidents.run_pipeline import recorded, unpack
 from tests.pipeline.offsets import T0, Log
 from tests.pipeline.support_journal import Book, all_played, arrow, large, played_text, snapshot
+from tests.pipeline.test_beginnings import at_the_end
 from tests.pipeline.test_what_is_said import read_over
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -245,6 +246,7 @@ def test_every_table(both: Both, tmp_path: Path) -> None:
         "odd": odd(),
         "a run": a_run.events,
         "skips": read_over().events,
+        "at the end": at_the_end().events,
     }
     events = pyarrow.concat_tables([arrow(told, name) for name, told in journals.items()])
     made = [row for seed in SEEDS for row in a_log(seed)]

@@ -390,10 +390,19 @@ def test_few_records_make_no_hot_partition() -> None:
 def test_another_number_of_partitions_is_told_and_groups_that_none_explains() -> None:
     found = findings(facts(hotspots=[hotspot(3, 10, 0.5, partitions=12), hotspot(4, 10, 0.5, partitions=12)]))
     assert found[1].text == "The groups lie as if __consumer_offsets had 12 partitions, not Kafka's usual 50."
-    odd = only(facts(hotspots=[hotspot(3, 10, 1.0, partitions=None, misplaced=1)]))
+    odd = only(facts(hotspots=[hotspot(3, 10, 1.0, partitions=None, misplaced=1, groups=3)]))
     assert (
         odd
         == "1 group lies in another offsets partition than its hash says (3), and no number of partitions explains it."
+    )
+
+
+def test_a_group_or_two_do_not_tell_how_many_partitions_there_are() -> None:
+    few = findings(facts(hotspots=[hotspot(at, 10, 0.5, partitions=None, misplaced=1) for at in (0, 1)]))[-1]
+    assert few.severity == "note"
+    assert few.text == (
+        "2 groups lie elsewhere (0 and 1) than Kafka's usual 50 partitions of __consumer_offsets would have; how many there are so few"
+        " groups don't tell."
     )
 
 

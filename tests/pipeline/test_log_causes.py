@@ -167,6 +167,8 @@ def test_a_rebalance_that_held_nobody_up_shows_no_waiting() -> None:
         ("Updating metadata for member a-1 during Stable; client reason: need to revoke partitions", "rejoin", ["a-1"], None),
         ("Leader a-1 re-joining group during Stable; client reason: cached metadata has changed", "metadata change", ["a-1"], None),
         ("Freshly-loaded group x (size 3) is over capacity 2. Rebalancing in order", "load", [], None),
+        ("Downgrade group billing from consumer to classic.", "downgrade", [], None),
+        ("Downgrade group billing from consumer to classic for member leaving.", "downgrade", [], None),
         ("something that no Kafka has said yet", "unknown", [], None),
     ],
 )  # fmt: skip

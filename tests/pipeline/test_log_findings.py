@@ -11,7 +11,7 @@ from broker_sim.explain.generations import Generations, GroupRecord, StoredMembe
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.rebalance_rows import rebalances_of
-from tests.pipeline.facts import facts
+from tests.pipeline.facts import facts, rebalance
 from tests.pipeline.offsets import T0
 
 UUIDS = "5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f"
@@ -157,3 +157,25 @@ def test_records_and_rows_mean_the_same() -> None:
         members = tuple(StoredMember(one["member"], one["client_id"]) for one in row["members_after"])
         reader.take(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members))
     assert [one.generation for one in reader.found] == list(range(1, 14))
+
+
+@pytest.mark.parametrize(
+    ("kind", "lost", "orderly"),
+    [
+        ("classic", "No LeaveGroup arrived", "looks: start members together, or give them group.instance.id."),
+        ("consumer", "No heartbeat that leaves arrived", "looks; group.instance.id spares a restart both epochs."),
+        ("share", "No heartbeat that leaves arrived", "one by one looks."),
+    ],
+)
+def test_what_is_advised_fits_the_kind_of_group(kind: str, lost: str, orderly: str) -> None:
+    about = {"kind": kind, "source": "log", "cause_certainty": "certain", "coordinator_partition": 12, "log_offset": 1}
+    steps = [("join", name, 0) for name in ("a", "b", "c")] + [("session timeout", name, 1) for name in ("a", "b", "c")]
+    rows = [
+        rebalance(at * 8000, 10, cause=cause, who=[name], who_clients=[name], generation=at + 1, generation_before=at,
+                  size_before=3, size_after=2 if gone else 4, **about)
+        for at, (cause, name, gone) in enumerate(steps)
+    ]  # fmt: skip
+    found = {one.kind: one for one in findings(facts(journal=None, rebalances=rows))}
+    assert found["lost"].advice.startswith(lost)
+    assert ("max.poll.interval.ms" in found["lost"].advice) is (kind == "classic")
+    assert found["storm"].advice.endswith(orderly)

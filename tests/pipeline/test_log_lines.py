@@ -110,6 +110,16 @@ def rows(tmp_path: Path, source: str, *lines: str) -> list[dict[str, Any]]:
             {},
         ),
         (
+            f"{C4}[GroupId mail] Converted the classic group to a consumer group. (o.a.k.X)",
+            "converted",
+            {"group": "mail", "detail": "classic", "partition": 7},
+        ),
+        (
+            f"{C4}[GroupId mail][MemberId {MEMBER}] Converted the consumer group to a classic group. (o.a.k.X)",
+            "converted",
+            {"group": "mail", "detail": "consumer"},
+        ),
+        (
             f"{C4}[GroupId mail] Member {MEMBER} fenced from the group because the member session expired. (o.a.k.X)",
             "fenced",
             {"group": "mail", "member": MEMBER, "detail": "the member session expired"},

@@ -16,6 +16,7 @@ from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.group_states import group_states
 from broker_sim.pipeline.tables.member_churn import memberships
+from broker_sim.pipeline.tables.rebalances import rebalances
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -213,3 +214,23 @@ def test_what_compaction_left_tells_who_is_in() -> None:
     log.told(1, "MemberMetadata", "a")
     log.told(2, "CurrentMemberAssignment", "a")
     assert of_members(log) == [("a", False, False)]
+
+
+def test_an_epoch_whose_last_member_is_gone_before_it_reached_it_was_never_stable() -> None:
+    """Members of a share group need not heartbeat before their session ends."""
+    log = Records()
+    log.joins(0, "a", 1)
+    log.told(0, "CurrentMemberAssignment", "a")
+    log.joins(1, "b", 2)
+    for at, member, epoch in ((2, "a", 3), (5, "b", 4)):
+        log.told(at, "CurrentMemberAssignment", member, gone=True)
+        log.told(at, "MemberMetadata", member, gone=True)
+        log.told(at, "Metadata", epoch=epoch)
+    duck = Session()
+    found = rebalances(EVENTS.frame(duck), OFFSET_LOG.frame(duck, log.rows)).orderBy("generation").collect()
+    assert [(row["generation"], row["end"]) for row in found] == [
+        (1, "stable"),
+        (2, "failed"),
+        (3, "failed"),
+        (4, "empty"),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import getgeneratorlocals
 from random import Random
 from typing import Any
 
@@ -12,11 +13,14 @@ from kafka_wire.codec import DecodeError, EncodeError, encode
 from kafka_wire.messages.offsets_log import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
+    CopartitionGroup,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
+    StreamsGroupTopologyValue,
+    Subtopology,
 )
 from kafka_wire.offsets_log import (
     UnknownValueVersionError,
@@ -24,6 +28,7 @@ from kafka_wire.offsets_log import (
     decode_value,
     encode_key,
     encode_value,
+    encoding_value,
     group_key,
     group_value,
     offset_commit_key,
@@ -185,6 +190,24 @@ def test_what_can_not_be_written_is_refused() -> None:
         group_value(5, GROUP_WITH_MEMBER)
     with pytest.raises(EncodeError, match="is not the key of record type 2"):
         encode_key(2, OffsetCommitKey())
+
+
+def test_a_long_value_is_joined_in_pieces() -> None:
+    """Its million parts were joined at once, which took 100 ms."""
+    groups = [CopartitionGroup() for _ in range(50_000)]
+    topology = StreamsGroupTopologyValue(0, [Subtopology("0", copartition_groups=groups)])
+    job = encoding_value(0, topology)
+    value, most = b"", 0
+    while not value:
+        try:
+            next(job)
+        except StopIteration as done:
+            value = done.value
+        else:
+            held = getgeneratorlocals(job)
+            most = max(most, len(held["parts"]), len(held["pieces"]))
+    assert value == encode_value(0, topology)
+    assert most <= 50
 
 
 def test_the_rebalance_log_of_a_kip_848_group() -> None:

@@ -48,6 +48,7 @@ from kafka_wire.record_batch import (
 )
 from kafka_wire.record_checks import record_at, scan
 from kafka_wire.record_keys import keys
+from kafka_wire.wire import uvarint
 
 NOW_MS = 1_700_000_000_000
 
@@ -162,6 +163,18 @@ def test_lengths_of_every_varint_width_are_read_back(size: int) -> None:
     data = build_batch([(b"k" * size, b"v" * size), (None, None)], NOW_MS)
     look_at_records(data, 0, parse_header(data))
     assert [(len(row.key or b""), len(row.value or b"")) for row in records(data)] == [(size, size), (0, 0)]
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(2147483639, True), (2147483640, False), (2147483647, False)])
+def test_declared_lengths_of_packed_records_have_a_bound_since_4_4(size: int, is_taken: bool) -> None:
+    """Measured on 4.4.0; up to 4.1 no length of a packed record is looked at."""
+    data = uvarint(2 * size) + b"\0\0\0\x01\x01\0"
+    assert record_at(data, 0, len(data), sized=False).end == len(data)
+    if is_taken:
+        assert record_at(data, 0, len(data), sized=False, signed=True).end == len(data)
+        return
+    with pytest.raises(InvalidRecord, match=f"Invalid record size: {size}"):
+        record_at(data, 0, len(data), sized=False, signed=True)
 
 
 def test_a_batch_of_many_records_numbers_them_all() -> None:

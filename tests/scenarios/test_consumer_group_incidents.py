@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker_sim.scenario.commands import shipped
-from broker_sim.scenario.model import read
+from broker_sim.scenario.files import loads
+from broker_sim.scenario.model import parse, read
 from broker_sim.scenario.runner import Options
 from broker_sim.scenario.virtual import play
 
@@ -53,3 +54,13 @@ def test_it_is_broken_where_the_story_is_another(name: str, tmp_path: Path) -> N
     path.write_text(told.replace(as_it_is, otherwise))
     outcome = play(read(path), Options(seed=5))
     assert outcome.code in (1, 3), outcome.report()  # broken, or what it waits for never comes
+
+
+def test_an_upgrade_does_not_depend_on_how_soon_the_old_member_hears_of_it() -> None:
+    """Until its next heartbeat the group is not Stable, and what it has not read becomes more."""
+    told = (shipped() / "upgrade-to-consumer-protocol-with-one-old-member.yaml").read_text()
+    before = "{name: old-2, group: billing, topics: [orders], session_timeout: 30s, heartbeat_interval: 300ms}"
+    assert before in told
+    slow = told.replace(before, before.replace("300ms", "9s"))
+    outcome = play(parse(loads(slow)), Options(seed=5))
+    assert outcome.code == 0, outcome.report()

@@ -6,7 +6,10 @@ import asyncio
 import sys
 from typing import Any
 
+import pytest
+
 from broker_sim import Cluster
+from broker_sim.common import process_memory
 from broker_sim.handlers.context import RequestContext
 from broker_sim.network.connection import WRITE_CHUNK, Connection
 from broker_sim.network.held_bytes import READ_AHEAD
@@ -205,6 +208,27 @@ if keep_freed() and free_bytes():
     assert resident() < held - 90_000_000, (held, resident())
 """
     processes.run([sys.executable, "-c", source], check=True)
+
+
+def test_all_objects_are_looked_at_between_long_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Python chose the moment it was one in the midst of a long request, and everybody waited for 400 ms."""
+    looks: list[Any] = []
+    state = {"busy": False, "due": 0, "collected": 0}
+
+    class Loop:
+        def call_later(self, delay_s: float, look: Any, free: int) -> None:
+            looks.append(lambda: look(free))
+
+    def collect() -> None:
+        state["collected"] += 1
+
+    monkeypatch.setattr(process_memory.gc, "get_count", lambda: (0, 0, process_memory.DUE + state["due"]))
+    monkeypatch.setattr(process_memory.gc, "collect", collect)
+    process_memory.give_back_now_and_then(Loop(), lambda: bool(state["busy"]))  # type: ignore[arg-type]
+    for busy, due, collected in ((False, 0, 0), (True, 1, 0), (False, 1, 1)):
+        state |= {"busy": busy, "due": due}
+        looks.pop()()
+        assert state["collected"] == collected
 
 
 async def test_a_connection_that_was_accepted_before_the_port_was_closed_goes_with_the_others() -> None:

@@ -12,6 +12,14 @@ import pytest
 from broker_sim import Cluster
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
+from kafka_wire.messages import (
+    k83_initialize_share_group_state,
+    k84_read_share_group_state,
+    k85_write_share_group_state,
+    k86_delete_share_group_state,
+    k87_read_share_group_state_summary,
+)
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.k77_share_group_describe import ShareGroupDescribeRequest
@@ -427,6 +435,76 @@ async def test_a_lock_s_end_is_told_of_when_time_is_moved() -> None:
         assert f"lock of group {GROUP} on {TOPIC}-0" in await kafka.time.advance("15s")
 
 
+_UNINITIALIZED = "{} operation on uninitialized share partition not allowed."
+_STATES = {
+    "ReadShareGroupState": (k84_read_share_group_state, Err.INVALID_REQUEST, _UNINITIALIZED.format("Read")),
+    "ReadShareGroupStateSummary": (k87_read_share_group_state_summary, Err.UNKNOWN_TOPIC_OR_PARTITION, None),
+    "WriteShareGroupState": (k85_write_share_group_state, Err.INVALID_REQUEST, _UNINITIALIZED.format("Write")),
+    "DeleteShareGroupState": (k86_delete_share_group_state, Err.UNKNOWN_TOPIC_OR_PARTITION, None),
+    "InitializeShareGroupState": (k83_initialize_share_group_state, Err.UNKNOWN_TOPIC_OR_PARTITION, None),
+}
+
+
+@pytest.mark.parametrize("api", _STATES)
+async def test_states_of_the_zero_topic_id_and_of_topics_without_partitions(api: str) -> None:
+    """Measured on 4.1.0 and 4.4.0."""
+    module, error, words = _STATES[api]
+    request_class = getattr(module, f"{api}Request")
+    topic_class = dict(request_class.__fields__)["topics"].item
+    part_class = dict(topic_class.__fields__)["partitions"].item
+    async with cluster() as (kafka, ann):
+        await ann.heartbeat(0)  # which makes the coordinators of share groups' state
+        zero, there = bytes(16), kafka.state.topics[TOPIC].topic_id
+
+        async def told(*topics: tuple[bytes, list[int]]) -> list[tuple[bytes, list[Any]]]:
+            rows = [topic_class(topic_id, [part_class(number) for number in numbers]) for topic_id, numbers in topics]
+            answer = await ann.wire.send(request_class("other", rows), 0)
+            return [
+                (one.topic_id, [(part.partition, part.error_code, part.error_message) for part in one.partitions])
+                for one in answer.results
+            ]
+
+        assert await told((zero, [0])) == [(zero, [(0, error, words or error.text)])]
+        negative = "The partition id cannot be a negative number."
+        assert await told((zero, [-1])) == [(zero, [(-1, Err.INVALID_REQUEST, negative)])]
+        for topics in ([(there, [0]), (zero, [])], [(zero, []), (there, [0])], [(there, [0]), (there, [])]):
+            found = await told(*topics)
+            assert bool(found) == (api == "InitializeShareGroupState")
+
+
+@pytest.mark.parametrize(("version", "as_version"), [(0, "4.1"), (1, "4.4")])
+async def test_offsets_of_a_group_without_members_are_asked_of_the_share_coordinators(
+    version: int, as_version: str
+) -> None:
+    """Measured on 4.1.0 and 4.4.0: `__share_group_state` is created, and what was never made has no offset."""
+    config = CONFIG if as_version > "4.2" else OLD
+    async with running(1, {"a": 3, "b": 3}, as_version=as_version, config=config) as kafka:
+        wire = await connect(kafka.bootstrap)
+        while (await wire.send(FindCoordinatorRequest("odd", 0), 1)).error_code:
+            pass
+
+        async def told(*topics: tuple[str, list[int]], group: str = "odd") -> Any:
+            asked = [DescribeShareGroupOffsetsRequestTopic(*one) for one in topics]
+            request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, asked)])
+            (found,) = (await wire.send(request, version)).groups
+            rows = [
+                (one.topic_name, [(part.partition_index, part.start_offset) for part in one.partitions])
+                for one in found.topics
+            ]
+            return rows or Err(found.error_code)
+
+        assert await told(("x", [0])) == [("x", [(0, -1)])]
+        assert "__share_group_state" not in kafka.state.topics
+        missing, there = ("x", [(1, -1)]), ("a", [(0, -1)])
+        expected = [missing, there] if as_version == "4.1" else [there, missing]
+        assert await told(("x", [1]), ("a", [0])) == expected
+        assert "__share_group_state" in kafka.state.topics
+        assert await told(("b", [2, 0, 7])) == [("b", [(0, -1), (2, -1), (7, -1)])]
+        assert await told(("x", [1]), group="") == [missing]
+        assert await told(("x", [1]), ("a", [0]), group="") is Err.UNKNOWN_SERVER_ERROR
+        await wire.close()
+
+
 async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> None:
     """Measured on 4.4.0 and 4.1.0."""
     async with cluster() as (kafka, ann):
@@ -454,13 +532,13 @@ async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> No
 
         assert await alter(("t", {0: 3}), ("no", {0: 1}), ("t", {1: 4})) == [("t", [0, 1]), ("no", [0])]
         assert await told(("t", [1, 0, 1]), ("no", [0, 0]), ("t", [1]), ("no", [2])) == [
+            ("t", [(0, 3), (1, 4)]),
             ("no", [(0, -1), (0, -1)]),
             ("no", [(2, -1)]),
-            ("t", [(0, 3), (1, 4)]),
         ]
         assert await told(("t", [])) is Err.UNKNOWN_SERVER_ERROR
         assert await told(("t", [0, -1])) is Err.UNKNOWN_SERVER_ERROR
-        assert await told(("no", []), ("t", [7])) == [("no", []), ("t", [(7, -1)])]
+        assert await told(("no", []), ("t", [7])) == [("t", [(7, -1)]), ("no", [])]
         rows = [DeleteShareGroupOffsetsRequestTopic("t")] * 2
         deleted = await ann.wire.send(DeleteShareGroupOffsetsRequest("odd", rows), 0)
         assert [(one.topic_name, one.error_code) for one in deleted.responses] == [("t", 0)]

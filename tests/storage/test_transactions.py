@@ -158,7 +158,7 @@ def test_a_batch_without_a_producer_is_in_no_transaction(make_log: MakeLog) -> N
 
 def test_nothing_overtakes_a_batch_about_which_the_coordinator_is_asked(make_log: MakeLog) -> None:
     log = make_log()
-    log.producers.verify(1, 0, 0, later_epochs=False)
+    log.producers.verify(1, 0, 0, adds=False)
     with pytest.raises(Exception, match="earliest seen sequence"):
         write(log, 1, "b", sequence=1)
     assert not log.producers.has_open(1, 0)
@@ -168,11 +168,22 @@ def test_nothing_overtakes_a_batch_about_which_the_coordinator_is_asked(make_log
     write(log, 1, "b", sequence=1)
 
 
+def test_what_a_later_epoch_may_do_hangs_on_the_first_batch_that_was_held_back(make_log: MakeLog) -> None:
+    """Measured on 4.1.0: after a Produce v3 whose partition is not in the transaction, one of v13 and a later epoch begins with 0."""
+    log = make_log()
+    for first_adds in (False, True):
+        log.producers.verifying.clear()
+        log.producers.verify(1, 0, 0, adds=first_adds)
+        log.producers.verify(1, 1, 1, adds=not first_adds)
+        log.producers.verify(1, 1, 4, adds=True)
+        assert log.producers.verifying[1].lowest_sequence == (1 if first_adds else 0)
+
+
 def test_a_marker_ends_the_question_that_a_refused_batch_has_left(make_log: MakeLog) -> None:
     """A batch of a later epoch was refused by the coordinator; the next transaction goes on with its sequence all the same."""
     log = make_log()
     write(log, 1, "a")
-    log.producers.verify(1, 1, 0, later_epochs=False)
+    log.producers.verify(1, 1, 0, adds=False)
     end(log, 1, commit=True)
     write(log, 1, "b", sequence=1)
 
@@ -239,7 +250,7 @@ def test_a_txnindex_that_can_not_be_right_is_made_anew_from_the_log(
     assert known(again) == before
     again.close()
     assert files[1].read_bytes() == data
-    assert ("can't be right" in caplog.text) == (harm in ("cut", "version", "order"))
+    assert ("is invalid" in caplog.text) == (harm in ("cut", "version", "order"))
 
 
 def test_a_log_that_was_closed_knows_its_transactions_without_reading_them(

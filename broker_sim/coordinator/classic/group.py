@@ -95,12 +95,7 @@ class Member:
 
     def says(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
         """Whether a JoinGroup with these says what the last one said."""
-        if len(protocols) != len(self.protocols):
-            return False
-        return all(
-            name == each.name and metadata == each.metadata
-            for (name, metadata), each in zip(self.protocols, protocols, strict=True)
-        )
+        return self.protocols == [(each.name, each.metadata) for each in protocols]
 
     @property
     def is_parked(self) -> bool:

@@ -50,7 +50,8 @@ def join(
         shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id))
         return
     error: JoinGroupResponse | None = None
-    if not _has_room(group, member_id, shard.settings.max_group_size):
+    max_size = shard.settings.max_group_size
+    if len(group.members) >= max_size and not _has_room(group, member_id, max_size):
         forget_member(shard, group, member_id)
         if group.pending_members.pop(member_id, None) is not None:
             shard.cancel(("pending", group.group_id, member_id))
@@ -193,19 +194,16 @@ def _join_known(
     if error is not Err.NONE:
         return join_error(client.api_version, error, member_id)
     member = group.members[member_id]
-    unchanged = member.says(request.protocols)
-    if group.state is State.PREPARING_REBALANCE:
-        _update_and_rebalance(shard, group, member, token, client, request)
-    elif group.state is State.COMPLETING_REBALANCE:
-        if unchanged:  # the answer of this generation may have been lost
+    if group.state is State.COMPLETING_REBALANCE:
+        if member.says(request.protocols):  # the answer of this generation may have been lost
             return join_answer(shard, group, member, client.api_version)
-        _update_and_rebalance(shard, group, member, token, client, request)
     elif group.state is State.STABLE:
-        if member_id != group.leader and unchanged:
+        if member_id != group.leader and member.says(request.protocols):
             return join_answer(shard, group, member, client.api_version)
-        _update_and_rebalance(shard, group, member, token, client, request)
-    else:
+    elif group.state is not State.PREPARING_REBALANCE:
         return join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id)
+    update_member(group, member, token, client, request)
+    maybe_prepare_rebalance(shard, group)
     return None
 
 
@@ -221,18 +219,10 @@ def _add_and_rebalance(shard: ShardState, group: ClassicGroup, member: Member) -
     maybe_prepare_rebalance(shard, group)
 
 
-def _update_and_rebalance(
-    shard: ShardState, group: ClassicGroup, member: Member, token: int, client: Client, request: JoinGroupRequest
-) -> None:
-    update_member(group, member, token, client, request)
-    maybe_prepare_rebalance(shard, group)
-
-
 def update_member(
     group: ClassicGroup, member: Member, token: int | None, client: Client, request: JoinGroupRequest
 ) -> None:
-    if not member.says(request.protocols):
-        group.set_protocols(member, [(p.name, p.metadata) for p in request.protocols])
+    group.set_protocols(member, [(p.name, p.metadata) for p in request.protocols])
     group.set_timeouts(member, request.session_timeout_ms, rebalance_timeout(request, client))
     member.join_version = client.api_version
     group.joining += (token is not None) - (member.join_token is not None)

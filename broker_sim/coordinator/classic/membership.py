@@ -18,23 +18,32 @@ from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
 
+OF_THE_LIVING = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
+"""The answers to a Heartbeat with which the member's session begins anew."""
+
+
+def heartbeat_answer(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Err:
+    """What a Heartbeat is answered; this changes nothing."""
+    if group.state is State.DEAD:
+        return Err.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(member_id, instance_id)
+    if error is not Err.NONE:
+        return error
+    return HEARTBEAT_ANSWER[group.state] if generation == group.generation else Err.ILLEGAL_GENERATION
+
 
 def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:
     """Heartbeat behind the common gate."""
     group = shard.classic(request.group_id)
     if group is None:
-        error = Err.UNKNOWN_MEMBER_ID
-    elif group.state is State.DEAD:
-        error = Err.COORDINATOR_NOT_AVAILABLE
+        shard.reply(token, Err.UNKNOWN_MEMBER_ID)
+        return
+    answer = heartbeat_answer(group, request.member_id, request.instance_id, request.generation)
+    if answer in OF_THE_LIVING:
+        restart_session(shard, group, group.members[request.member_id])
+        shard.answer(token, answer)
     else:
-        error = group.check_member(request.member_id, request.instance_id)
-        if error is Err.NONE:
-            if request.generation == group.generation:
-                restart_session(shard, group, group.members[request.member_id])
-                shard.answer(token, HEARTBEAT_ANSWER[group.state])
-                return
-            error = Err.ILLEGAL_GENERATION
-    shard.out.replies.append((token, error))
+        shard.reply(token, answer)
 
 
 def session_expired(shard: ShardState, group: ClassicGroup, member_id: str) -> None:

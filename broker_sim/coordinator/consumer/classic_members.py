@@ -53,11 +53,9 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     def refused(error: Err, named: str = "") -> None:
         shard.reply(token, join_error(version, error, named))
 
-    if len(group.latest.members) >= shard.settings.consumer.max_size and member_id not in group.latest.members:
-        refused(Err.GROUP_MAX_SIZE_REACHED)
-        return
-    if not _fits(group, request):
-        refused(Err.INCONSISTENT_GROUP_PROTOCOL)
+    error = _refusal(shard, group, request)
+    if error is not Err.NONE:
+        refused(error)
         return
     if member_id == "" and instance_id is None and version >= _KNOWN_ID_SINCE:
         refused(Err.MEMBER_ID_REQUIRED, new_member_id(shard))
@@ -109,6 +107,16 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         departing.turn_classic(shard, token, changes, answer, refusal)
     else:
         submit(shard, token, changes, answer, refusal)
+
+
+def _refusal(shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest) -> Err:
+    """Why a group with members takes no classic member with this request; NONE where it does."""
+    settings, members = shard.settings, group.latest.members
+    if settings.policy.disabled_migration_refuses_joins and settings.consumer.migration_policy == "disabled":
+        return Err.INCONSISTENT_GROUP_PROTOCOL
+    if len(members) >= settings.consumer.max_size and request.member_id not in members:
+        return Err.GROUP_MAX_SIZE_REACHED
+    return Err.NONE if _fits(group, request) else Err.INCONSISTENT_GROUP_PROTOCOL
 
 
 def _fits(group: ConsumerGroup, request: JoinGroupRequest) -> bool:

@@ -99,7 +99,7 @@ class ConsumerState(EpochState[bytes, Member]):
         if step > 0:
             self.named.update(member.subscribed_topic_names)
         else:
-            no_longer_named(self.named, member.subscribed_topic_names)
+            no_longer_named(self.named, member.subscribed_topic_names, by_all=len(self.members) == 1)
         if member.subscribed_topic_regex:
             self.patterns[member.subscribed_topic_regex] += step
             if not self.patterns[member.subscribed_topic_regex]:

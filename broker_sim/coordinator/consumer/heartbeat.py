@@ -6,6 +6,7 @@ should have what (7, 6), where the member stands (8). Source: GroupMetadataManag
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 
 from broker_sim.coordinator.classic.group import ClassicGroup
@@ -22,6 +23,7 @@ from broker_sim.coordinator.consumer.group import (
 )
 from broker_sim.coordinator.consumer.requests import new_member_id
 from broker_sim.coordinator.epochs import classic_requests
+from broker_sim.coordinator.epochs.expected import Expected, LongHeartbeat, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import covers, units
 from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current, taken_over
 from broker_sim.coordinator.epochs.refused import Refused
@@ -39,7 +41,9 @@ from kafka_wire.messages.k68_consumer_group_heartbeat import (
     TopicPartitions,
 )
 
+Request = ConsumerGroupHeartbeatRequest
 Response = ConsumerGroupHeartbeatResponse
+Member = log.ConsumerGroupMemberMetadataValue
 
 
 def refusal(error: Err, words: str | None = None) -> Response:
@@ -47,18 +51,40 @@ def refusal(error: Err, words: str | None = None) -> Response:
     return Response(error_code=error, error_message=words)
 
 
-def heartbeat(shard: ShardState, token: int, client: Client, request: ConsumerGroupHeartbeatRequest) -> None:
+class LongConsumerHeartbeat(LongHeartbeat[Request]):
+    """One with very many topic names."""
+
+    __slots__ = ()
+
+
+def expecting(shard: ShardState, client: Client, request: Request) -> Generator[None, None, Expected[Member]]:
+    """The member's record that a heartbeat with very many topic names leads to, encoded in pieces."""
+    group = shard.groups.get(request.group_id)
+    known = group.latest.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
+    return (yield from encoded_in_pieces(_said(known or NOBODY, client, request)))
+
+
+def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongConsumerHeartbeat) -> None:
+    """As `heartbeat`."""
+    heartbeat(shard, token, client, body.request, body.expected)
+
+
+def heartbeat(
+    shard: ShardState, token: int, client: Client, request: Request, expected: Expected[Member] | None = None
+) -> None:
     """A heartbeat behind the common gate and the check of its form."""
     try:
         if request.member_epoch < 0:
             departing.leave(shard, token, request)
         else:
-            _heartbeat(shard, token, client, request)
+            _heartbeat(shard, token, client, request, expected)
     except Refused as refused:
         shard.answer(token, refusal(refused.error, refused.words), refusal)
 
 
-def _heartbeat(shard: ShardState, token: int, client: Client, request: ConsumerGroupHeartbeatRequest) -> None:
+def _heartbeat(
+    shard: ShardState, token: int, client: Client, request: Request, expected: Expected[Member] | None
+) -> None:
     member_id = request.member_id or new_member_id(shard)
     changes = _changes_of(shard, request, member_id)
     group = changes.group
@@ -71,7 +97,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: ConsumerG
         shard.store.succeed(changes.before, group)
     shard.groups[group.group_id] = group
     known = group.latest.members.get(member_id, NOBODY)
-    _say(changes, client, request, member_id)
+    _say(changes, client, request, member_id, expected)
     default = shard.settings.consumer.assignors[0]
     assignor = voted(votes, known.server_assignor, group.latest.members[member_id].server_assignor, default)
     if shard.settings.policy.other_assignor_moves_group and assignor != most(votes, default):
@@ -96,7 +122,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: ConsumerG
     subscriptions.maybe_refresh(shard, group)
 
 
-def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+def _is_full(request: Request) -> bool:
     """Whether it says everything, as a member does that joins, or has had no answer for too long: it is told everything, too."""
     if request.member_epoch == 0:
         return True
@@ -107,7 +133,7 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 # who it is
 
 
-def _changes_of(shard: ShardState, request: ConsumerGroupHeartbeatRequest, member_id: str) -> Changes:
+def _changes_of(shard: ShardState, request: Request, member_id: str) -> Changes:
     """The group, which a member that joins makes where there is none. Raises Refused where it may not."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_dead:
@@ -129,7 +155,7 @@ def _changes_of(shard: ShardState, request: ConsumerGroupHeartbeatRequest, membe
     raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
 
 
-def _admit(shard: ShardState, changes: Changes, request: ConsumerGroupHeartbeatRequest, member_id: str) -> None:
+def _admit(shard: ShardState, changes: Changes, request: Request, member_id: str) -> None:
     """Whether the member may speak for itself now; a static one may take the place of another. Raises Refused."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
@@ -149,7 +175,7 @@ def _admit(shard: ShardState, changes: Changes, request: ConsumerGroupHeartbeatR
     _check_epoch(group.latest.current(member_id), request)
 
 
-def _check_epoch(current: Current[bytes], request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_epoch(current: Current[bytes], request: Request) -> None:
     """The epoch it was told last; or the one before, where it didn't hear of that: it can hold nothing then but what it was given
     before. Raises Refused."""
     epoch = request.member_epoch
@@ -167,9 +193,7 @@ def _check_epoch(current: Current[bytes], request: ConsumerGroupHeartbeatRequest
     )
 
 
-def _take_over(
-    shard: ShardState, changes: Changes, old_id: str, new_id: str, request: ConsumerGroupHeartbeatRequest
-) -> None:
+def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, request: Request) -> None:
     """A static member is back, under another id as a rule: it has the place of the one that left for now, without a rebalance; or that
     of a classic member, which can't say that it leaves for now. Raises Refused where that one hasn't left, though it were itself: a
     member that is in doesn't join again."""
@@ -190,14 +214,10 @@ def _take_over(
     assert isinstance(group, ConsumerGroup)
 
 
-def _say(changes: Changes, client: Client, request: ConsumerGroupHeartbeatRequest, member_id: str) -> None:
-    """Take down what the member says of itself, where that is new."""
-    group = changes.group
-    assert isinstance(group, ConsumerGroup)
-    known: log.ConsumerGroupMemberMetadataValue | None = group.latest.members.get(member_id)
-    before = known or NOBODY
+def _said(before: Member, client: Client, request: Request) -> Member:
+    """What the member's record says with this heartbeat, ``before`` being the record until now."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
-    after = replace(
+    return replace(
         before,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
@@ -211,8 +231,18 @@ def _say(changes: Changes, client: Client, request: ConsumerGroupHeartbeatReques
         server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
         classic_member_metadata=None,
     )
+
+
+def _say(changes: Changes, client: Client, request: Request, member_id: str, expected: Expected[Member] | None) -> None:
+    """Take down what the member says of itself, where that is new."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    known: Member | None = group.latest.members.get(member_id)
+    before = known or NOBODY
+    after = _said(before, client, request)
     if known is None or after != known:
+        encoded = None if expected is None else expected.bytes_of(after)
         changes.reads_otherwise |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
-        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
+        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
         if after.subscribed_topic_regex != before.subscribed_topic_regex:
             subscriptions.changed(changes, before.subscribed_topic_regex, after.subscribed_topic_regex)

@@ -48,7 +48,7 @@ def to_consumer(shard: ShardState, group: ClassicGroup) -> Changes:
     """A consumer group in the place of a classic one, whose members it has. Raises Refused where that can't be."""
     cannot = f"Cannot upgrade classic group {group.group_id} to consumer group because "
     if shard.settings.consumer.migration_policy not in ("bidirectional", "upgrade"):
-        raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the online upgrade is disabled.")
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}online upgrade is disabled.")
     if group.protocol_type != "consumer":
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol.")
     if len(group.members) >= shard.settings.consumer.max_size:

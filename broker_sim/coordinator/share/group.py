@@ -67,7 +67,7 @@ class ShareGroupState(EpochState[bytes, Member]):
     def put_member(self, member_id: str, member: Member | None) -> None:
         before = self.members.get(member_id)
         if before is not None:
-            no_longer_named(self.named, before.subscribed_topic_names)
+            no_longer_named(self.named, before.subscribed_topic_names, by_all=len(self.members) == 1)
         self.named.update(member.subscribed_topic_names if member is not None else ())
         self.subscription_version += 1
         EpochState.put_member(self, member_id, member)

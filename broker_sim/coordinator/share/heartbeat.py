@@ -7,10 +7,12 @@ handshake: a member is where the target is at its next heartbeat. Source: GroupM
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 
 from broker_sim.coordinator.assignors import simple
 from broker_sim.coordinator.classic.vote import java_order
+from broker_sim.coordinator.epochs.expected import Expected, LongHeartbeat, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import units
 from broker_sim.coordinator.epochs.reconcile import LEFT, Current
 from broker_sim.coordinator.epochs.refused import Refused, need
@@ -41,6 +43,7 @@ from kafka_wire.messages.k76_share_group_heartbeat import (
 
 Request = ShareGroupHeartbeatRequest
 Response = ShareGroupHeartbeatResponse
+Member = log.ShareGroupMemberMetadataValue
 
 NOBODY = log.ShareGroupMemberMetadataValue(rack_id=None)
 """What is known of a member before it has said anything."""
@@ -64,18 +67,40 @@ def refusal(error: Err, words: str | None = None) -> Response:
     return Response(error_code=error, error_message=words)
 
 
-def heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+class LongShareHeartbeat(LongHeartbeat[Request]):
+    """One with very many topic names."""
+
+    __slots__ = ()
+
+
+def expecting(shard: ShardState, client: Client, request: Request) -> Generator[None, None, Expected[Member]]:
+    """The member's record that a heartbeat with very many topic names leads to, encoded in pieces."""
+    group = shard.groups.get(request.group_id)
+    known = group.latest.members.get(request.member_id) if isinstance(group, ShareGroup) else None
+    return (yield from encoded_in_pieces(_said(known, client, request)))
+
+
+def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongShareHeartbeat) -> None:
+    """As `heartbeat`."""
+    heartbeat(shard, token, client, body.request, body.expected)
+
+
+def heartbeat(
+    shard: ShardState, token: int, client: Client, request: Request, expected: Expected[Member] | None = None
+) -> None:
     """A heartbeat behind the common gate and the check of its form."""
     try:
         if request.member_epoch == LEFT:
             _leave(shard, token, request)
         else:
-            _heartbeat(shard, token, client, request)
+            _heartbeat(shard, token, client, request, expected)
     except Refused as refused:
         shard.answer(token, refusal(refused.error, refused.words), refusal)
 
 
-def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+def _heartbeat(
+    shard: ShardState, token: int, client: Client, request: Request, expected: Expected[Member] | None
+) -> None:
     group, member_id = _group_of(shard, request), request.member_id
     latest = group.latest
     if member_id not in latest.members and len(latest.members) >= shard.settings.share.max_size:
@@ -86,7 +111,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) 
         _check_epoch(shard, group, before, request)
     shard.groups[group.group_id] = group
     changes = Changes(group)
-    _say(changes, client, request)
+    _say(changes, client, request, expected)
     _move_group(shard, changes)
     _compute_target(shard, changes)
     after = _follow(changes, member_id, before)
@@ -146,21 +171,28 @@ def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], 
     )
 
 
-def _say(changes: Changes, client: Client, request: Request) -> None:
-    """Take down what the member says of itself, where that is new."""
-    group, member_id = changes.group, request.member_id
-    known: log.ShareGroupMemberMetadataValue | None = group.latest.members.get(member_id)
+def _said(known: Member | None, client: Client, request: Request) -> Member:
+    """What the member's record says with this heartbeat, ``known`` being the record until now."""
     before, names = known or NOBODY, request.subscribed_topic_names
-    after = replace(
+    return replace(
         before,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=client.client_id,
         client_host=client.client_host,
         subscribed_topic_names=before.subscribed_topic_names if names is None else in_order(names),
     )
+
+
+def _say(changes: Changes, client: Client, request: Request, expected: Expected[Member] | None) -> None:
+    """Take down what the member says of itself, where that is new."""
+    group, member_id = changes.group, request.member_id
+    known: Member | None = group.latest.members.get(member_id)
+    after = _said(known, client, request)
     if known is None or after != known:
+        before = known or NOBODY
         changes.reads_otherwise = differ(after.subscribed_topic_names, before.subscribed_topic_names)
-        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
+        encoded = None if expected is None else expected.bytes_of(after)
+        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 
 
 def _move_group(shard: ShardState, changes: Changes) -> None:

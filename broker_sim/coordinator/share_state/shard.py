@@ -44,7 +44,6 @@ from broker_sim.coordinator.share_state.state import (
 from broker_sim.coordinator.topics import Topics
 from kafka_wire import share_state_log as log
 from kafka_wire.errors import Err
-from kafka_wire.schema import ZERO_UUID
 
 States = dict[ShareKey, ShareState]
 
@@ -223,8 +222,6 @@ class ShareStateShard:
             self._write(-1, commands.Delete(key), None, Result())
 
     def _malformed(self, command: Command) -> Result | None:
-        if command.key.topic_id == ZERO_UUID:
-            return Result(Err.INVALID_REQUEST, "The topic id cannot be null.")
         if command.key.partition < 0:
             return Result(Err.INVALID_REQUEST, "The partition id cannot be a negative number.")
         return None

@@ -16,6 +16,7 @@ from broker_sim.coordinator.classic import joining
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.classic.vote import java_order
 from broker_sim.coordinator.epochs import classic_requests
+from broker_sim.coordinator.epochs.expected import Expected, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import covers, units
 from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current
 from broker_sim.coordinator.epochs.refused import Refused
@@ -45,7 +46,6 @@ from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k88_streams_group_heartbeat import Status, TaskIds, TaskOffset
-from kafka_wire.offsets_log import encoding_value
 
 Member = log.StreamsGroupMemberMetadataValue
 NEW = Member(None, None, topology_epoch=-1)
@@ -311,14 +311,11 @@ def said(before: Member | None, client: Client, body: Heartbeat) -> Member:
     return after
 
 
-def expecting(
-    before: Member | None, client: Client, body: Heartbeat
-) -> Generator[None, None, tuple[Member, bytes] | None]:
+def expecting(before: Member | None, client: Client, body: Heartbeat) -> Generator[None, None, Expected[Member] | None]:
     """`Heartbeat.expected`, in pieces: for the step that writes the record, unless the member has said something else meanwhile."""
     if body.tags is None or len(body.tags) < _MANY_TAGS:
         return None
-    value = said(before, client, body)
-    return value, (yield from encoding_value(0, value))
+    return (yield from encoded_in_pieces(said(before, client, body)))
 
 
 def _say(changes: Changes, client: Client, body: Heartbeat) -> None:
@@ -334,8 +331,7 @@ def _say(changes: Changes, client: Client, body: Heartbeat) -> None:
             after.process_id,
         )
         changes.reads_otherwise = request.instance_id is None or is_moved
-        expected, encoded = body.expected or (None, None)
-        encoded = encoded if after == expected else None
+        encoded = None if body.expected is None else body.expected.bytes_of(after)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 
 

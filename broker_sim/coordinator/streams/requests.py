@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 
 from broker_sim.common.slices import Pace, in_order
+from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Policy
@@ -31,12 +32,12 @@ Response = StreamsGroupHeartbeatResponse
 @dataclass(slots=True)
 class Heartbeat:
     """A heartbeat whose form was looked at, the topology that it brings, and its client tags as the member's record has them: sorted by
-    their keys. ``expected``: that record's value and its bytes, where many tags made it long."""
+    their keys. ``expected``: that record, where many tags made it long."""
 
     request: Request
     brought: Brought | None = None
     tags: list[log.KeyValue] | None = None
-    expected: tuple[Member, bytes] | None = None
+    expected: Expected[Member] | None = None
 
     @property
     def group_id(self) -> str:

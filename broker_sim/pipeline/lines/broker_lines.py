@@ -38,6 +38,7 @@ KINDS = {
     "modern joined": "a member joined such a group",
     "modern left": "a member left such a group",
     "epoch": "such a group's epoch rose",
+    "converted": "a group went over to the other protocol: `detail` is `classic` or `consumer`, what it was before",
     "deleted": "groups were deleted on demand",
     "offsets deleted": "a group's offsets were deleted on demand",
     "expired": "offsets expired, or those of deleted topics were removed",
@@ -166,6 +167,13 @@ BROKER = Forms(
             rf"\[GroupId {_GROUP}\](?:\[MemberId \S+\])? Bumped (?:streams )?group epoch to (?P<generation>\d+)",
             "group epoch to ",
             "Bumped",
+        ),
+        form(
+            "converted",
+            rf"\[GroupId {_GROUP}\](?:\[MemberId \S+\])? Converted the (?P<detail>classic|consumer) group to a"
+            r" (?:consumer|classic) group",
+            "Converted the ",
+            "[GroupId ",
         ),
         form(
             "deleted",

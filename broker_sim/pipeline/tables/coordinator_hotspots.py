@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.finding import WITNESSES
 from broker_sim.pipeline.schemas import DOUBLE, INT, LONG, RUN_ID, STRING, Column, Table
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = ["COORDINATOR_HOTSPOTS", "LOG_SIZES", "coordinator_hotspots", "java_ha
 USUAL = 50
 """offsets.topic.num.partitions unless told otherwise."""
 LARGEST = 1000
-WITNESSES = 3
 
 COORDINATOR_HOTSPOTS = Table(
     "coordinator_hotspots",

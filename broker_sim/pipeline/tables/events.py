@@ -45,7 +45,7 @@ PARTITION = StructOf(
             "offset",
             LONG,
             "committed (OffsetCommit, OffsetFetch, `offsets`; null where deleted), asked for (Fetch, DeleteRecords), found"
-            " (ListOffsets), written to (Produce's answer)",
+            " (ListOffsets; of its request the timestamp, -1 for the log's end), written to (Produce's answer)",
             _BODY,
         ),
         Column("leader_epoch", INT, "of the committed offset, else that the client knows", _BODY),

@@ -8,6 +8,8 @@ Rules:
 3. A Fetch that was refused is no position, but for OFFSET_OUT_OF_RANGE where the client went forward afterwards: what was there is
    gone.
 4. A reader is known by client id and host; its group by the requests that it makes as a member. From a journal only.
+5. Where a member begins at a log's end and the group had no committed offset (``began``), `explain.beginnings` says what lies before:
+   that is the row, in place of what rule 1 would say of the same Fetch.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.beginnings import beginnings
 from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, calls
 
@@ -46,6 +49,14 @@ OFFSET_SKIPS = Table(
             "where it was its first Fetch of the partition: the top-level error of its last OffsetFetch; null without one",
             "journal",
         ),
+        Column(
+            "began",
+            STRING,
+            "where the group had no committed offset, and the member had asked for the log's end, as auto.offset.reset=latest does:"
+            " `first`, the partition was there before the group read the topic, so nothing is lost; `grown`, the topic got it"
+            " afterwards; `reached`, the group had got to from_offset before; else null",
+            "journal",
+        ),
     ),
     "One row for each range of offsets that a member of a group skipped. From a journal only.",
 )
@@ -64,7 +75,8 @@ def offset_skips(events: DataFrame) -> DataFrame:
     """OFFSET_SKIPS of EVENTS."""
     events = EVENTS.conform(events)
     known = ~f.col("committed_offset").isNull()
-    moves = _moves(_positions(events)).join(_groups(events), list(_READER))
+    groups = _groups(events)
+    moves = _moves(_positions(events)).join(groups, list(_READER))
     commits = _commits(events)
     read = commits.select("run_id", "group", "topic").distinct()
     both = moves.join(read, ["run_id", "group", "topic"], "left_semi").unionByName(commits, allowMissingColumns=True)
@@ -78,7 +90,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
     base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stands"))
     rows = rows.withColumn("base", base).where((f.col("base") >= 0) & (f.col("base") < f.col("offset")))
     rows = _with_lookups(rows, events)
-    return OFFSET_SKIPS.conform(
+    found = OFFSET_SKIPS.conform(
         rows.select(
             *("run_id", "group", "client_id", "client_host", *_WHERE),
             *moments("at", f.col("ts_ms")),
@@ -90,6 +102,16 @@ def offset_skips(events: DataFrame) -> DataFrame:
             f.when(f.col("before").isNull() & (f.col("answered") != ""), f.col("answered")).alias("lookup_error"),
         )
     )
+    begun = beginnings(events, groups).select(
+        *("run_id", "group", "client_id", "client_host", *_WHERE, "from_offset", "to_offset", "began"),
+        *moments("at", f.col("at_ms")),
+        (f.col("to_offset") - f.col("from_offset")).alias("by"),
+        f.lit(False).alias("committed"),
+        f.lit(False).alias("out_of_range"),
+    )
+    same = Window.partitionBy(*_READER, "group", *_WHERE, "to_offset")
+    both = found.unionByName(OFFSET_SKIPS.conform(begun)).withColumn("at_end", f.max("began").over(same))
+    return OFFSET_SKIPS.conform(both.where(f.col("began").isNotNull() | f.col("at_end").isNull()))
 
 
 def _positions(events: DataFrame) -> DataFrame:

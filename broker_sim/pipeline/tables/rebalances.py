@@ -91,7 +91,12 @@ REBALANCES = Table(
             " where that isn't known",
             _BOTH,
         ),
-        Column("cause_detail", STRING, "the same in the words of `events.cause`; from the log null", "journal"),
+        Column(
+            "cause_detail",
+            STRING,
+            "the same in the words of `events.cause`; from the log null, with a broker's lines in their words",
+            _BOTH,
+        ),
         Column("protocol_type", STRING, "`consumer`, `connect`, `sr` ..; null where it isn't known", _BOTH),
         Column("who", ListOf(STRING), "member ids that were added, removed or rejoined first", _BOTH),
         Column("who_clients", ListOf(STRING), "their client ids, in the same order", _BOTH),
@@ -348,7 +353,7 @@ def _closings(events: DataFrame) -> DataFrame:
 
 _LINES = (
     *("preparing", "closed", "assigned", "empty", "not rejoined", "left", "session timeout"),
-    *("fenced", "modern left"),
+    *("fenced", "modern left", "converted"),
 )
 
 

@@ -156,7 +156,7 @@ def test_nothing_is_read_or_written_that_was_not_made() -> None:
 def test_what_is_no_partition_is_refused() -> None:
     core = Core()
     for key, error in (
-        (ShareKey("g", ZERO_UUID, 0), Err.INVALID_REQUEST),
+        (ShareKey("g", ZERO_UUID, 0), Err.UNKNOWN_TOPIC_OR_PARTITION),
         (ShareKey("g", TOPIC, -1), Err.INVALID_REQUEST),
         (ShareKey("g", TOPIC, 2), Err.UNKNOWN_TOPIC_OR_PARTITION),
         (ShareKey("g", b"another topic's.", 0), Err.UNKNOWN_TOPIC_OR_PARTITION),

@@ -145,4 +145,4 @@ def test_client_tags_are_read_and_encoded_in_pieces() -> None:
             break
     assert pieces >= COUNT // 4000
     assert expected is not None
-    assert expected[0].client_tags == tags
+    assert expected.value.client_tags == tags

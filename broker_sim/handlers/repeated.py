@@ -1,0 +1,44 @@
+"""Requests that a member sends again and again with the same bytes, but for the generation: ``REPEATED`` in a handler's file.
+
+The connection remembers the bytes. For the next frame that has them it calls what ``prepare`` made in place of the handler, without
+decoding anything: what the handler looked at besides the request - who coordinates the group - holds as long as ``state.version``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from broker_sim.handlers.context import RequestContext
+
+__all__ = ["Again", "Repeated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What is left of a handler for a request that comes again. ``handle(ctx, generation)`` answers ``ctx`` now or later."""
+
+    handle: Callable[[RequestContext, int], object]
+    at_once: Callable[[int], bytes | None] | None = None
+    """The body of the answer, where it can be given without a step of the coordinator; None, and nothing done, where it can't."""
+    repeats: Callable[[], Callable[[], bool] | None] | None = None
+    """For an answer of ``at_once``: as ``ctx.repeats``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """``prepare(ctx, request)``: for a request that was just handled, what handles it when it comes again; None where it has to be
+    decoded each time. ``has_generation``: the request begins with the group's id and its generation."""
+
+    prepare: Callable[[RequestContext, Any], Again | None]
+    has_generation: bool
+
+    @staticmethod
+    def generation_at(flexible: bool, frame: bytes, body: int) -> int:
+        """Where the generation is in a request that begins at ``frame[body]`` and was decoded; the frame's end for a group's id of so
+        many bytes that its length takes two."""
+        if not flexible:
+            return body + 2 + int.from_bytes(frame[body : body + 2], "big")
+        size = frame[body]
+        return body + size if size < 0x80 else len(frame)

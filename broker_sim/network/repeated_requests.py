@@ -1,0 +1,63 @@
+"""What a connection remembers of requests that say what the last one said, but for the generation: a member's JoinGroup, SyncGroup and
+Heartbeat. Such a request is handled without being decoded, and without the gate: the coordinator's rules are where they were.
+
+The answer may be another each time; requests that have the same answer as well are `request_memo`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.client import Client
+    from broker_sim.handlers import Route
+    from broker_sim.handlers.context import RequestContext
+    from broker_sim.handlers.repeated import Again
+
+__all__ = ["RepeatedRequests", "Template"]
+
+_LONGEST = 1024
+"""Bytes of a frame that is remembered."""
+_MOST = 4
+"""Frames that are remembered: of three APIs in one version each, and one to spare."""
+
+
+class Template:
+    """A frame whose bytes are known, but for the correlation id and the generation. ``at``: where the generation is, the frame's end if
+    it has none; ``again``: None until the frame has come twice; ``state_version``: of the cluster, while ``again`` holds; ``client``:
+    who sends it."""
+
+    __slots__ = ("after", "again", "at", "before", "client", "route", "size", "state_version")
+
+    def __init__(self, route: Route, client: Client, frame: bytes, at: int) -> None:
+        self.route, self.client = route, client
+        self.size, self.at = len(frame), at
+        self.before, self.after = frame[12:at], frame[at + 4 :]
+        self.again: Again | None = None
+        self.state_version = -1
+
+    def fits(self, frame: bytes) -> bool:
+        """Whether ``frame``, which begins as this one does, is the same but for the correlation id and the generation."""
+        return self.size == len(frame) and frame.startswith(self.before, 12) and frame.endswith(self.after)
+
+
+class RepeatedRequests(dict[bytes, Template]):
+    """The frames that may come again, by their first eight bytes: size, API key and version."""
+
+    __slots__ = ()
+
+    def handled(self, context: RequestContext, frame: bytes, body: int, request: Any) -> None:
+        """A frame has been decoded and handled. What comes twice in a row, but for the generation, is remembered."""
+        route, repeated, at = context.route, context.route.repeated, len(frame)
+        assert repeated is not None
+        if at > _LONGEST:
+            return
+        if repeated.has_generation:
+            at = repeated.generation_at(route.flexible, frame, body)
+        last = self.get(frame[:8])
+        if last is not None and last.at == at and last.fits(frame):
+            last.again, last.state_version = repeated.prepare(context, request), context.broker.state.version
+            return
+        if len(self) >= _MOST:
+            self.clear()
+        self[frame[:8]] = Template(route, context.client, frame, at)

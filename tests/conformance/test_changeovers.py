@@ -1,0 +1,294 @@
+"""A group goes over to the consumer protocol in the midst of a rebalance, or back while classic members rejoin; static members, too."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kafka_wire.consumer_protocol import assignment_of
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from tests.conformance.consumers import JOIN, Consumers, owning
+from tests.conformance.driver import Kafka, Member, rejoin_all, stays_parked
+from tests.conformance.test_consumer_group_records import classic
+
+pytestmark = [pytest.mark.generations("4.1", "4.4"), pytest.mark.profile("transactions")]
+
+INSTANCES = pytest.mark.parametrize("instances", [None, ["i1", "i2"]], ids=["dynamic", "static"])
+SHARES: list[dict[str, list[int]]] = [{"t0": [0, 1]}, {"t0": [2]}]
+
+
+def rejoin(**owned: list[int]) -> list[JoinGroupRequestProtocol]:
+    return [JoinGroupRequestProtocol("range", owning(["t0"], owned))]
+
+
+async def settle(member: Member, **owned: list[int]) -> None:
+    """What a classic member does once it is told to join again; whatever the answers are, they are recorded."""
+    await member.heartbeat()
+    await member.try_join(protocols=rejoin(**owned))
+    await member.sync()
+    await member.heartbeat()
+
+
+async def written(members: Consumers) -> None:
+    """The group's records, but for the leader of a group that has come back: it is the first of a hash map, by ids that are drawn."""
+    found = [[re.sub(r" leader \S+", " leader", line) for line in batch] for batch in await members.quiet_log()]
+    members.kafka.recording.note("log", found)
+
+
+async def end(kafka: Kafka, members: Consumers) -> None:
+    """How both protocols see the group now, and what was written."""
+    await kafka.describe()
+    await members.described()
+    await written(members)
+
+
+@INSTANCES
+async def test_x01_up_while_members_rejoin(kafka: Kafka, instances: list[str] | None) -> None:
+    """One waits in JoinGroup, the other has not heard of the rebalance."""
+    members = await Consumers(kafka).at_once()
+    first, second = await classic(kafka, 2, instances=instances)
+    waits = await first.enter(protocols=rejoin(t0=[0, 1]))
+    await kafka.until("PreparingRebalance")
+    epoch = await members.join("N")
+    assert Err((await waits).error_code) is Err.REBALANCE_IN_PROGRESS
+    await kafka.describe()
+    await settle(first, t0=[0, 1])
+    await settle(second, t0=[2])
+    await members.beat("N", epoch)
+    await settle(first, t0=[0])
+    await members.beat("N", epoch)
+    await end(kafka, members)
+
+
+@INSTANCES
+@pytest.mark.parametrize("before", [False, True], ids=["the first time", "again"])
+async def test_x02_up_while_the_assignment_is_awaited(kafka: Kafka, instances: list[str] | None, before: bool) -> None:
+    """The follower waits in SyncGroup; nobody has been assigned anything yet, or what they had in the generation before."""
+    members = await Consumers(kafka).at_once()
+    old = await classic(kafka, 2, synced=before, instances=instances)
+    if before:
+        await rejoin_all(old)
+    first, second = old
+    waits = second.start_sync()
+    await stays_parked(waits)
+    epoch = await members.join(
+        "N", server_assignor="range"
+    )  # which goes by member ids, where uniform goes by a hash map
+    assert Err((await waits).error_code) is Err.REBALANCE_IN_PROGRESS
+    assert (
+        Err((await first.sync({first.id: assignment_of(SHARES[0], as_in=owning(["t0"]))})).error_code) is not Err.NONE
+    )
+    await first.commit({("t0", 0): 3})
+    await settle(first, t0=[0, 1])
+    await settle(second, t0=[2])
+    await members.beat("N", epoch)
+    await kafka.describe()
+    await written(members)
+
+
+async def test_x03_up_while_a_member_is_to_come_with_its_id(kafka: Kafka) -> None:
+    members = await Consumers(kafka).at_once()
+    [first] = await classic(kafka)
+    late = await kafka.member("late", protocols=[("range", owning(["t0"]))])
+    await late.ask_id()
+    epoch = await members.join("N")
+    await late.try_join()
+    await late.sync()
+    await settle(first, t0=[0, 1, 2])
+    await members.beat("N", epoch)
+    await settle(late)
+    await end(kafka, members)
+
+
+@INSTANCES
+async def test_x04_up_as_a_static_member_changes_its_protocol_amid_a_rebalance(
+    kafka: Kafka, instances: list[str] | None
+) -> None:
+    """The one that waits in JoinGroup is replaced, or one that does not."""
+    members = await Consumers(kafka).at_once()
+    first, second = await classic(kafka, 2, instances=["i1", "i2"])
+    waits = await first.enter(protocols=rejoin(t0=[0, 1]))
+    await kafka.until("PreparingRebalance")
+    epoch = await members.join("N", instance_id="i1" if instances is None else "i2")
+    await waits
+    await first.heartbeat()
+    await second.heartbeat()
+    await settle(second if instances is None else first)
+    await members.beat("N", epoch)
+    await end(kafka, members)
+
+
+@INSTANCES
+async def test_x05_down_while_members_rejoin(kafka: Kafka, instances: list[str] | None) -> None:
+    """One has joined the group's new epoch and given something up, the other has not heard of it."""
+    members = await Consumers(kafka).at_once()
+    first, second = await classic(kafka, 2, instances=instances)
+    epoch = await members.join("N")
+    await settle(first, t0=[0, 1])
+    await members.beat("N", -1)
+    await kafka.until("PreparingRebalance")
+    await kafka.describe()
+    await first.heartbeat()
+    await second.heartbeat()
+    await first.sync()
+    await first.commit({("t0", 0): 3})
+    await second.commit({("t0", 2): 3})
+    waits = await first.enter(protocols=rejoin(t0=[0]))
+    await stays_parked(waits)
+    await kafka.describe()
+    await second.leave()
+    await waits
+    await first.sync({first.id: assignment_of({"t0": [0, 1, 2]}, as_in=b"\0\0")})
+    await first.heartbeat()
+    await members.beat("N", epoch)
+    await kafka.describe()
+    await written(members)
+
+
+@INSTANCES
+async def test_x06_down_and_up_again_before_all_have_rejoined(kafka: Kafka, instances: list[str] | None) -> None:
+    members = await Consumers(kafka).at_once()
+    first, second = await classic(kafka, 2, instances=instances)
+    await members.join("N")
+    await settle(first, t0=[0, 1])
+    await members.beat("N", -1)
+    waits = await first.enter(protocols=rejoin(t0=[0]))
+    await stays_parked(waits)
+    epoch = await members.join("M")
+    await waits
+    await settle(second, t0=[2])
+    await settle(first, t0=[0])
+    await members.beat("M", epoch)
+    await end(kafka, members)
+
+
+async def test_x07_down_as_a_static_consumer_is_away(kafka: Kafka) -> None:
+    """One that left for now is a member still; it goes when LeaveGroup names its instance."""
+    members = await Consumers(kafka).at_once()
+    [first] = await classic(kafka)
+    epoch = await members.join("N", instance_id="i9")
+    await settle(first, t0=[0, 1, 2])
+    await members.beat("N", -2, instance_id="i9")
+    await kafka.describe()
+    await first.heartbeat()
+    await kafka.ask(LeaveGroupRequest(kafka.group, members=[MemberIdentity("", "i9")]), 5)
+    await kafka.until("PreparingRebalance")
+    await settle(first, t0=[0])
+    await members.beat("N", epoch)
+    await kafka.describe()
+    await written(members)
+
+
+async def test_x08_down_as_a_classic_member_replaces_the_last_static_consumer_amid_a_rebalance(kafka: Kafka) -> None:
+    """The other classic member has still to join the new epoch."""
+    members = await Consumers(kafka).at_once()
+    [first] = await classic(kafka)
+    await members.join("N", instance_id="i9")
+    back = await kafka.member("back", instance="i9", protocols=[("range", owning(["t0"]))])
+    answer = await back.try_join()
+    members.call(answer.member_id, "the one that came back")
+    await kafka.describe()
+    await back.heartbeat()
+    await back.sync()
+    await first.heartbeat()
+    waits = await first.enter(protocols=rejoin(t0=[0, 1, 2]))
+    await kafka.until("PreparingRebalance")
+    await kafka.describe()
+    await back.heartbeat()
+    await back.leave()
+    await waits
+    await kafka.describe()
+    await written(members)
+
+
+async def test_x09_all_classic_members_leave_amid_a_changeover(kafka: Kafka) -> None:
+    """What is left is a consumer group; and one whose last member leaves in the midst of going back."""
+    members = await Consumers(kafka).at_once()
+    first, second = await classic(kafka, 2)
+    epoch = await members.join("N")
+    await settle(first, t0=[0, 1])
+    await first.leave()
+    await second.leave()
+    await members.beat("N", epoch)
+    await members.described()
+    late = await kafka.member("late", protocols=[("range", owning(["t0"]))])
+    await late.join()
+    members.call(late.id, "late")
+    await members.beat("N", -1)
+    await kafka.until("PreparingRebalance")
+    await late.leave()
+    await kafka.describe()
+    await written(members)
+
+
+POLICIES = pytest.mark.parametrize(
+    "policy",
+    [pytest.param(name, marks=pytest.mark.profile(f"policy-{name}")) for name in ("upgrade", "downgrade", "disabled")],
+)
+"""group.consumer.migration.policy."""
+
+
+@POLICIES
+async def test_x10_up_by_policy(kafka: Kafka, policy: str) -> None:
+    """A group that may not go over refuses the member; one that is empty goes over in any case."""
+    members = await Consumers(kafka).at_once()
+    [first] = await classic(kafka)
+    answer = await members.beat("N", 0, **JOIN)
+    assert (answer.error_code == Err.NONE) is (policy == "upgrade")
+    await first.heartbeat()
+    await first.leave()
+    await members.beat("N", 0, **JOIN)
+    await end(kafka, members)
+
+
+@POLICIES
+async def test_x11_down_by_policy(kafka: Kafka, policy: str) -> None:
+    """Classic members that have joined are no classic group by themselves where that may not go back. Since 4.4 none joins where the
+    policy is disabled, but where no consumer member is left."""
+    members = await Consumers(kafka).at_once()
+    epoch = await members.join("N")
+    first = await kafka.member("m1", protocols=[("range", owning(["t0"]))])
+    first.id = (await first.try_join()).member_id
+    if not first.id:
+        assert policy == "disabled"
+        await members.beat("N", -1)
+        await first.join()
+        await first.sync()
+        await kafka.describe()
+        await members.log()
+        return
+    members.call(first.id, "m1")
+    await first.join()
+    await first.sync()
+    await members.beat("N", epoch + 1, topic_partitions=[])
+    await settle(first)
+    await members.beat("N", -1)
+    await kafka.describe()
+    await members.described()
+    await first.heartbeat()
+    await first.leave()
+    await members.described()
+    late = await kafka.member("late", protocols=[("range", owning(["t0"]))])
+    await late.join()
+    await kafka.describe()
+    await written(members)
+
+
+@POLICIES
+async def test_x12_a_static_member_goes_back_by_policy(kafka: Kafka, policy: str) -> None:
+    """The last consumer member is replaced by a classic one."""
+    members = await Consumers(kafka).at_once()
+    await members.join("N", instance_id="i9")
+    back = await kafka.member("back", instance="i9", protocols=[("range", owning(["t0"]))])
+    answer = await back.try_join()
+    assert bool(answer.member_id) or policy == "disabled"
+    if answer.member_id:
+        members.call(answer.member_id, "the one that came back")
+        await back.heartbeat()
+        await back.sync()
+    await kafka.describe()
+    await members.described()
+    await written(members)

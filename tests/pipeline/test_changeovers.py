@@ -1,0 +1,75 @@
+"""Groups that went over to the consumer protocol and back, on real brokers: their records beside what the broker logged.
+
+`changeovers/` has the offsets partitions of a broker and the lines of its group coordinator: of one group that its last consumer member
+left (of 4.4.0 alone), one whose last consumer member's session ran out, and one whose last consumer member was replaced by a classic
+one of the same group.instance.id.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.cli.main import main
+from tests.incidents.run_pipeline import unpack
+
+HERE = Path(__file__).parent / "changeovers"
+
+
+def rebalances_of(release: str, tmp_path: Path, *, lines: bool) -> dict[str, list[dict[str, Any]]]:
+    """By group, in the order of their generations."""
+    from pyarrow import parquet
+
+    folder = unpack(HERE / f"changeover-{release}.tar.xz", tmp_path)
+    words = ["--input", str(folder / "data"), "--out", str(tmp_path / "out"), "--engine", "duckdb", "--quiet"]
+    assert main(["pipeline", "run", *words, *(["--broker-log", str(folder / "logs")] if lines else [])]) == 0
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in parquet.read_table(tmp_path / "out" / "tables" / "rebalances").to_pylist():
+        found.setdefault(row["group"], []).append(row)
+    return {group: sorted(rows, key=lambda row: row["generation"]) for group, rows in found.items()}
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["records", "records and lines"])
+@pytest.mark.parametrize("release", ["4.1.0", "4.4.0"])
+def test_a_downgrade_is_told_with_who_was_the_last_consumer(release: str, lines: bool, tmp_path: Path) -> None:
+    found = rebalances_of(release, tmp_path, lines=lines)
+    names = ("kind", "generation_before", "generation", "cause", "cause_certainty", "who", "size_before", "size_after")
+    ended = ["up-expire", "up-leave"] if release == "4.4.0" else ["up-expire"]
+    for group in ended:
+        _, upgraded, downgraded = found[group][:3]
+        assert [upgraded[name] for name in names] == ["consumer", 1, 2, "join", "certain", ["N"], 1, 2]
+        assert [downgraded[name] for name in names] == ["classic", 2, 3, "downgrade", "certain", ["N"], 2, 1]
+        if not lines:
+            continue
+        log = (tmp_path / f"changeover-{release}" / "logs" / "server.log").read_text().splitlines()
+        shown = {
+            row["cause"]: [log[int(one.rpartition(":")[2]) - 1] for one in row["evidence_lines"]]
+            for row in (upgraded, downgraded)
+        }
+        assert "Converted the classic group to a consumer group" in shown["join"][0]
+        gone = (
+            "left the consumer group"
+            if group == "up-leave"
+            else "fenced from the group because the member session expired"
+        )
+        for words, line in zip(
+            (gone, "Preparing", "Converted the consumer group", "Stabilized"), shown["downgrade"], strict=True
+        ):
+            assert words in line
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["records", "records and lines"])
+@pytest.mark.parametrize("release", ["4.1.0", "4.4.0"])
+def test_where_a_static_member_comes_back_with_the_classic_protocol_there_is_no_rebalance(
+    release: str, lines: bool, tmp_path: Path
+) -> None:
+    """The next one begins as the leader joins again."""
+    rows = rebalances_of(release, tmp_path, lines=lines)["up-static"]
+    told = [
+        (row["kind"], row["generation_before"], row["generation"], row["size_before"], row["size_after"])
+        for row in rows
+    ]
+    assert told == [("classic", 0, 1, 0, 1), ("consumer", 1, 2, 1, 2), ("classic", 2, 3, 2, 1)]
+    assert rows[-1]["cause"] == ("rejoin" if lines else "gone")
