@@ -63,7 +63,7 @@ class BlockedLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the thread that watches the loop."""
         self._over.set()
         self._thread.join()
 

@@ -472,17 +472,17 @@ class BrokerConfig:
     # The typed readers stand last: inside the class their names hide the builtins'.
 
     def bool(self, name: builtins.str) -> builtins.bool:
-        """A boolean setting's value."""
+        """The effective value of a broker setting of type boolean."""
         value = self[name]
         assert isinstance(value, builtins.bool), name
         return value
 
     def float(self, name: builtins.str) -> builtins.float:
-        """A double setting's value."""
+        """The effective value of a broker setting of type double."""
         return builtins.float(cast(builtins.float, self[name]))
 
     def list(self, name: builtins.str) -> builtins.list[builtins.str]:
-        """A list setting's value."""
+        """The effective value of a broker setting of type list."""
         value = self[name]
         assert isinstance(value, builtins.list), name
         return value

@@ -141,7 +141,7 @@ class Condition:
         return f"{self.partition.name} is {self.kind.name}" + (f" ({shown})" if shown else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The state as an object that can be written as JSON."""
         return {
             "id": self.number,
             "log": self.partition.name,
@@ -343,12 +343,12 @@ class _Gates:
         self.all: list[Gate] = []
 
     def before(self, size: int) -> None:
-        """Each may refuse."""
+        """Call all interceptors before an append; each may raise the log's error."""
         for gate in self.all:
             gate.before(size)
 
     def after(self, end: int) -> None:
-        """Each hears of it."""
+        """Notify all interceptors of a completed append."""
         for gate in self.all:
             gate.after(end)
 

@@ -144,7 +144,7 @@ class Hold(Guard):
         self._owner.later(held)
 
     def add(self, held: Held) -> None:
-        """For Order."""
+        """Add a request that has to wait; called by `Order`."""
         self.hits += 1
         self._waiting.append(held)
         self._owner.tell("held", held)

@@ -294,7 +294,7 @@ class Faults:
             fault.check()
 
     def forget(self, fault: Fault) -> None:
-        """For Fault.remove."""
+        """Remove a rule from the list of active ones; called by `Fault.remove`."""
         if not fault.removed:
             fault.removed = True
             self._installed.pop(fault.id, None)

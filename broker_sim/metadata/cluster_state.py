@@ -209,7 +209,7 @@ class ClusterState:
         return broker
 
     def broker_ids(self) -> list[int]:
-        """The brokers there are."""
+        """The node ids of all brokers, those that are down included."""
         return list(self.brokers)
 
     def alive_brokers(self) -> list[Broker]:
@@ -250,7 +250,7 @@ class ClusterState:
             raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_OR_PARTITION.text) from None
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None."""
+        """A partition by topic name and number; None if it does not exist."""
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             return None

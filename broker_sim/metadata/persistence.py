@@ -448,6 +448,6 @@ class Persistence:
 
 
 def entry(partition: Partition) -> dict[str, Any]:
-    """A partition in `cluster.json`."""
+    """The JSON object of a partition in `cluster.json`."""
     names = ("replicas", "isr", "leader", "leader_epoch")
     return {name: getattr(partition, name) for name in names}

@@ -38,7 +38,7 @@ class Story:
     changed: list[str] = field(default_factory=list)
 
     def scenario(self, verdict: str) -> str:
-        """The file's text."""
+        """The scenario file as YAML text."""
         head = "".join(f"# {line}\n" for line in verdict.splitlines())
         return f"{head}{yaml.safe_dump(self.table, sort_keys=False, allow_unicode=True, width=130)}"
 

@@ -261,7 +261,7 @@ class Clients:
                 await client.start()
 
     async def stop_all(self) -> None:
-        """End every client."""
+        """Stop all clients of the scenario, and wait for their ends."""
         await asyncio.gather(*(client.stop() for client in self.all.values()))
 
 

@@ -190,7 +190,7 @@ class ClientSign(EventSign):
 
 
 class FaultSign(Sign):
-    """A fault's hits."""
+    """The number of requests that a rule of the scenario has matched: ``{fault: NAME, hits: 2}``."""
 
     def __init__(self, table: Table) -> None:
         self.name, self.hits = table.take("fault", text), table.take("hits", count, count(">=1"))

@@ -216,7 +216,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
 
 @dataclass(slots=True)
 class _Declared:
-    """What steps may name."""
+    """The names that steps and expectations may refer to: clients, rules, steps."""
 
     clients: list[ClientPlan]
     complete: bool

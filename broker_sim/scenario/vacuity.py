@@ -135,7 +135,7 @@ def _what(plan: ClientPlan) -> str:
 
 
 class _Seen:
-    """Who asked for what."""
+    """The requests, joined groups and reports of each client, from the events of a run."""
 
     def __init__(self, scenario: Scenario, events: Iterable[Event]) -> None:
         self._asked: set[tuple[str | None, str]] = set()

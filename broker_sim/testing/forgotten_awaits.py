@@ -49,7 +49,7 @@ class Unawaited:
             sys.set_coroutine_origin_tracking_depth(max(_DEPTH, self._depth))
 
     def stop(self) -> None:
-        """Python's own way again."""
+        """End the detection, and restore Python's handling of coroutines that were never awaited."""
         if self._warn is not None:
             setattr(warnings, _HOOK, self._warn)
             sys.set_coroutine_origin_tracking_depth(self._depth)

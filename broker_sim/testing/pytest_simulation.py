@@ -214,7 +214,7 @@ class SimPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        """The section "Simulation"."""
+        """Add the section "Simulation", with the seed and the failure's report, to the report of a failed test."""
         report = yield
         found = item.stash.get(_FOUND, None)
         if found is not None and call.when == "call" and report.failed:  # type: ignore[attr-defined]

@@ -118,7 +118,7 @@ class StateGuard:
 
 
 class LogHandle:
-    """One partition of ``cluster``."""
+    """The handle of one partition of ``cluster``: its offsets, leader and fault states."""
 
     def __init__(self, cluster: Cluster, partition: Partition) -> None:
         self.cluster = cluster

@@ -52,7 +52,7 @@ class Settings:
         self._given = given
 
     def ms(self, name: str) -> int | None:
-        """A duration in ms."""
+        """A duration of the settings, in seconds, as whole ms; None stays None."""
         value = self._given.get(name)
         return None if value is None else round(value * 1000)
 

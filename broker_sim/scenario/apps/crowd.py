@@ -38,7 +38,7 @@ _ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
 
 
 class Member:
-    """One member's life."""
+    """One member of the group, on a connection of its own: it joins, syncs and sends heartbeats until it leaves."""
 
     def __init__(self, settings: Settings, number: int, line: Line) -> None:
         self.settings, self.name, self.tell = settings, f"{settings.client_id}-{number}", line.tell
@@ -59,7 +59,7 @@ class Member:
                 await asyncio.sleep(_RETRY_S)
 
     async def _find(self) -> None:
-        """Connect to the coordinator."""
+        """Look up the group's coordinator, and connect to it."""
         hosts = itertools.cycle(self.settings.bootstrap.split(","))
         while True:
             host, _, port = next(hosts).rpartition(":")
@@ -163,7 +163,7 @@ class Member:
         return error not in _ELSEWHERE
 
     async def leave(self) -> None:
-        """Say goodbye."""
+        """Send LeaveGroup, and close the connection."""
         if self.member_id:
             try:
                 await self._find()

@@ -79,7 +79,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             self.commit()
 
     def commit(self) -> None:
-        """Commit all positions."""
+        """Commit the consumer's positions of all assigned partitions."""
         offsets = {one: OffsetAndMetadata(self.consumer.position(one), "", -1) for one in self.consumer.assignment()}
         try:
             self.consumer.commit(offsets)
@@ -89,11 +89,11 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             self.tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
 
     def on_partitions_revoked(self, revoked: object) -> None:
-        """A rebalance begins."""
+        """Called by kafka-python at the start of a rebalance: report the revoked partitions."""
         self.tell("revoked", partitions=_logs(revoked))
 
     def on_partitions_assigned(self, assigned: object) -> None:
-        """It is over."""
+        """Called by kafka-python at the end of a rebalance: report the assigned partitions."""
         self.tell("assigned", partitions=_logs(assigned))
 
 

@@ -102,7 +102,7 @@ class Member:
             await asyncio.sleep(_RETRY_S)
 
     async def _find(self) -> None:
-        """Connect to the coordinator."""
+        """Look up the group's coordinator, and connect to it."""
         for bootstrap in itertools.cycle(self.settings.bootstrap.split(",")):
             host, _, port = bootstrap.rpartition(":")
             await self.coordinator.connect(host, int(port))

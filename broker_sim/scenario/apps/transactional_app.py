@@ -58,7 +58,7 @@ class NotWritten(Exception):
 
 
 class Producer(Orders):
-    """One producer's life."""
+    """A transactional producer: one transaction after the other until it leaves or is fenced."""
 
     def __init__(self, settings: Settings, line: Line) -> None:
         super().__init__()
