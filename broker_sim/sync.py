@@ -5,7 +5,7 @@
     def billed(group: GroupHandle) -> None:
         group.committed_at_least("orders", 0, 100)
 
-What they are stands in sync.pyi, which is drawn from the asyncio classes; what they do in ``blocking``.
+sync.pyi, which is generated from the asyncio classes, declares them; ``blocking`` implements them.
 """
 
 from __future__ import annotations

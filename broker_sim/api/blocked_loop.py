@@ -1,4 +1,4 @@
-"""A test that blocks the event loop blocks its broker, which runs on the same loop: nobody answers, and nothing says why.
+"""Detection of tests that block the event loop, and with it the broker, which runs on the same loop and then responds to no request.
 
     async def test_it(kafka):
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
@@ -14,7 +14,7 @@ Rules:
    many callbacks is in another frame each time.
 2. Each look is in two parts, as code that yields each second has yielded by the end of most looks: what is so after the first part
    counts for code that yields, what is so after both for code that doesn't.
-3. Whoever stands in a debugger has stopped on purpose.
+3. A stop in a debugger is not reported.
 4. It changes nothing: the thread reads, and wakes the loop once for each look.
 """
 
@@ -63,7 +63,7 @@ class BlockedLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the thread that watches the loop."""
         self._over.set()
         self._thread.join()
 
@@ -89,7 +89,7 @@ class BlockedLoop:
                 del frame
 
     def _blocking_frame(self) -> FrameType | None:
-        """Where the user's code stands that keeps the loop from what it was handed, while something waits unread."""
+        """The frame of the user's code that blocks the loop while a socket has unread input; None if nothing is blocked."""
         frame = None if self._ran.is_set() else self._users_frame()
         return frame if frame is not None and self._waiting() else None
 
@@ -123,7 +123,7 @@ _YIELDS = "most of the time, though it yields in between,"
 
 
 def ready(files: Iterable[int]) -> bool:
-    """Whether any of these sockets has something that nobody has read: a request, a connection, an end."""
+    """Whether any of these sockets (file descriptors) has unread input: a request, a new connection, a closed one."""
     there = [file for file in files if file >= 0]
     if not hasattr(select, "poll"):  # Windows
         return bool(there and select.select(there, (), (), 0)[0])

@@ -6,7 +6,7 @@
             jam.pending(1)
 
 Rules:
-1. A `Blocking` stands for an object of the cluster. Its attributes are read, its methods called and their coroutines awaited on the
+1. A `Blocking` is a proxy of an object of the cluster. Its attributes are read, its methods called and their coroutines awaited on the
    cluster's thread. What comes back is a plain value, or again a `Blocking`.
 2. Plain are: None, numbers, texts, bytes, enums, exceptions, frozen dataclasses, journal events, and lists, tuples, sets and dicts
    (copied over there).
@@ -33,7 +33,7 @@ _ATOMS = (type(None), bool, int, float, complex, str, bytes, enum.Enum, BaseExce
 
 
 class LoopThread(Protocol):
-    """Whoever runs a coroutine on the cluster's thread and returns its result."""
+    """An object that runs a coroutine on the cluster's thread and returns its result."""
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> Any: ...
 

@@ -268,8 +268,8 @@ ARGUMENTS = tuple(_FIELDS)
 
 
 def read_options(given: Mapping[str, object]) -> dict[str, Any]:
-    """The arguments of a `Cluster` in their types, as far as they are given. Raises WrongInput with all that can't be meant, settings
-    that no broker has among it."""
+    """The arguments of a `Cluster` in their types, as far as they are given. Raises WrongInput with all errors, also for settings that
+    the release does not have."""
     problems = Problems()
     found: dict[str, Any] = {}
     with problems.at():

@@ -147,7 +147,7 @@ class Coordinators:
             self.made_shares.close()
 
     def end(self) -> None:
-        """Their process is no more."""
+        """End the coordinators, as the end of their process does."""
         for one in self.made():
             one.end()
         if self.made_shares is not None:
@@ -164,7 +164,7 @@ class Coordinators:
 
 
 class _ToBe:
-    """Stands for coordinators until somebody asks them something."""
+    """A placeholder for the coordinators until the first request for them, so that a start need not import them."""
 
     def __init__(self, made: Callable[[], object]) -> None:
         self._made = made

@@ -1,4 +1,4 @@
-"""A cluster that is watched: its journal, and what stands at its seams - rules for requests, their order, states of logs.
+"""The observation of a cluster: its journal, and the parts at its seams - rules for requests, their order, fault states of logs.
 
 Rules:
 1. Nothing of this is loaded or paid for before somebody asks: until then requests take their shortest way.

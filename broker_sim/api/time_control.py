@@ -2,15 +2,15 @@
 
     Cluster(clock="manual")
     await kafka.time.advance("46s", expire=["consumer-2"])     # its session ends, the other members live on
-    await kafka.time.advance("5m")                             # whoever held up the rebalance is out of the group
+    await kafka.time.advance("5m")                             # members that delayed the rebalance are removed
     kafka.time.next_timer()                                    # (1763730000000, "offset expiry of __consumer_offsets-12")
 
 Rules:
 1. Time that is moved passes through every instant at which something is due, in their order. What an instant has caused is done -
    answers written, callbacks called - before the next one comes.
-2. Members that could send heartbeats stay alive, but for those in ``expire`` (``session_keepalive``). A member is told of a rebalance,
-   and joins again, in real time. So time stands still where a rebalance timeout would pass next, until the living have rejoined, or
-   have had ``wait`` of real time for it: then they are thrown out, and said so.
+2. Members that could send heartbeats stay alive, but for those in ``expire`` (``session_keepalive``). Members notice
+   a rebalance and rejoin in real time. So before a rebalance timeout fires, the clock waits until the live members have rejoined, for
+   ``wait`` of real time at most; members that have not are then removed, and reported.
 3. What clients measure with their own watch (``Clock.wire``) runs in real time, and so do the clients.
 4. It is a mistake, and said so, to move a clock that moves by itself.
 """

@@ -1,10 +1,10 @@
 """Waits: a condition is looked at again whenever something happened, until it holds or a deadline of real time has passed.
 
 Rules:
-1. Nobody polls and nobody sleeps: the journal's events are the only occasions. What has no event can't be waited for.
+1. No polling and no sleeping: a condition is checked at the journal's events only. A change without an event can't be waited for.
 2. A condition is looked at in a turn of the loop of its own, when the step that wrote the event is over. ``seen`` looks at each event
    itself, so that a state which lasts for a moment is not missed.
-3. A wait that ends in vain says what it waited for, how it stands now and what happened lately (`WaitTimeout`).
+3. On timeout the error has the condition, the present state and the recent events (`WaitTimeout`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ async def until(
 ) -> None:
     """Return once ``condition()`` holds, or ``seen(event)`` for an event from now on.
 
-    ``what`` it is, for people; ``now()`` tells how it stands, ``group`` whose history belongs to the error. Raises WaitTimeout after
-    ``timeout`` of real time, UsageError for a timeout that is none.
+    ``what``: the condition as text; ``now()``: returns the present state as text; ``group``: the id of the group whose history is
+    in the error. Raises WaitTimeout after ``timeout`` of real time, UsageError for an invalid timeout.
     """
     timeout_ms = duration_ms(timeout, "timeout")
     changed = asyncio.Event()

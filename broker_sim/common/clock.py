@@ -34,7 +34,7 @@ FASTEST = 10_000
 
 
 class Timer(Protocol):
-    """What ``call_at_ms`` returns."""
+    """A timer of a clock, as ``call_at_ms`` returns it; it can be cancelled."""
 
     def cancel(self) -> None:
         """The callback will not be called. Cancelling twice, or after it fired, does nothing."""

@@ -25,7 +25,7 @@ _LANES = Struct("<8Q")
 
 
 def xxh3_64(data: bytes) -> int:
-    """The hash of ``data``."""
+    """The 64-bit XXH3 hash of ``data``."""
     n = len(data)
     if n <= 16:
         return _up_to_16(data, n)

@@ -5,7 +5,7 @@ where it has changed:
 
     name type default [range] [dynamic] [internal] [since=X] [until=X] [was=DEFAULT] [was_min=N]
 
-`-` stands for null and `""` for the empty string. A range is `>=N`, `N..M` or `in:a,b`; `was` and `was_min` are the
+`-` is null and `""` the empty string. A range is `>=N`, `N..M` or `in:a,b`; `was` and `was_min` are the
 default and the least value before 4.0. `dynamic` settings may be altered while the broker runs, `internal` ones
 are described only where they are set. A topic's line names
 the broker's setting from which it inherits type, range and default, or gives them itself. TLS, SASL, tiered storage

@@ -344,7 +344,7 @@ class BrokerConfig:
         return name in self.static or name in self.dynamic_default
 
     def assume(self, name: builtins.str, value: object) -> None:
-        """A start-up value where nobody has set one. Raises ConfigError."""
+        """Set the start-up value of a setting unless the user has set one. Raises ConfigError."""
         if not self.given(name):
             self.static[name] = to_text(self.setting(name).parse(value))
             self._typed.clear()
@@ -372,7 +372,7 @@ class BrokerConfig:
         return None if setting.default is None else setting._typed(setting.default, setting.default)
 
     def entries(self, name: builtins.str, node_id: builtins.int | None = None) -> list[ConfigEntry]:
-        """Every value that stands behind a broker setting, the effective one first; none where all are null.
+        """All values of a broker setting by source, the effective one first; an empty list if all are null.
 
         As in ConfigHelper: the settings that mean the same (hours, minutes, ms) follow, those before the name asked are
         dropped.
@@ -457,7 +457,8 @@ class BrokerConfig:
             callback()
 
     def restore(self, default: Mapping[builtins.str, builtins.str | None], brokers: Mapping[builtins.int, Any]) -> None:
-        """Take back what was altered before a restart; nobody is told. What this release doesn't know is dropped."""
+        """Restore the settings altered before a restart, without calling the listeners. Settings unknown to this release are
+        dropped."""
         known = self.settings
         self.dynamic_default.update({name: value for name, value in default.items() if name in known})
         for node, values in brokers.items():
@@ -471,17 +472,17 @@ class BrokerConfig:
     # The typed readers stand last: inside the class their names hide the builtins'.
 
     def bool(self, name: builtins.str) -> builtins.bool:
-        """A boolean setting's value."""
+        """The effective value of a broker setting of type boolean."""
         value = self[name]
         assert isinstance(value, builtins.bool), name
         return value
 
     def float(self, name: builtins.str) -> builtins.float:
-        """A double setting's value."""
+        """The effective value of a broker setting of type double."""
         return builtins.float(cast(builtins.float, self[name]))
 
     def list(self, name: builtins.str) -> builtins.list[builtins.str]:
-        """A list setting's value."""
+        """The effective value of a broker setting of type list."""
         value = self[name]
         assert isinstance(value, builtins.list), name
         return value

@@ -93,7 +93,7 @@ def _hold(one: Mapping[str, Any]) -> str:
 
 
 def _entries(answer: Mapping[str, Any]) -> str:
-    """As `recorded.load` reads them."""
+    """The entries of a recorded order as JSON lines, the format of `recorded.load`."""
     return "\n".join(json.dumps(entry) for entry in answer["entries"])
 
 

@@ -85,7 +85,8 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
             await self.commit()
 
     async def commit(self) -> None:
-        """Commit what was read. Fails where the group has moved on meanwhile: whoever has the partition now reads it again."""
+        """Commit the offsets of the records read. Fails if the group has rebalanced meanwhile: the partition's new owner then reads
+        these records again."""
         if not self.uncommitted:
             return
         offsets = dict(self.next)

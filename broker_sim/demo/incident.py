@@ -1,4 +1,4 @@
-"""The second part of the demo: a partition of ``__consumer_offsets`` stands still, and a group learns what that means.
+"""The second part of the demo: a stuck partition of ``__consumer_offsets``, and its effect on a group.
 
 It plays a scenario file as it ships, and shows what the journal tells: the group's timeline and the story in words.
 """

@@ -64,7 +64,7 @@ class Broker:
         self.port = int(line.decode().strip().rpartition(":")[2])
 
     async def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nobody is told."""
+        """End the process with SIGKILL, without a flush of its files or a message to its peers."""
         if self.process is not None:
             await end(self.process)
             self.process = None

@@ -42,7 +42,7 @@ class View:
         print(f"{self.now_s():7.2f} s  {self._paint(f'{actor:<7}', COLOURS.get(actor, '35'))}  {text}", flush=True)
 
     def mark(self, lane: str, sign: str) -> None:
-        """From now on ``lane`` is in the state that ``sign`` stands for."""
+        """Draw ``lane`` with the character ``sign`` from now on, which represents its state."""
         self.lanes.setdefault(lane, []).append((self.now_s(), sign))
 
     def generation(self, text: str) -> None:

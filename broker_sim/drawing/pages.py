@@ -37,7 +37,7 @@ def _environment() -> Environment:
 
 
 def _source(name: str) -> str | None:
-    """Rule 2; None where there is none."""
+    """The source of a template by its name (rule 2); None if it does not exist."""
     place = files("broker_sim").joinpath(name)
     return place.read_text("utf-8") if place.is_file() else None
 

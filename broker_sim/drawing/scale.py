@@ -72,7 +72,7 @@ class Scale:
         return pieces
 
     def x(self, ts_ms: float) -> float:
-        """Where a moment stands; moments outside stand at the edges."""
+        """The x coordinate of a time (ms since 1970); times outside of the scale are at its edges."""
         if ts_ms <= self.from_ms:
             return 0.0
         if ts_ms >= self.to_ms:
@@ -82,8 +82,8 @@ class Scale:
         return segment.start + min(share, 1.0) * (segment.end - segment.start)
 
     def ticks(self, apart: float, room: float) -> list[tuple[float, str]]:
-        """Round times with their labels, at least ``apart`` from each other and ``room`` from the end. Between two cuts stands at least
-        one, if it is not all too short."""
+        """Round times as (x, label), at least ``apart`` from each other and ``room`` from the end of the axis. Between two cuts
+        there is at least one, if there is room."""
         step = next((step for step in STEPS_MS if step * self.px_per_ms >= apart), STEPS_MS[-1])
         most = int(self.width / max(apart, 1)) + 2
         found: list[tuple[float, str]] = []

@@ -30,12 +30,12 @@ class Sheet:
 
     @property
     def scale(self) -> Scale:
-        """Its time. There is none without a ``span``."""
+        """The time axis of the sheet; only for a sheet with a ``span``."""
         assert self._scale is not None
         return self._scale
 
     def x(self, ts_ms: float) -> float:
-        """Where a moment stands."""
+        """The x coordinate of a time (ms since 1970)."""
         return self.left + self.scale.x(ts_ms)
 
     def times(self, y: float, *lines: tuple[float, float], apart: float, room: float) -> None:
@@ -48,7 +48,8 @@ class Sheet:
             self.canvas.text(x + 4, y, label, "muted small")
 
     def cuts(self, top: float, bottom: float, style: str = "cut", *, labels: float | None = None) -> None:
-        """Zigzags where idle time was left out, drawn last, above all else; with ``labels`` how much it was stands at that height."""
+        """Draw zigzags from ``top`` to ``bottom`` where idle time is cut out, after and above everything else. ``labels``: the y
+        coordinate of texts with the duration that was cut; None: no texts."""
         for cut in self.scale.segments:
             if not cut.cut:
                 continue

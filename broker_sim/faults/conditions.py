@@ -3,8 +3,8 @@
 A state is set and later healed; in between everything that the partition's leader and its group coordinator do follows from it. The
 states of one aspect exclude each other; states of different aspects go together.
 
-``KINDS`` is the whole list. An ``append_error`` is what the log answers an append while the state lasts; what a client hears then
-stands in the policy's tables. A ``read_error`` is what Fetch and ListOffsets are answered.
+``KINDS`` is the whole list. ``append_error`` is the log's error for an append during the state; the policy's tables map it to the
+coordinator's error response. ``read_error`` is the error of Fetch and ListOffsets.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Condition:
         return f"{self.partition.name} is {self.kind.name}" + (f" ({shown})" if shown else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The state as an object that can be written as JSON."""
         return {
             "id": self.number,
             "log": self.partition.name,
@@ -343,12 +343,12 @@ class _Gates:
         self.all: list[Gate] = []
 
     def before(self, size: int) -> None:
-        """Each may refuse."""
+        """Call all interceptors before an append; each may raise the log's error."""
         for gate in self.all:
             gate.before(size)
 
     def after(self, end: int) -> None:
-        """Each hears of it."""
+        """Notify all interceptors of a completed append."""
         for gate in self.all:
             gate.after(end)
 

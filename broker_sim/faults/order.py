@@ -17,9 +17,9 @@ Rules:
 2. A connection has one request at a time: what follows a held one on its connection waits unread.
 3. A record is an ndjson file of ``{n, api, client_id, group, member, topics}``. Members are called m1, m2, .. in the order in which
    they appear, so that a record fits the member ids of another run: a name is bound to the first id that comes in its place.
-4. A replay lets the APIs in ``free`` pass at any time, all others in the recorded order alone. What comes early waits for its turn.
-   If the expected one does not come while others wait, for ``deadline`` of real time, the replay has diverged: everything passes, and
-   whoever waits for it, or leaves its block, gets Diverged.
+4. A replay lets the APIs in ``free`` pass at any time, all others in the recorded order alone. An early request waits.
+   If requests wait for ``deadline`` of real time and the expected one does not arrive, the replay has diverged: all requests pass, and
+   ``done()`` and the end of its block raise Diverged.
 5. Requests go on from a fresh turn of the event loop, never from inside the handling of another request.
 """
 
@@ -43,7 +43,7 @@ FREE = ("ApiVersions", "Fetch", "Heartbeat", "Metadata")
 
 
 class Journal(Protocol):
-    """What is told of the order: see journal.Journal."""
+    """The part of `journal.Journal` that this module uses: writing events about holds and replays."""
 
     def write(self, event: str, **fields: Any) -> object: ...
 
@@ -144,7 +144,7 @@ class Hold(Guard):
         self._owner.later(held)
 
     def add(self, held: Held) -> None:
-        """For Order."""
+        """Add a request that has to wait; called by `Order`."""
         self.hits += 1
         self._waiting.append(held)
         self._owner.tell("held", held)

@@ -1,8 +1,8 @@
 """Requests of which some partitions fail and the others do not: a rule that names a topic breaks that topic alone.
 
-``split`` parts a request into what fails and what the handler gets; ``merged`` puts the answers together again. Which APIs can, and
-with which errors, stands in the ``TRAITS`` of their handlers' files: errors that a broker only ever gives to a whole request
-(NOT_COORDINATOR for an OffsetCommit) are not parted, and ``split`` gives None then.
+``split`` separates the failing part of a request from the part for the handler; ``merged`` combines the responses. The ``TRAITS``
+of a handler's file declare its API's errors that can be partial; for an error that a broker only returns for a whole request
+(NOT_COORDINATOR for an OffsetCommit) ``split`` returns None.
 """
 
 from __future__ import annotations

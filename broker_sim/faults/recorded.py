@@ -67,7 +67,7 @@ class Owner(Protocol):
         """Write it into the journal."""
 
     def forget(self, guard: Guard) -> None:
-        """It has ended."""
+        """Remove a recording or replay that has ended from the cluster's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Recording(Guard):
         self.entries.append(_entry(len(self.entries) + 1, asked, member))
 
     def end(self) -> None:
-        """Stop recording."""
+        """Stop recording; its entries remain readable."""
         self._owner.forget(self)
 
     remove = heal = end

@@ -4,7 +4,7 @@
         ...
         await moved.wait(2)
 
-What a rule is stands in ``rules``; what its verdict does to a request is done by ``tap``. Rules of this module:
+``rules`` defines what a rule is; ``tap`` applies its action to a request. Rules of this module:
 
 1. The first installed rule that takes a request has it; the later ones do not see it, nor count it.
 2. A rule counts the requests that it hit. Leaving its ``with`` block without a hit raises NeverHit, unless ``must_hit=False`` or the
@@ -294,7 +294,7 @@ class Faults:
             fault.check()
 
     def forget(self, fault: Fault) -> None:
-        """For Fault.remove."""
+        """Remove a rule from the list of active ones; called by `Fault.remove`."""
         if not fault.removed:
             fault.removed = True
             self._installed.pop(fault.id, None)

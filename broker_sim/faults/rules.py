@@ -1,8 +1,8 @@
 """Rules for requests, as data: which ones, how often, and what happens to them.
 
 A rule is a selector (``selectors``), a budget and exactly one verdict. The same keys make it in Python, over HTTP, on the command
-line and in scenario files; ``RuleKeys`` is where they are declared, once, for type checkers and for whoever
-reads them; ``rule_from`` is the only door, so that all of them refuse the same things with the same words.
+line and in scenario files; ``RuleKeys`` declares them once, for type checkers and for parsing;
+``rule_from`` validates all of them, so the same mistake has the same error everywhere.
 
 Budget, counted over the requests that the selector takes, inside the time window:
 

@@ -50,7 +50,7 @@ class SelectorKeys(TypedDict, total=False):
 
 
 class _ApiKey(TypedDict, total=False):
-    """What stands first, and without its name, in calls."""
+    """The selector that calls take as the first positional argument: ``kafka.fault("OffsetCommit", ...)``."""
 
     api: Annotated[
         ApiName | None,
@@ -186,7 +186,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 
 def fits(glob: str, value: str | None) -> bool:
-    """Whether ``value`` is ``glob``, in which ``*`` stands for any characters; None fits no glob but ``*``."""
+    """Whether ``value`` matches ``glob``, in which ``*`` matches any characters; None matches only ``*``."""
     if value is None:
         return glob == "*"
     return value == glob if "*" not in glob else _pattern(glob).fullmatch(value) is not None

@@ -93,7 +93,7 @@ class RequestTap:
         self._tell_connection(connection, "opened")
 
     def closed(self, connection: ConnectionLike) -> None:
-        """A connection is gone."""
+        """Journal that a connection was closed, and cancel its throttling."""
         if connection.number:
             timer = self._muted.pop(connection.number, None)
             if timer is not None:

@@ -7,7 +7,7 @@
 
 Rules:
 1. None is not given: a field has its default then, or is missing where it is required.
-2. All that is wrong is told at once: names that nobody knows, with the nearest; what is missing; values that can't be meant.
+2. All errors are reported together: unknown names, with the valid ones; missing fields; invalid values.
 """
 
 from __future__ import annotations

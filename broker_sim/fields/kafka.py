@@ -81,8 +81,8 @@ TRANSACTION_STATE = Choice(
 
 @dataclass(frozen=True)
 class ApiName(Kind[str]):
-    """One API by Kafka's name in any case, with or without underscores, as Kafka writes it. In a pattern ``*`` stands for any
-    characters; it stays as it is."""
+    """One API by Kafka's name in any case, with or without underscores, as Kafka writes it. A pattern, in which ``*`` matches any
+    characters, is returned unchanged."""
 
     pattern: bool = True
 

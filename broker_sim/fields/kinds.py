@@ -113,7 +113,7 @@ def _limits(least: float | None, most: float | None) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Flag(Kind[bool]):
-    """True or false."""
+    """A boolean: true, yes, on, 1 or false, no, off, 0 in any case."""
 
     meant = "true or false"
 

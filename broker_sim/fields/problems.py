@@ -5,8 +5,8 @@
         times = Count(1).read(value, "times")      # what it raises is noted
     problems.check()                               # raises WrongInput with all that was noted
 
-A place is a way of keys and positions into the input. ``Problem.pointer`` spells it as a JSON pointer; whoever has a file looks up
-its line by the first key.
+A place is a path of keys and positions into the input. ``Problem.pointer`` is the path as a JSON pointer; readers of files map its
+first key to a line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Problem:
 
 
 class WrongInput(UsageError):
-    """An input that can't be meant; a line for each thing that is wrong."""
+    """An invalid input. The message has a line for each error; ``problems`` has them with their places."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__("\n".join(dict.fromkeys(one.text for one in problems)))

@@ -3,7 +3,7 @@ request.
 
 ``Routes`` is the table that the server looks each request up in: everything about one (api key, version) in one
 object. It knows the APIs of one Kafka release that have a handler file here; any other key or version is refused as
-that release refuses it. How a handler answers stands in ``context``.
+that release refuses it. ``context`` describes how a handler responds.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Routes(dict[int, Route]):
 
 
 def _missing_api(api_key: int, version: int, as_version: str) -> str:
-    """On whose side it is that nobody answers."""
+    """Why an API has no handler, as text: the release does not have it, or this broker does not implement it."""
     name, since = OTHERS.get(api_key, ("", ""))
     if name and release(since) <= release(as_version):
         return f"broker-sim has no {name} (API key {api_key}, version {version}), which Kafka {as_version} has"

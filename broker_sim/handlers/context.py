@@ -122,7 +122,7 @@ class ConnectionLike(Protocol):
 
     def late(self) -> list[bytes]:
         """For fast paths: ``flush_turn()`` will put the whole reply, size and header included, in pieces into this list; return
-        DEFERRED after it. Whoever fills it calls :meth:`replied` then."""
+        DEFERRED after it. The code that fills the list then calls :meth:`replied`."""
 
     def replied(self, context: RequestContext | None = None) -> None:
         """For RequestContext: the reply is there."""
@@ -241,7 +241,7 @@ class RequestContext:
     def reply(self, response: object) -> None:
         """Answer. A no-op once the connection is gone. Raises RuntimeError on a second answer.
 
-        A response that can't be encoded is not the mistake of whoever is answering: see ``ConnectionLike.unencodable``.
+        A response that can't be encoded raises nothing here: see ``ConnectionLike.unencodable``.
         """
         if self.frames is None or self._open():
             if self.long:
@@ -363,7 +363,7 @@ class RequestContext:
 
 
 class Tap(Protocol):
-    """Whoever watches or breaks requests; see the module's text. One for all brokers of a cluster."""
+    """Intercepts requests to observe or fail them; see the module. One for all brokers of a cluster."""
 
     def opened(self, connection: ConnectionLike) -> None:
         """A client connected."""

@@ -3,7 +3,7 @@
 ``error_response(request, api_key, version, err)`` is what Kafka's own request classes answer when a broker gives up on a
 request (``AbstractRequest.getErrorResponse``). A test compares it with Kafka's classes. Rules:
 
-1. The error stands at the outermost place that the version has for one: at the top, else in each row for what was asked for.
+1. The error is at the outermost place that the version has for one: top-level, else in a row for each requested item.
 2. A row answers an element of the request's array of the same entities, and repeats what that was: its topic, partition, group.
 3. Other fields have what their ``failed`` says, else their default; a text beside the error is null.
 
@@ -82,7 +82,7 @@ _Entities = set[Entity | EntityBy | None]
 
 
 def _entities(spec: FieldSpec, version: int) -> _Entities:
-    """What an element of this array stands for."""
+    """The entities (group, topic, partition, ..) that identify an element of this array."""
     if spec.entity is not None or not spec.inner:
         return {spec.entity} - {None}
     fields = [one for _, one in spec.inner.__fields__ if version in one.versions and one.kind != "array"]
@@ -125,7 +125,7 @@ _finders: dict[type, _Finder | None] = {}
 
 
 def first_error(response: object) -> Err | None:
-    """The first error in a response that is not NONE: at the top, else in the order of its rows. None where there is none."""
+    """The first error in a response that is not NONE: top-level, else in the order of its rows. None without an error."""
     if response is None:
         return None
     find = _finder(type(response))

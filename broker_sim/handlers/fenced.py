@@ -1,4 +1,4 @@
-"""PRODUCER_FENCED (KIP-588), what the coordinator says of an epoch that is over; and what is told to versions that do not know it."""
+"""PRODUCER_FENCED (KIP-588), the coordinator's error for an old producer epoch; and the error for request versions before it."""
 
 from __future__ import annotations
 

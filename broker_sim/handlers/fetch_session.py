@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): what a broker remembers of a consumer's fetches, so that neither repeats
 itself.
 
-A session is the ordered list of partitions that a consumer fetches, with what it was last told of each. The consumer
+A session is the ordered list of partitions that a consumer fetches, with the last response for each. The consumer
 counts its requests (the epoch); a request then names only what has changed, and the answer only partitions with news.
 
 Rules (FetchSession.java, FetchManager.java):
@@ -35,14 +35,14 @@ Key = tuple[str, bytes, int]
 
 @dataclasses.dataclass(slots=True)
 class CachedPartition:
-    """One partition of a session: how it is to be fetched, and what was last told."""
+    """One partition of a session: its parameters of the Fetch, and the offsets of the last response for it."""
 
     asked: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def has_news(self, data: PartitionData) -> bool:
-        """Whether an incremental answer must contain `data`; remembers what is told."""
+        """Whether an incremental response must contain `data`; stores its offsets for the next one."""
         news = bool(data.records)
         if data.high_watermark != self.high_watermark:
             self.high_watermark, news = data.high_watermark, True

@@ -18,8 +18,8 @@ R = TypeVar("R")
 
 
 def behind_timers(handle: Callable[[C, Q], R]) -> Callable[[C, Q], R | None]:
-    """A handler whose requests are no sign of life of a member: one that comes while timers are overdue (``timers``) is handled once
-    they have fired, so that nobody who asks later finds a member that should be gone."""
+    """Wrap a handler whose requests do not extend a session: while timers are overdue (``timers``) a request is handled after they have
+    fired, so that it does not find a member whose session has expired."""
 
     def handled(ctx: C, request: Q) -> R | None:
         if not waits_for_timers(ctx, request):

@@ -1,12 +1,12 @@
 """What is written in a transaction, before it is: its coordinator is asked (KIP-890).
 
-A partition that has nothing of the producer's transaction yet is looked up in it. Clients up to Produce v11 and TxnOffsetCommit v4 have
-added it themselves, and the coordinator says whether it is there (transaction.partition.verification.enable; Kafka up to 3.4 doesn't
-ask). With Produce v12 and TxnOffsetCommit v5 it is added on the way, whatever that setting says. Meanwhile the batch is held back, and
-no later one of its producer may overtake it (`ProducerState.verifying`). Since 4.0 nobody is asked about a producer that the partition
-knows to be fenced; before, nobody is about one with a transaction open in it, of whatever epoch: the append refuses what is fenced.
-Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, UnifiedLog.maybeStartTransactionVerification,
-AddPartitionsToTxnManager.
+A partition that has nothing of the producer's transaction yet is looked up in it. Clients up to Produce v11 and TxnOffsetCommit v4
+have added it themselves, and the coordinator says whether it is there (transaction.partition.verification.enable; Kafka up to 3.4
+doesn't ask). With Produce v12 and TxnOffsetCommit v5 it is added on the way, whatever that setting says. Meanwhile the batch is
+held back, and no later one of its producer may overtake it (`ProducerState.verifying`). Since 4.0 the coordinator is not asked
+about a producer that the partition knows to be fenced; before, not about one with an open transaction in it, of any epoch: the
+append refuses fenced producers. Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator,
+UnifiedLog.maybeStartTransactionVerification, AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def ask(
     flow: Flow,
     done: Callable[[Mapping[Place, Err]], None],
 ) -> bool:
-    """Ask the coordinator about partitions, given with the sequence number of what is to be written; ``done`` is called with those
-    that are refused. False, and no call, where nobody need be asked.
+    """Verify partitions, given with the sequence number of the batch, with the transaction coordinator; ``done`` is called with those
+    that are refused. Returns False, without a call, if no partition needs verification.
     """
     config, state = ctx.broker.state.config, ctx.broker.state
     if flow is not Flow.ADDS and not _verifies(ctx):

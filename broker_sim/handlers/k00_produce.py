@@ -379,11 +379,11 @@ Place = tuple[str, bytes, int]
 
 
 def _once_each(topics: list[TopicProduceData], version: int) -> Generator[None, None, dict[Place, RecordBatchError]]:
-    """As in the maps that Kafka makes of a request: of a partition that stands there twice the last batch counts, a topic
-    is answered once, and one without partitions not at all.
+    """Remove duplicates as the maps do that Kafka makes of a request: of a partition named twice the last batch counts, a
+    topic has one row in the response, and one without partitions none.
 
-    What is no single batch goes into a map of its own, whose answer comes before the other's: such a partition gets that
-    answer, and its last sound batch is appended all the same. Returns what is to be told of it.
+    Invalid records go into a map of their own, which has priority in the response: such a partition gets its error, although
+    its last valid batch is appended. Returns these errors.
     """
     last: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     broken: dict[Place, RecordBatchError] = {}

@@ -134,8 +134,8 @@ def _nameless(ctx: RequestContext, request: FetchRequest) -> bool:
 
 
 def _nameless_last(ctx: RequestContext, asked: list[Asked]) -> bool:
-    """Whether nothing is told behind a partition without topic: Kafka compares the next one's topic with it by name, and
-    falls over that.
+    """Whether no partition follows one without a topic name in the response: Kafka compares the topic of the next partition with
+    it by name, and throws.
     """
     if all(topic_id != ZERO_UUID for (_, topic_id, _), _ in asked):
         return True
@@ -150,7 +150,7 @@ def _any_is_there(ctx: RequestContext, asked: list[Asked]) -> bool:
 
 
 def _refused(ctx: RequestContext, request: FetchRequest) -> FetchResponse:
-    """What Kafka's broker falls over: from v13 on the error stands at the top alone."""
+    """The response to a request that makes Kafka's broker throw: from v13 on only a top-level error."""
     error = Err.UNKNOWN_SERVER_ERROR
     records = b"" if ctx.broker.state.config.release >= (4, 0) else None
     topics = [

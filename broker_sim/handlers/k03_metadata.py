@@ -83,7 +83,7 @@ def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Ge
 
 
 def _hide_the_unreachable(topic: MetadataResponseTopic) -> None:
-    """Clients of v0 can't be told of replicas that are down: those are left out, and the partition says that some are."""
+    """For v0: remove replicas that are down, with REPLICA_NOT_AVAILABLE as the partition's error."""
     for partition in topic.partitions:
         down = set(partition.offline_replicas)
         if not down:
@@ -119,7 +119,7 @@ FAST: dict[int, FastHandler] = {version: partial(_kept, version) for version in 
 
 
 def _malformed(version: int, asked: list[MetadataRequestTopic]) -> Err:
-    """What a request gets whose topics can't be told apart: v10 and v11 carry ids that they may not use."""
+    """The error of a request whose topics are not identified: v10 and v11 have topic ids that clients must not use."""
     if version in (10, 11) and any(one.name is None or one.topic_id != ZERO_UUID for one in asked):
         return Err.INVALID_REQUEST
     by_id = any(one.topic_id != ZERO_UUID for one in asked)
@@ -131,7 +131,7 @@ def _malformed(version: int, asked: list[MetadataRequestTopic]) -> Err:
 def _answers(
     state: ClusterState, asked: list[MetadataRequestTopic], allow_creation: bool, pace: Pace
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
-    """Unknown ids first, then the topics there are, then those there are not; a topic asked for twice is told once."""
+    """The rows of the response: unknown ids first, then existing topics, then missing ones; a topic requested twice has one row."""
     unknown_ids: dict[bytes, MetadataResponseTopic] = {}
     found: dict[str, MetadataResponseTopic] = {}
     missing: dict[str, MetadataResponseTopic] = {}
@@ -160,7 +160,7 @@ def _answers(
 
 
 def _missing(state: ClusterState, name: str, allow_creation: bool) -> Err:
-    """Why a topic is not told. Where it may be created it is, but only the next request sees it: so do KRaft's
+    """The error for a missing topic. If it may be created it is, but only the next request returns it, as with KRaft
     brokers.
     """
     try:

@@ -1,6 +1,6 @@
-"""OffsetFetch (9). v0 reads the legacy store; v2 null topics mean all and errors are at the top; v7 require_stable; v8 several groups
-with an error each; v9 KIP-848 members, whose id and epoch a classic group ignores; v10 calls topics by their ids: one that is nobody's
-has an error, and what was committed for an earlier topic of that name isn't there. A group's state never matters: what isn't there has
+"""OffsetFetch (9). v0 reads the legacy store; v2 null topics mean all and errors are at the top; v7 require_stable; v8 several
+groups with an error each; v9 KIP-848 members, whose id and epoch a classic group ignores; v10 has topic ids: an unknown one has an
+error, and offsets committed for an earlier topic of that name are not returned. A group's state never matters: what isn't there has
 offset -1 and no error."""
 
 from __future__ import annotations

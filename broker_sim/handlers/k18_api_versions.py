@@ -2,7 +2,7 @@
 
 * v0-2 are the same but for the throttle time. v3 (KIP-511, KIP-584) brings the client's software name and version,
   which must look like one (ApiVersionsRequest.isValid), and the features. v4 (KAFKA-17011) may show features whose
-  lowest version is 0; others are told 1 in its place.
+  lowest version is 0; earlier versions have 1 in its place.
 * A version that we have not got is answered with v0, UNSUPPORTED_VERSION and the one range of ApiVersions itself
   (KIP-511).
 * Shown is what the emulated release shows, less the APIs without a handler here. Produce is shown from version 0 on
@@ -111,7 +111,7 @@ def _encoded(as_version: str, groups: tuple[bool, bool, bool], api_version: int)
 
 @cache
 def _answer(as_version: str, groups: tuple[bool, bool, bool], api_version: int) -> ApiVersionsResponse:
-    """The same for every client; nobody changes it."""
+    """The response for a release and version, equal for every client; it is cached and must not be modified."""
     keys = [
         ApiVersion(key, 0 if key == ApiKey.PRODUCE else low, high)
         for key, (low, high) in sorted(supported(as_version).items())

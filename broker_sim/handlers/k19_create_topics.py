@@ -97,7 +97,7 @@ def _create(
 def _check_up_to(
     state: ClusterState, asked: CreatableTopic, assignments: dict[int, list[int]], siblings: Container[str]
 ) -> None:
-    """Raises what Kafka finds before an assignment that stands there twice: of the name, the settings, those before it."""
+    """Raise the errors that Kafka reports before a duplicate assignment: of the name, of the configs, of earlier assignments."""
     try:
         state.create_topic(
             asked.name,

@@ -1,6 +1,6 @@
 """DeleteRecords (21), versions 0-2: move a partition's log start forward. Asked of the partition's leader.
 
-Offset -1 stands for the high watermark. Source: ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+Offset -1 means the high watermark. Source: ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): the partitions that a transaction is going to write to.
 
 v0-3 are a client's, with one transaction; v4+ come from brokers, with several, and may only ask whether the partitions are in them.
-Where a partition of a transaction can't be written to none is added, and the others are told OPERATION_NOT_ATTEMPTED. v0 and v1 don't
+If one partition of a transaction can't be written to, none is added, and the others get OPERATION_NOT_ATTEMPTED. v0 and v1 don't
 know PRODUCER_FENCED.
 Source: KafkaApis.handleAddPartitionsToTxnRequest.
 """

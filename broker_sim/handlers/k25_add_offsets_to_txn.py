@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (25): a transaction is going to commit offsets of a group, whose partition of ``__consumer_offsets`` joins it.
 
-Nobody looks at whether there is such a group, or the topic. v0 and v1 don't know PRODUCER_FENCED.
+The group and the topic need not exist. v0 and v1 don't know PRODUCER_FENCED.
 Source: KafkaApis.handleAddOffsetsToTxnRequest.
 """
 

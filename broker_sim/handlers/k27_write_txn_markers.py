@@ -78,7 +78,8 @@ def _written(
 
 
 def _all_failed(request: WriteTxnMarkersRequest) -> Generator[None, None, WriteTxnMarkersResponse]:
-    """Of a producer's markers the last stands, and one without topics is told of (WriteTxnMarkersRequest.getErrorResponse)."""
+    """The response if the whole request fails: the last of several markers of a producer, also one without topics
+    (WriteTxnMarkersRequest.getErrorResponse)."""
     answers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
     pace = Pace(_PIECE)
     for marker in request.markers:
@@ -95,7 +96,8 @@ def _all_failed(request: WriteTxnMarkersRequest) -> Generator[None, None, WriteT
 def _response(
     answers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]],
 ) -> Generator[None, None, WriteTxnMarkersResponse]:
-    """Kafka gathers errors by producer id and partition: of what is named twice the last stands, of what names no partition nothing."""
+    """The response. Kafka collects errors by producer id and partition: of a duplicate the last one counts, a marker without
+    partitions has no row."""
     response = WriteTxnMarkersResponse()
     pace = Pace(_PIECE)
     for producer_id, topics in answers.items():

@@ -1,7 +1,7 @@
 """DescribeAcls (29), versions 0-3, and what CreateAcls and DeleteAcls share: there is no authorizer, and Kafka says so.
 
-v1 pattern types. v2 flexible. v3 the resource USER. A number 0, which stands for what a client's library did not know,
-costs the connection; other unknown numbers don't. Source: AclApis, DescribeAclsRequest.
+v1 pattern types. v2 flexible. v3 the resource USER. The code 0 (UNKNOWN)
+closes the connection; other unknown codes don't. Source: AclApis, DescribeAclsRequest.
 """
 
 from __future__ import annotations

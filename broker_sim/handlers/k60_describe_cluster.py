@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0-2: the brokers, the controller, the cluster's id. v1 endpoint types, v2 fenced
 brokers.
 
-A broker that is down is told from v2 on, as fenced, to those who ask for such. Source:
+From v2 on a broker that is down is returned, as fenced, if the request includes fenced brokers. Source:
 AuthHelper.computeDescribeClusterResponse.
 """
 

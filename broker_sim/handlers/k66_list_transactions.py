@@ -21,7 +21,7 @@ _PIECE = 5000
 
 
 def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse | None:
-    """All ids that pass the filters; names of states that aren't known are told."""
+    """Return all transactional ids that match the filters, and the unknown names of states in the request."""
     try:
         filters = queries.filters_of(
             request.state_filters,

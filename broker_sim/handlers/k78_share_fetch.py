@@ -202,8 +202,8 @@ class ShareFetch:
         return True
 
     def _read(self, live: LivePartition, offset: int, limit: int) -> bytes:
-        """What the log has from ``offset`` on, up to ``limit`` bytes: no more than the records that may be acquired lie in, as nobody
-        looks at the rest. (Kafka reads all there is, and copies none of it.)"""
+        """The log's batches from ``offset`` on, up to ``limit`` bytes, but only those with records that may be acquired, as the
+        rest is not used. (Kafka reads everything, without a copy.)"""
         partition = live.partition
         end = partition.last_stable_offset if live.read_committed else partition.high_watermark
         if offset >= end:
@@ -259,7 +259,7 @@ class ShareFetch:
         offset: int,
         size: int,
     ) -> list[Acquired]:
-        """Records of aborted transactions are for nobody."""
+        """Remove the records of aborted transactions, which no member acquires."""
         aborted = {one.producer_id: one.first_offset for one in live.partition.log.aborted_within(offset, size)}
         ranges = [
             (header.base_offset, header.last_offset)

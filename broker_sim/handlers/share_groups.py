@@ -32,7 +32,7 @@ def are_off(ctx: RequestContext, group_id: str | None) -> bool:
 def current_leaders(
     ctx: RequestContext, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, Partition], list[Broker]]:
-    """Of partitions that are asked for in vain, those that another broker leads, and these brokers: clients go there (KIP-951)."""
+    """The current leaders of the requested partitions that this broker does not lead, with their endpoints (KIP-951)."""
     state, found = ctx.broker.state, {}
     for at in partitions:
         topic = state.topics_by_id.get(at.topic_id)

@@ -62,8 +62,9 @@ def answer(
     *,
     takes_empty_topics: bool = False,
 ) -> None:
-    """Ask the shard of each partition; ``command`` makes what it is asked, ``row`` what is told of its answer, ``response`` of all.
-    The response to a request without a group id, or with a topic without partitions unless these are taken, is empty (4.1.0, 4.4.0)."""
+    """Send a command to the shard of each partition. ``command`` makes it, ``row`` makes a row of the response from its result,
+    ``response`` the response from all rows. The response to a request without a group id, or with a topic without partitions unless
+    these are taken, is empty (4.1.0, 4.4.0)."""
     if not request.group_id or not (takes_empty_topics or all(topic.partitions for topic in request.topics)):
         ctx.reply(response([]))
         return

@@ -1,4 +1,4 @@
-"""What an API's messages don't say of it, for whoever watches or breaks requests: ``TRAITS`` in a handler's file.
+"""Properties of an API that its messages don't declare, for the observation and the faults of requests: ``TRAITS`` in a handler's file.
 
 Most handlers have none: how a request of theirs fails follows from the entities in its messages (``broker_sim.faults``).
 """

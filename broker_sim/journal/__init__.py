@@ -293,7 +293,7 @@ def _line(event: Event) -> str:
 
 
 class _Wanted:
-    """What `Journal.next` looks for."""
+    """The event type and field values that `Journal.next` waits for, validated."""
 
     def __init__(
         self,

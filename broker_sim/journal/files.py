@@ -69,7 +69,7 @@ class Files:
         return True
 
     def close(self) -> None:
-        """The file is whole."""
+        """Complete the current file: it loses the suffix ``.part``."""
         fd, self._fd = self._fd, -1
         os.close(fd)
         self._path.with_name(self._path.name + ".part").rename(self._path)

@@ -157,10 +157,10 @@ class ClusterState:
         self.next_leader += len(topic.partitions)
 
     def changed(self, *topics: Topic, adding: Sequence[Partition] = ()) -> None:
-        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
+        """Write the state to disk and invalidate cached responses; for code that changes a broker or a partition directly.
 
-        `topics` are those that have changed, none stands for all of them; `adding` are partitions that the only one of them
-        gets if this succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
+        `topics`: the changed ones, by default all; `adding`: partitions that the only topic among them gets if the write
+        succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the previous state.
         """
         self._lapse()
         self.disk.write(topics, adding)
@@ -173,7 +173,7 @@ class ClusterState:
         self.disk.write_if_it_can(topics)
 
     def together(self) -> AbstractContextManager[None]:
-        """What `has_changed` is told of inside is written once, at the end: each writing waits for the disk."""
+        """In this block changes reported to `has_changed` are written together at its end, since each write waits for the disk."""
         return self.disk.together()
 
     def _lapse(self) -> None:
@@ -209,7 +209,7 @@ class ClusterState:
         return broker
 
     def broker_ids(self) -> list[int]:
-        """The brokers there are."""
+        """The node ids of all brokers, those that are down included."""
         return list(self.brokers)
 
     def alive_brokers(self) -> list[Broker]:
@@ -217,8 +217,8 @@ class ClusterState:
         return [broker for broker in self.brokers.values() if broker.alive]
 
     def set_leader(self, partition: Partition, node_id: int, reason: str = "") -> None:
-        """Make `node_id` (-1: nobody) the leader: the epoch moves on and everyone who waits on the partition looks
-        again.
+        """Make `node_id` (-1: no broker) the leader: the leader epoch is incremented, and requests that wait for the partition are
+        checked again.
         """
         moved = node_id != partition.leader
         partition.leader = node_id
@@ -250,7 +250,7 @@ class ClusterState:
             raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_OR_PARTITION.text) from None
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None."""
+        """A partition by topic name and number; None if it does not exist."""
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             return None
@@ -380,8 +380,8 @@ class ClusterState:
 
     @contextlib.contextmanager
     def _work_on(self, name: str, words: str) -> Iterator[None]:
-        """Nobody else makes or removes a topic's directories meanwhile; `words` are what is said of it. Raises REQUEST_TIMED_OUT,
-        upon which clients try again, where somebody is at it."""
+        """In this block no other request creates or deletes directories of the topic; `words`: the message of the error. Raises
+        REQUEST_TIMED_OUT, a retriable error, if another request does."""
         if name in self._in_work:
             raise KafkaError(Err.REQUEST_TIMED_OUT, f"Partitions of topic '{name}' are being made or removed.")
         self._in_work[name] = words
@@ -479,8 +479,8 @@ class ClusterState:
     def create_internal_topic(self, name: str) -> Topic:
         """Create one of INTERNAL_TOPICS with the settings that Kafka gives it. Raises KafkaError.
 
-        Where nobody has set its replication factor the default is lowered to the brokers there are, so that one broker
-        alone serves groups; a factor that was set is kept to, as in Kafka.
+        A replication factor that is not set is lowered to the number of brokers, so that a single broker can serve
+        groups; a configured one is used as it is, as in Kafka.
         """
         config, settings = self.config, INTERNAL_SETTINGS[name]
         factor = config.int(f"{settings}.replication.factor")

@@ -3,9 +3,9 @@
     check(config, Entity.GROUP, {"consumer.session.timeout.ms": "50000"})       # as strings; KafkaError in Kafka's words
 
 Rules:
-1. Nothing here acts on them. Those of consumer and share groups are acted on by their coordinator, which is told of every
-   change (``ClusterState.on_group_configured``), and by the leaders of partitions that share groups read; what the others
-   steer, streams groups and the telemetry of clients, is not there. A name needs no group: settings are made before it, and outlive it.
+1. Nothing here acts on them. Those of consumer and share groups are used by their coordinator, which is notified of every
+   change (``ClusterState.on_group_configured``), and by the leaders of partitions that share groups read. Settings of
+   client metrics have no effect. A group need not exist: its settings may be created before it, and remain after its deletion.
 2. Subscriptions came with 3.7, groups' settings with 4.0. They are those of 4.1.0 and 4.4.0 (of subscriptions before 4.0:
    of 3.9.1).
 3. Which bounds a broker sets for its groups is read from its own settings where it has them (`group.consumer.*`), and is

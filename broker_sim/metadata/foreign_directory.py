@@ -2,7 +2,7 @@
 
     found = survey(directory, store.find_partitions(directory), partitions=None)
     found.counts["__consumer_offsets"]      # 50, although only __consumer_offsets-12 was copied
-    found.lines                             # what people are told
+    found.lines                             # messages for the user
 
 Rules:
 1. Nothing is written here. What can't be served as it was is a StoreError, and the directory stays as it is.

@@ -1,10 +1,10 @@
 """Who leads a partition when brokers go and come, as KRaft's controller decides it (ReplicationControlManager, PartitionChangeBuilder).
 
 Rules:
-1. A leader is elected among the in-sync replicas that are alive, in the order of the replicas. Where there is none the partition has
+1. A leader is elected among the in-sync replicas that are alive, in the order of the replicas. Without such a replica the partition has
    no leader (-1). unclean.leader.election.enable (from 3.9 on) lets any replica lead.
-2. A broker that goes leaves the ISR. Before 4.1 the last one stays in it, and only who is in it can lead. From 4.1 on the ISR may be
-   empty: whoever leaves it while it is smaller than min.insync.replicas is an eligible leader still (KIP-966).
+2. A broker that stops leaves the ISR. Before 4.1 the last one stays in it, and only members of the ISR can lead. From 4.1 on the
+   ISR may be empty: a replica that leaves it while it is smaller than min.insync.replicas remains an eligible leader (KIP-966).
 3. All brokers share one log for each partition. A replica in sync that takes over has what its leader had replicated: up to the high
    watermark, where a state holds that back, else everything. One that is elected out of sync has what there was when it went: what was
    appended since is lost.
@@ -54,7 +54,7 @@ def step_down(state: ClusterState, node_id: int) -> None:
 
 
 def fence(state: ClusterState, node_id: int) -> None:
-    """A broker is gone: it leaves the ISRs, and what it led is led by others or by nobody."""
+    """Fence a broker that has stopped: it leaves the ISRs, and its partitions elect other leaders, or have none."""
     left = [p for p in state.partitions() if p.leader < 0 and p.isr == [node_id]]
     state.brokers[node_id].alive = False
     with state.together():
@@ -107,7 +107,7 @@ def catch_up(state: ClusterState, partition: Partition) -> None:
 
 
 def reopen(state: ClusterState, partition: Partition, leader: int) -> None:
-    """The partition may have a leader again: ``leader``, who had led it before, if it still can, else whoever can."""
+    """Elect a leader for a partition without one: ``leader``, its previous one, if it is eligible, else the first eligible replica."""
     partition.barred = False
     able = leader in partition.isr or leader in partition.eligible
     if able and state.brokers[leader].alive:
@@ -118,7 +118,7 @@ def reopen(state: ClusterState, partition: Partition, leader: int) -> None:
 
 
 def _trim(state: ClusterState, partition: Partition) -> None:
-    """Who is in the ISR needs not be eligible besides; with enough of them nobody else is."""
+    """Remove replicas in the ISR from the eligible leaders; if the ISR has min.insync.replicas members, remove all."""
     enough = len(partition.isr) >= state.min_isr(partition)
     partition.eligible = [] if enough else [node for node in partition.eligible if node not in partition.isr]
 
@@ -192,7 +192,8 @@ def move(state: ClusterState, partition: Partition, node_id: int | None = None) 
 
 
 def _next(state: ClusterState, partition: Partition) -> int:
-    """Who leads where nobody says who: the first replica in sync that does not lead, else any broker. Raises UsageError."""
+    """The default target of a leader move: the first in-sync replica that is not the leader, else any other live broker. Raises
+    UsageError."""
     others = [node for node, broker in state.brokers.items() if broker.alive and node != partition.leader]
     if not others:
         raise UsageError(f"{partition.name}: no other broker is up to become its leader; start one first")
@@ -200,7 +201,7 @@ def _next(state: ClusterState, partition: Partition) -> int:
 
 
 def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
-    """Who can lead, -1 where nobody can."""
+    """The node id of the first replica that can lead, -1 without one. ``leaving``: a broker that can't."""
     if partition.barred:
         return -1
     alive = [node for node in partition.replicas if node != leaving and state.brokers[node].alive]
@@ -240,7 +241,7 @@ def _lose_from(state: ClusterState, partition: Partition, offset: int) -> str:
 
 
 def tell_loss(state: ClusterState, partition: Partition, lost: Lost) -> str:
-    """Whoever watches for lost records hears of these; returns them as the reason of an election."""
+    """Notify the listeners for lost records; returns the loss as text, the reason of the election."""
     for told in state.on_loss:
         told(partition, lost)
     return f"unclean election: offsets {lost.first} to {lost.last} are lost"

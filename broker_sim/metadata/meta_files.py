@@ -9,8 +9,8 @@ Rules:
    directory's entries too, when its writing returns: as Kafka's metadata log, whatever becomes of the records.
 2. What cannot be understood raises StoreError naming the file, and is left as it is: a state that was not read is never
    overwritten.
-3. Directories of partitions are made before `cluster.json` tells of them, and removed after it has ceased to. So one that
-   it does not know and that holds no record is of a creation that was never finished; nobody was told of it.
+3. Directories of partitions are created before `cluster.json` lists them, and deleted after it no longer does. So a directory without
+   records that it does not list belongs to an interrupted creation, for which no client got a response.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StoreError(Exception):
 
 
 def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
-    """`cluster.json` as it is, durable from now on: what another process has left may not have been. None where there is none.
+    """`cluster.json` as it is, durable from now on: another process may not have synced it. None if the file is missing.
     Raises OSError.
     """
     path = directory / STATE_FILE
@@ -108,7 +108,7 @@ def _stands(path: Path, data: bytes, before: bytes | None, files: Files) -> bool
 def write_properties(
     directory: Path, cluster_id: str, node_id: int, directory_id: str, *, files: Files = FILES
 ) -> None:
-    """Kafka's meta.properties, if there is none."""
+    """Write Kafka's meta.properties unless the file exists."""
     path = directory / PROPERTIES_FILE
     if not files.exists(path):
         lines = ["#", "version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={directory_id}"]
@@ -116,7 +116,7 @@ def write_properties(
 
 
 def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
-    """The cluster id in meta.properties, None where it is not told."""
+    """The cluster id in meta.properties, None if the file or the property is missing."""
     try:
         text = files.read_file(directory / PROPERTIES_FILE).decode(errors="replace")
     except FileNotFoundError:
@@ -126,7 +126,7 @@ def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
 
 
 def write_partition_id(directory: Path, topic_id: bytes, *, files: Files = FILES, sync: bool = False) -> None:
-    """Kafka's partition.metadata, if there is none, or none that tells an id."""
+    """Write Kafka's partition.metadata unless the file exists and contains a topic id."""
     path = directory / PARTITION_FILE
     if read_partition_id(directory, files) is None:
         files.replace_file(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=sync)

@@ -8,7 +8,7 @@ Rules:
 3. Every change goes through `ClusterState.changed`, which also lets kept answers lapse.
 4. A directory without a `cluster.json` is another broker's. What that left is looked at as a whole before anything is opened
    (`foreign_directory`), and loses nothing by being served: no retention, no compaction and no expiry until somebody sets them.
-5. Records that nobody here knows are never served and never removed: they stay, or are moved aside, and a line tells.
+5. Records of unknown topics are neither served nor deleted: they stay in place, or are moved aside, with a warning.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Persistence:
             raise
 
     def write_if_it_can(self, topics: Sequence[Topic]) -> None:
-        """As `ClusterState.has_changed`, likewise."""
+        """Write the state of changed topics; a failed write is logged and retried at the next change."""
         if self._together:
             self._behind = True
             self._note_change(topics)
@@ -217,7 +217,8 @@ class Persistence:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What `write_if_it_can` is told of inside is written once, at the end: each writing waits for the disk."""
+        """In this block the changes passed to `write_if_it_can` are written together at its end, since each write waits for the
+        disk."""
         if self._together:
             yield
             return
@@ -447,6 +448,6 @@ class Persistence:
 
 
 def entry(partition: Partition) -> dict[str, Any]:
-    """A partition in `cluster.json`."""
+    """The JSON object of a partition in `cluster.json`."""
     names = ("replicas", "isr", "leader", "leader_epoch")
     return {name: getattr(partition, name) for name in names}

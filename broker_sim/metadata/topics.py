@@ -1,8 +1,8 @@
 """Topics and partitions as the cluster's metadata knows them, and the rules for their names, replicas and leaders.
 
 Rules:
-1. All brokers of a cluster share one log per partition. Who may serve it is data: `Partition.leader`; a leader of
-   another epoch is made by `ClusterState.set_leader` alone, which bumps the epoch and wakes whoever waits.
+1. All brokers of a cluster share one log per partition. Who may serve it is data: `Partition.leader`; only
+   `ClusterState.set_leader` changes it; it increments the leader epoch and wakes the requests that wait for the partition.
 2. What a consumer may read ends at `high_watermark`, which moves through `advance_high_watermark` alone. Appending and
    committing are two events: a held partition appends without committing.
    Whatever ails a partition (`conditions`) works through `held`, `gate`, `isr_too_small`, `read_error` and its leader.
@@ -52,7 +52,7 @@ Waiter = Callable[[], object]
 
 
 class Gate(Protocol):
-    """Stands before a partition's log while something ails it."""
+    """Intercepts the appends to a partition's log during a fault state."""
 
     def before(self, size: int) -> None:
         """An append of ``size`` bytes is to come; raises StorageError to refuse it."""
@@ -411,7 +411,8 @@ class _MayBeDown(Protocol):
 
 
 def check_some_alive(replicas: Sequence[Sequence[int]], brokers: Mapping[int, _MayBeDown], first: int = 0) -> None:
-    """Replicas that are given by hand may be on brokers that are down, but not all of a partition's: nobody would be in sync."""
+    """Raise INVALID_REPLICA_ASSIGNMENT if all replicas of a partition in a manual assignment are on brokers that are down: it would
+    have no in-sync replica. ``first``: the number of the first partition."""
     for index, nodes in enumerate(replicas, first):
         if not any(brokers[node].alive for node in nodes):
             raise KafkaError(

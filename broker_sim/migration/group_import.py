@@ -124,7 +124,7 @@ class ImportedGroup:
 
 @dataclass
 class Imported:
-    """Groups by their ids."""
+    """The groups of an import, by their ids."""
 
     groups: dict[str, ImportedGroup] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ Rules:
    offsets that were deleted, the group's end, a member that stood still. Names of clients and partitions are compared, the ids that
    brokers draw are not.
 2. Events are paired in their order, by what they are (`Event.what`): a longest common subsequence. A pair may be some seconds apart.
-3. The figure is 2 x pairs / all events of both. Beside it stand the pairs' times apart, so that nobody has to believe one number.
+3. The figure is 2 x pairs / all events of both. The differences between the pairs' times are reported beside it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Alike:
 
 
 def events_of(lives: Lives) -> list[Event]:
-    """A group's events."""
+    """The events of a group that are compared, in order of their times."""
     found = [*_generations(lives), *_offsets(lives)]
     return sorted(found, key=lambda one: one.at_ms)
 
@@ -143,7 +143,7 @@ def _offsets(lives: Lives) -> list[Event]:
 
 
 def compare(real: Lives, simulated: Lives) -> Alike:
-    """Both, side by side."""
+    """Pair the events of the incident with those of its reproduction, and compute their similarity."""
     one, other = events_of(real), events_of(simulated)
     rates = tuple(
         60_000 * sum(each.offset is not None for each in lives.commits) / max(lives.to_ms - lives.from_ms, 1)

@@ -1,7 +1,7 @@
 """The verb ``broker-sim reproduce``.
 
-Exit codes: 0 the finding happens again; 1 it does not, or can't be played, for the reason that is told; 2 a wrong argument, nothing to
-read; 130 interrupted.
+Exit codes: 0 the finding happens again; 1 it does not, or can't be reproduced, with the reason; 2 an invalid argument, no
+input; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Evidence:
         return sorted(of_it, key=lambda row: row["ts_ms"])
 
     def release(self) -> tuple[str, str]:
-        """The release of Kafka that wrote it, as far as that shows, and what it was told by."""
+        """The Kafka release that wrote the log, as far as its records show, and the evidence for it, as text."""
         said = [row for row in self.rows("log_lines") if row["what"] == "release" and row["detail"]]
         for row in reversed(said):
             known = _known_release(row["detail"])

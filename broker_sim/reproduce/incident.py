@@ -4,8 +4,8 @@ Rules:
 1. A finding is one that the pipeline tells, or one of `_own`, for what it doesn't tell of a log alone.
 2. Without --group the weightiest finding is taken that can be played; with --at the one nearest to that moment.
 3. What no scenario can bring about is said in one line: UNPLAYABLE.
-4. What happens to an offsets partition (PARTITIONED) is told by all that lies in it and by lines: that finding of the whole log is the
-   group's, and what is then played and looked for is that one, at its time and of its length.
+4. An incident of an offsets partition (PARTITIONED) shows in all groups of the partition and in log lines: the finding for the
+   whole log applies to the group, and is reproduced and looked for with its time and duration.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _in_partition(whole: Evidence, one: Finding, group: str) -> bool:
 
 
 def _partitions(whole: Evidence, one: Finding) -> set[int]:
-    """The offsets partitions that a finding is about: moves at one time are told together."""
+    """The offsets partitions of a finding: one finding has all moves of the same time."""
     if one.log_partition is not None:
         return {one.log_partition}
     if one.kind != "moved" or one.at_ms is None:
@@ -158,7 +158,7 @@ def _partitions(whole: Evidence, one: Finding) -> set[int]:
 
 
 def _of_its_own(whole: Evidence, one: Finding, group: str) -> Finding:
-    """Of moves that are told together the moment of the group's own."""
+    """The finding with the time of the group's own move, if it has several moves."""
     if one.kind != "moved" or one.at_ms is None:
         return one
     home = whole.partition_of(group)

@@ -6,10 +6,10 @@ fall and are deleted; a coordinator that moves.
     story.acts        what happens, in order, each with what it was read from and how sure that is
 
 Rules:
-1. A record says when a window closed and who was in it; when somebody went is told by its last commit and its timeouts. Of two causes
-   that fit, the likelier one is taken and the other one named.
-2. A member whose partitions are not committed for long while it stays is taken to hang, as one whose application does not poll. Where
-   nothing was committed of the whole group nobody can say so.
+1. A record has the end of a join phase and its members; the time of a member's removal follows from its last commit and its
+   timeouts. Of two possible causes the likelier one is taken and the other one named.
+2. A member whose partitions are not committed for long while it stays is taken to hang, as one whose application does not poll. Without
+   any commit of the group this is unknown.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Act:
-    """``kind``: start, leave, crash, hang (``for_ms``), commit (``offsets``, of a member or, without ``who``, of nobody),
+    """``kind``: start, leave, crash, hang (``for_ms``), commit (``offsets``, of a member or, without ``who``, without one),
     delete_offsets, delete_group, expire, move, epoch (the coordinator's broker is elected again), jam (``for_ms``: nothing that is
     appended to the group's offsets partition is committed; ``refused_ms``: since when it is under its min.insync.replicas)."""
 
@@ -167,7 +167,8 @@ def _moves(lives: Lives, evidence: Evidence) -> Iterator[Act]:
 
 
 def _begin(turns: list[Turn], from_ms: int) -> int:
-    """The moment from which on the members are known: ``from_ms`` where a record stands before it, else that of the first record."""
+    """The time from which the members are known, ms since 1970: ``from_ms`` if a record with members is not later, else
+    that of the first such record."""
     if any(one.at_ms <= from_ms and one.seats for one in turns):
         return from_ms
     return next((one.at_ms for one in turns if one.seats and one.at_ms > from_ms), from_ms)
@@ -343,8 +344,8 @@ class _Reader:
         self._act(max([at_ms, *(act.at_ms + 200 for act in acts)]), "start", name, why)
 
     def _joined(self, seat: Seat, turn: Turn) -> tuple[int, bool]:
-        """When a member that is new in a record joined, about; and whether the group waited from then on, as nobody committed any more.
-        Of several that a client made in one window, each comes in its turn."""
+        """The estimated time (ms since 1970) at which a new member of a record joined, and whether the group waited from then on,
+        without commits. Several members of one client in one join phase get successive times."""
         same = [
             one.member_id for one in turn.seats if one.client_id == seat.client_id and one.member_id not in self.now
         ]
@@ -358,7 +359,7 @@ class _Reader:
         return {one.member_id for one in turn.seats}
 
     def _runs(self, name: str) -> bool:
-        """Whether its process does, as far as it was told."""
+        """Whether the client's process runs, by the acts so far."""
         last = next((act.kind for act in reversed(self.lives.acts) if act.who == name), "start")
         return last not in ("crash", "leave")
 

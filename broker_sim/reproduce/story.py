@@ -3,7 +3,7 @@
 Rules:
 1. The scenario is a timeline: each step comes so long after the one before as it did in the log. Nothing in it waits for what the log
    only shows the outcome of, but for the group's being together at the start.
-2. Names, partitions, timeouts and offsets are the log's own. What was changed so that it can be played is told: `Story.changed`.
+2. Names, partitions, timeouts and offsets are the log's own. `Story.changed` lists what was changed for the reproduction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Story:
     changed: list[str] = field(default_factory=list)
 
     def scenario(self, verdict: str) -> str:
-        """The file's text."""
+        """The scenario file as YAML text."""
         head = "".join(f"# {line}\n" for line in verdict.splitlines())
         return f"{head}{yaml.safe_dump(self.table, sort_keys=False, allow_unicode=True, width=130)}"
 

@@ -1,10 +1,10 @@
-"""The clients of a running scenario, told and listened to line by line (see apps): here each one is a process; ``virtual`` has those
-that are programs on simulated hosts.
+"""The clients of a running scenario, each a process that reads commands and writes reports, a line each (see apps); ``virtual`` has the
+clients on simulated hosts.
 
 Rules:
 1. A crash is SIGKILL, a freeze SIGSTOP: the client gets no chance to say goodbye. A hang is an application that stops polling.
 2. What a client tells goes into the journal as ``client`` events, in the order in which it came.
-3. A client that ends although nobody told it to is told with the last lines of its stderr.
+3. A client that ends without a command is reported with the last lines of its stderr.
 4. Nothing is left running: ``stop_all`` ends every client, thawed first.
 """
 
@@ -92,11 +92,11 @@ class Client(ABC):
 
     @abstractmethod
     def freeze(self) -> None:
-        """It stands still."""
+        """Stop the client: it keeps its connections and sends nothing until ``thaw``."""
 
     @abstractmethod
     def thaw(self) -> None:
-        """It goes on."""
+        """Resume the client after ``freeze``."""
 
     @abstractmethod
     def command_line(self, text: str) -> None:
@@ -261,7 +261,7 @@ class Clients:
                 await client.start()
 
     async def stop_all(self) -> None:
-        """End every client."""
+        """Stop all clients of the scenario, and wait for their ends."""
         await asyncio.gather(*(client.stop() for client in self.all.values()))
 
 

@@ -64,8 +64,8 @@ examples:
 
 
 def spelled_out(words: list[str]) -> list[str]:
-    """All that stands behind ``--attach --`` is one command, whatever its options: as one word that argparse leaves alone. The same
-    without the dashes, for a command without options: of others nobody knows whose they are."""
+    """The words of the command line with everything after ``--attach --`` as one word, so that argparse does not parse the options
+    of that command. The dashes may be missing if the command has no options; with options it would be ambiguous whose they are."""
     if words[0] != "run" or "--attach" not in words:
         return words
     place = words.index("--attach")
@@ -229,7 +229,8 @@ def _real(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _virtual(arguments: argparse.Namespace, options: Options) -> int:
-    """In virtual time. A run that can't be repeated is told with the first event that differs."""
+    """Run a scenario in virtual time, as often as ``--repeat`` says; returns the exit code. If a repetition differs, the first
+    different event is printed."""
     if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
         from broker_sim.simulation.virtual.hashseed import pin
 

@@ -5,7 +5,7 @@ A sign is a map in the file and a question to the run:
     {group: billing, state: Stable, members: 3, generation: ">=2", lag_below: 500, committed: {orders-0: 50}, reading: true}
     {api: OffsetCommit, error: REQUEST_TIMED_OUT, group: billing, count: ">=2"}      # requests, or with error/answered their answers
     {event: timer, timer: session, count: 1}                                         # any event of the journal, by its fields
-    {client: app-1, says: commit_failed, text: "*RebalanceInProgress*"}              # what a client told
+    {client: app-1, says: commit_failed, text: "*RebalanceInProgress*"}              # a client's report
     {fault: lost, hits: 2}
     {group: billing, committed: went_back}                                           # for never
 
@@ -68,7 +68,7 @@ class Sign:
         raise NotImplementedError
 
     def now(self, run: Run) -> str:
-        """How it stands, in words."""
+        """The present state of the sign, as text for reports and errors."""
         return ""
 
 
@@ -177,7 +177,7 @@ class EventSign(Sign):
 
 
 class ClientSign(EventSign):
-    """What a client of the scenario told."""
+    """Reports of a client of the scenario: ``says``, ``text`` and their number."""
 
     def __init__(self, table: Table) -> None:
         self.count = table.take("count", count, count(">=1"))
@@ -190,7 +190,7 @@ class ClientSign(EventSign):
 
 
 class FaultSign(Sign):
-    """A fault's hits."""
+    """The number of requests that a rule of the scenario has matched: ``{fault: NAME, hits: 2}``."""
 
     def __init__(self, table: Table) -> None:
         self.name, self.hits = table.take("fault", text), table.take("hits", count, count(">=1"))

@@ -2,11 +2,11 @@
 
 table = load(path)                       # a Table; raises WrongFile for what is no YAML map
 table.take("within", duration, 30.0)     # -> seconds; what is wrong is noted with line, key and what was meant
-table.done()                             # notes keys that nobody took, with the nearest that exists
+table.done()                             # notes keys that were not taken, with the nearest valid one
 table.check()                            # raises WrongFile with all that was noted
 
-Whoever writes a file wants to hear all that is wrong with it at once: so a key with a default has that where its value can't be read,
-and an entry of a list is left out where it can't be made; only what can't go on raises. The errors are those of the whole file.
+All errors of a file are reported together: a key with an invalid value gets its default, an invalid entry of a list is left out, and
+only an error that prevents further checks is raised at once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Table:
         return WrongFile(self.where(key), what)
 
     def errors_of(self, error: WrongInput, what: str = "", key: str | None = None) -> WrongFile:
-        """The errors of an input that stands here, or under a key: each at the line of its own key, as far as it has one."""
+        """The errors of a value of this map, or of the one under ``key``, each with the line of its own key if the file has that."""
         found = [self.error(what + one.text, key or (str(one.path[0]) if one.path else None)) for one in error.problems]
         return WrongFile.of(found)
 
@@ -131,11 +131,11 @@ class Table:
             raise WrongFile.of(self.errors) from None
 
     def peek(self, key: str) -> Any:
-        """The value of a key as it is, None where there is none; ``done`` doesn't count it as taken."""
+        """The raw value of a key, None if it is missing; ``done`` does not count it as taken."""
         return self._values.get(key)
 
     def table(self, key: str, what: str | None = None) -> Table:
-        """The map under a key, empty where there is none."""
+        """The map under a key as a `Table`, an empty one if the key is missing. ``what``: its name in errors."""
         nothing = Table({}, {}, self.place, what or key, self.errors)
         return self.take(key, lambda value: table_of(value, what or key), nothing)
 
@@ -152,7 +152,7 @@ class Table:
                 self.errors.append(self.error(f"{self.what} has no key {key!r}; {expected(key, known)}", key))
 
     def done(self) -> None:
-        """Note the keys that nobody asked for."""
+        """Note an error for each key that was not taken."""
         self.only(*self._known)
 
 

@@ -1,4 +1,4 @@
-"""A scenario: what stands in the file, checked as a whole before anything runs.
+"""A scenario: the content of a file, validated as a whole before anything runs.
 
     cluster:  {brokers: 3, as_version: "3.9", clock: real, seed: 7, offsets_partitions: 50, initial_rebalance_delay: 3s, config: {...}}
     import:   {describe: groups.txt}
@@ -22,7 +22,7 @@ An action is an operation of the control plane (``op: leader.move``, with its pa
     {send: OffsetCommit, group: billing, member: app-1, generation: old, offsets: {orders-0: 5}, answer: ILLEGAL_GENERATION}
     {send: OffsetDelete, group: billing, partitions: [orders-0]}      {send: DeleteGroups, group: billing}
 
-All that is wrong with a file is told at once, one line each.
+All errors of a file are reported together, a line each.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
 
 @dataclass(slots=True)
 class _Declared:
-    """What steps may name."""
+    """The names that steps and expectations may refer to: clients, rules, steps."""
 
     clients: list[ClientPlan]
     complete: bool
@@ -528,7 +528,8 @@ def _expectation(table: Table, steps: list[str] | None) -> Expectation:
 
 
 def _between(table: Table, steps: list[str] | None) -> tuple[str | None, str | None]:
-    """The two steps of ``between``, None where there is none. Raises WrongFile for a time that never comes."""
+    """The names of the two steps of ``between``, (None, None) without the key. ``steps``: the names in order. Raises WrongFile for
+    unknown steps, and if the second is not after the first."""
     between = table.take("between", listed, None)
     if between is None:
         return None, None

@@ -1,15 +1,15 @@
 """The names of a scenario file: whatever it speaks of, somebody makes.
 
-A client that reads a topic nobody fills, a state of the partition of a group that nobody joins, an event that is never to come from
-a client that isn't there: each of them runs, and proves nothing. So a name that nothing in the file makes is an error, told with its
-line and the nearest that there is. What comes from elsewhere - the program of ``--attach``, a topic that a client lets the brokers
-create - stands under ``outside``:
+A client that reads a topic without records, a state of the partition of a group without members, a ``never`` about an undefined
+client would run and prove nothing. So a name that is not defined in the file is an error, reported with its line and the nearest
+defined name. Names from elsewhere - of the program of ``--attach``, of a topic that a client lets the brokers create - are declared
+under ``outside``:
 
     outside: {topics: [refunds], groups: [audit-*], client_ids: [consumer-*]}
 
 Rules:
 1. What is made is collected from the whole file first; when it is made is no matter, but for steps, whose order is the file's.
-2. Nothing is told of a kind of name whose makers could not be read: one mistake is one error.
+2. If the definitions of a kind of name are invalid, references of that kind are not checked: one mistake is one error.
 3. A member id is drawn by the brokers and begins with the client's or the instance's id: a pattern of it fits a specimen.
 """
 
@@ -272,7 +272,7 @@ class _Names:
         return any(fits(pattern, name) or match(name, pattern) for pattern in patterns)
 
     def _look(self, kind: str, name: str, where: str, what: str) -> None:
-        """Note an error where nobody makes that name."""
+        """Note an error unless the file defines that name, or declares it under ``outside``. ``what``: the key that refers to it."""
         known = self._known(kind)
         if name not in known and not self._elsewhere(kind, name):
             self._unknown(kind, name, known, where, what)
@@ -369,7 +369,7 @@ def fnmatchcase_of(pattern: str, name: str) -> bool:
 
 
 def _makes_group(action: Action) -> bool:
-    """A commit of nobody's makes its group."""
+    """Whether an action creates a group: a raw OffsetCommit without a member does."""
     return action.verb == "send" and not action.params.get("member") and action.params.get("generation", 0) == -1
 
 

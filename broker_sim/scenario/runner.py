@@ -6,7 +6,7 @@
 
 Rules:
 1. Everything is listened to, nothing is polled: signs are fed from the journal, to which the clients' words come too.
-2. ``never`` is looked at after every event; the first event that breaks it is the one that is told.
+2. ``never`` is evaluated after every event; the first event that violates it is reported.
 3. Whatever happens, clients are ended and the cluster is stopped.
 4. A verdict that holds because nothing was tried is broken: see tried.py. So is one whose attached program failed, at once.
 """
@@ -147,7 +147,7 @@ class _ProgramFailed(Exception):
 
 
 class _Stage:
-    """A run under way."""
+    """A running scenario: its cluster, clients, faults and expectations."""
 
     def __init__(
         self, scenario: Scenario, options: Options, kafka: Cluster, make_clients: MakeClients, virtual: bool
@@ -178,7 +178,7 @@ class _Stage:
     # listening
 
     def told(self, name: str, says: str, /, **details: Any) -> None:
-        """A client said something."""
+        """Write a client's report to the journal, as an event ``client``."""
         words = str(details.pop("text", ""))
         if says == "exited" and words:
             self.ended[name] = f"ended with code {details.get('code')}; {words}"
@@ -276,7 +276,7 @@ class _Stage:
         self.finished_s = _now_s()
 
     async def step(self, step: Step) -> None:
-        """One step."""
+        """Run one step: wait for its sign and its pause, then perform its actions."""
         if step.when is not None:
             await self.until(step.when, step.within_s, f"{step.where}: {step.name}")
         if step.after_s:

@@ -70,7 +70,7 @@ class Sweep:
 
     @property
     def code(self) -> int:
-        """The worst."""
+        """The exit code of the sweep: the largest one of its seeds."""
         return max(self.codes, default=HELD)
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class _Run:
 
 
 def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
-    """In a worker."""
+    """Run one seed of a scenario in a worker process; returns its result."""
     began = os.times()
     twice = random.Random(f"{seed}/twice").random() < _TWICE
     name, code, report, story, virtual_s, hashes = path.stem, BROKEN, "", "", 0.0, []

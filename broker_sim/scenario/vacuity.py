@@ -1,8 +1,8 @@
 """Whether a scenario tried what it says: a verdict that held because nothing ran is no verdict.
 
-Rules that had to hit and never did, holds that held nothing, states of logs that nobody met, and clients that never asked for anything,
-are told beside the expectations, and break the verdict. The words that allow it: ``must_hit: false`` of a rule, a hold or a state,
-``joins: false`` of a client.
+Rules that must match and never did, holds that held no request, states of logs that no request met, and clients that sent no
+request are reported with the expectations, and fail the scenario. ``must_hit: false`` of a rule, a hold or a state, and ``joins:
+false`` of a client allow it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HANDS = ("started", "exited")
 
 
 def never_hit(rules: Iterable[tuple[Fault, str, str]]) -> list[Wrong]:
-    """Of (rule, its name in the file, where it stands) those that had to hit and did not, with what came near."""
+    """The rules that must match and did not, with the near misses. ``rules``: (rule, its name in the file, its line in the file)."""
     found: list[Wrong] = []
     for fault, name, where in rules:
         try:
@@ -45,7 +45,7 @@ def never_hit(rules: Iterable[tuple[Fault, str, str]]) -> list[Wrong]:
 
 
 def never_held(holds: Iterable[tuple[Hold, str]]) -> list[Wrong]:
-    """Of (hold, where it stands) those that no request came to."""
+    """The holds that held no request. ``holds``: (hold, its line in the file)."""
     return [
         (f"the hold of {hold.selector.text()} never held a request", where) for hold, where in holds if not hold.hits
     ]
@@ -67,8 +67,8 @@ def never_met(
     log_of: Callable[[str], str],
     log_of_transactions: Callable[[str], str],
 ) -> list[Wrong]:
-    """The states that lasted while nobody had to do with their log: no request spoke of it or of a group (``log_of``) or a
-    transactional id in it, none that had been waiting was answered, and no coordinator appended anything to it, nor a marker."""
+    """The fault states during which their log was not used: no request named the log, or a group (``log_of``) or transactional id
+    in it, no deferred request of it was answered, and neither a coordinator nor a marker appended to it."""
     events = list(events)
     logs_of: dict[int, set[str]] = {}
     for event in events:
@@ -135,7 +135,7 @@ def _what(plan: ClientPlan) -> str:
 
 
 class _Seen:
-    """Who asked for what."""
+    """The requests, joined groups and reports of each client, from the events of a run."""
 
     def __init__(self, scenario: Scenario, events: Iterable[Event]) -> None:
         self._asked: set[tuple[str | None, str]] = set()

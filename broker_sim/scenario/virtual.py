@@ -227,7 +227,7 @@ _KILLED = -9
 
 
 class _HostLine(Line):
-    """What an app of this process is told, and what it tells."""
+    """The commands and reports of an app that runs on a simulated host in this process, in place of stdin and stdout."""
 
     def __init__(self, client: HostClient) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""One connection that asks what it is told to: for requests that no client library would send, and for members by the hundred."""
+"""A connection that sends given requests: for those that no client library sends, and for hundreds of members."""
 
 from __future__ import annotations
 

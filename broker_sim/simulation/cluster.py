@@ -9,10 +9,11 @@ listen, what time it is and what its files are.
     with kafka.disk.fault("full", free_bytes=100): ...
 
 Rules:
-1. Of a process that has died nothing goes on, and nobody is told but by its kernel. Its journal goes on with the next one.
+1. After the death of a process none of its code runs, and peers notice only what its kernel sends. The next process continues its
+  journal.
 2. A start is over when `start_again` returns, but for the logs that coordinators load.
-3. While the disk stalls the process stands still, from the call on that has to wait. What the running callback does afterwards is sent
-   when it goes on, and has the time of then.
+3. While the disk stalls the process is stopped at the call that has to wait. The remaining effects of the running callback are sent
+   when it continues, with the time of then.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ DATA_DIR = Path("/kafka")
 
 
 class _InProcess:
-    """The loop as a clock needs it: whoever arms a timer, it belongs to the brokers' process."""
+    """The event loop for a broker's clock: every timer belongs to the brokers' process, whichever process arms it."""
 
     def __init__(self, loop: SimLoop, context: contextvars.Context) -> None:
         self.time = loop.time
@@ -152,7 +153,7 @@ class SimCluster(Cluster):
     # --- where its brokers are, what their files are
 
     def tell_bodies(self, apis: frozenset[str]) -> None:
-        """Of requests of other APIs the journal has no bodies from now on. Nothing happens where nobody watches."""
+        """Write the bodies of requests to the journal only for these APIs from now on. No effect if the cluster is not observed."""
         if self._observation.tap is not None:
             self._observation.tap.bodies = apis
 
@@ -215,7 +216,7 @@ class SimCluster(Cluster):
         self._die("killed", at_call)
 
     def power_loss(self, *, at_call: int | None = None) -> None:
-        """Their machines lose power: nobody is told, what was not synced may be lost. The rest as `kill`."""
+        """A power loss of all brokers' machines: peers get no packet, and data that was not synced may be lost. Otherwise as `kill`."""
         self._die("power lost", at_call)
 
     def _die(self, how: str, at_call: int | None) -> None:

@@ -57,17 +57,17 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Whether the user's code runs in ``frame``: nobody's package."""
+    """Whether ``frame`` runs the user's code: not this package, not the standard library, not an installed package."""
     return is_users_code(frame.f_code)
 
 
 def is_users_code(code: CodeType) -> bool:
-    """Whether it is the user's: nobody's package."""
+    """Whether the code is the user's: not this package's, nor the standard library's, nor an installed package's."""
     return not code.co_filename.startswith((_OURS, *_LIBRARIES, "<"))
 
 
 def caller(frame: FrameType | None = None) -> str:
-    """`` at consumer.py:17``: where the user's code stands that has called this, or that runs in ``frame``; "" for nowhere."""
+    """`` at consumer.py:17``: the line of the user's code that called this, or that runs in ``frame``; "" without such code."""
     frame = frame or sys._getframe(1)
     while frame is not None:
         if is_users(frame):

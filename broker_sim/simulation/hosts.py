@@ -1,11 +1,9 @@
 """Hosts of a simulation: machines that crash, are paused and restarted, with the programs that run on them.
 
-    host = sim.host("worker-1")
-    host.spawn(consume)             # a function that returns a coroutine: it runs again after a restart
-    host.spawn(consume, again="1s") # ... and when it raises, as under a supervisor
-    host.spawn_sync(work)           # an ordinary function that may block: kafka-python's clients, threads
-    host.crash()                    # power off: nobody is told. crash(reset=True): the process alone dies, its connections are reset
-    host.pause(); host.resume()     # as by SIGSTOP
+    host = sim.host("worker-1") host.spawn(consume)             # a function that returns a coroutine: it runs again after a restart
+    host.spawn(consume, again="1s") # ... and when it raises, as under a supervisor host.spawn_sync(work)           # an ordinary
+    function that may block: kafka-python's clients, threads host.crash()                    # power loss: peers get no packet.
+    crash(reset=True): only the process dies, its connections are reset host.pause(); host.resume()     # as by SIGSTOP
     host.restart()                  # a new process; it crashes first where it is up
 
 Brokers run on hosts too. All brokers of a cluster share one process, so what stops on a broker's host is its network; its part in the

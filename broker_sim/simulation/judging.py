@@ -1,7 +1,7 @@
 """Whether a cluster's groups came back, and whether anything was lost: what ``sim.check`` asks, as seen at the brokers.
 
 Rules:
-1. The bounds are Kafka's: the longest session and rebalance timeouts that members of a group have ever told its coordinator.
+1. The bounds are Kafka's: the longest session and rebalance timeouts that members of a group have sent to its coordinator.
 2. What was acknowledged to a producer is in the log, and what is in the log the group has read and committed.
 3. It must stay so a while: a group that is Stable between two rebalances is not well.
 """

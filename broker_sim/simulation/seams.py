@@ -1,6 +1,6 @@
 """What the rooms below the world need of it, each as little as it can: a `world.Simulation` is all three.
 
-Whoever runs a world from outside - a test, a workload, a sweep - holds the `Simulation` itself.
+Code that runs a world from outside - a test, a workload, a sweep - uses the `Simulation` itself.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Breakable(Protocol):
         """By their names."""
 
     def fail(self, error: BaseException, where: str = "noticed") -> None:
-        """The run is over: a plan can't be meant, or a disk has lost what it must not."""
+        """End the run with ``error``: an invalid plan, or a disk that lost synced data. ``where``: when it was noticed."""
 
     def heal(self) -> None:
-        """End all faults, whoever began them."""
+        """End all faults, also those injected by the test."""

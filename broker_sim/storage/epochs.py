@@ -24,7 +24,7 @@ class EpochCache:
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        """All entries, oldest first."""
+        """All entries (leader epoch, its start offset), in ascending order."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:

@@ -117,7 +117,7 @@ class Files:
         path.mkdir(exist_ok=True)
 
     def drop_dir(self, path: Path) -> None:
-        """An empty directory goes."""
+        """Remove an empty directory. Raises OSError if it is not empty."""
         path.rmdir()
 
     def read_file(self, path: Path) -> bytes:

@@ -26,7 +26,7 @@ class RecordSlice(Protocol):
     """Whole record batches that follow each other; ``len()`` of it are their bytes."""
 
     def __len__(self) -> int:
-        """How many bytes."""
+        """The size of the slice in bytes."""
 
     def chunks(self, size: int) -> Iterator[bytes]:
         """All of them in order, ``size`` bytes at a time or a little fewer. Raises OSError, CorruptRecord (the file ends early)."""

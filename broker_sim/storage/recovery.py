@@ -57,7 +57,7 @@ MAX_EPOCH = 2**31 - 2**16
 
 @dataclass
 class Recovered:
-    """What a directory holds."""
+    """The result of opening a log directory: its segments, producers and offsets."""
 
     segments: list[DiskSegment] = field(default_factory=list)
     producers: ProducerState = field(default_factory=ProducerState)

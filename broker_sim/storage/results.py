@@ -48,7 +48,7 @@ class LogBatch(NamedTuple):
         return self.data[self.position : self.position + self.header.length + LENGTH_END]
 
     def records(self) -> Iterator[Record]:
-        """As kafka_wire.record_batch.records."""
+        """The decoded records of the batch, as `kafka_wire.record_batch.records` returns them."""
         return records(self.data, self.position, self.header)
 
     def finding(self, timestamp: int, start: int, config: LogConfig) -> Generator[None, None, TimestampOffset | None]:

@@ -110,7 +110,7 @@ class Segment(Protocol):
         """Give back what the system lent; reads open it again."""
 
     def delete(self) -> None:
-        """Remove it for good."""
+        """Delete the segment's files from the disk."""
 
     def discard(self) -> None:
         """Remove one that could not be finished; what fails about it is passed over."""

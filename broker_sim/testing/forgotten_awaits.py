@@ -1,11 +1,11 @@
-"""Forgotten awaits: a wait that nobody waited for has looked at nothing, and a test of such waits is green whatever happens.
+"""Detection of forgotten awaits: a wait without ``await`` checks nothing, so a test made of such waits would always pass.
 
     kafka.group("billing").stable(members=3)        # no await: the coroutine is thrown away
 
 Python warns of that where few look, and in general terms. While an async test runs, `Unawaited` hears of every coroutine that ends
 without having begun, and notes those of broker-sim that the test's own code made, with the line that made them.
 
-    asyncio.create_task(kafka.group("billing").stable())    # and nobody awaits the task
+    asyncio.create_task(kafka.group("billing").stable())    # the task is never awaited
 
 That a wait goes on in a task when its test is over is as much of a mistake: `left_in_tasks`.
 
@@ -49,7 +49,7 @@ class Unawaited:
             sys.set_coroutine_origin_tracking_depth(max(_DEPTH, self._depth))
 
     def stop(self) -> None:
-        """Python's own way again."""
+        """End the detection, and restore Python's handling of coroutines that were never awaited."""
         if self._warn is not None:
             setattr(warnings, _HOOK, self._warn)
             sys.set_coroutine_origin_tracking_depth(self._depth)

@@ -165,7 +165,7 @@ class SimPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """What the marker can't mean is told before anything is set up."""
+        """Validate the arguments of the mark ``sim`` before any fixture is set up; invalid ones fail the test."""
         if not is_ours(item, self.fixture):
             marker = item.get_closest_marker(MARKER)
             if (
@@ -214,7 +214,7 @@ class SimPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        """The section "Simulation"."""
+        """Add the section "Simulation", with the seed and the failure's report, to the report of a failed test."""
         report = yield
         found = item.stash.get(_FOUND, None)
         if found is not None and call.when == "call" and report.failed:  # type: ignore[attr-defined]
@@ -366,8 +366,8 @@ def again_line(item: pytest.Item, seed: object) -> str:
 
 
 def _is_the_program(config: pytest.Config) -> bool:
-    """Whether this process does nothing but this session: nobody has called ``pytest.main()`` inside a program of his own, no debugger
-    of an IDE holds on to it."""
+    """Whether this pytest session is the main program of the process: not called by ``pytest.main()`` in another program, and not
+    under the debugger of an IDE."""
     alone = list(config.invocation_params.args) == sys.argv[1:] and bool(sys.orig_argv[1:])
     return alone and not {"pydevd", "debugpy"} & sys.modules.keys()
 
@@ -412,7 +412,7 @@ def mute(config: pytest.Config) -> None:
 
 
 def unmute(config: pytest.Config, *, told: bool = False) -> None:
-    """``told``: what was not shown is shown now."""
+    """End the suppression of pytest's output. ``told``: also print what was suppressed."""
     muted = config.stash.get(MUTED, None)
     if muted is not None and PENDING not in config.stash:
         writer, file, kept = muted

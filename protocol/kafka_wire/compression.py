@@ -119,7 +119,7 @@ class Packer:
         self._rest = b""
 
     def add(self, data: bytes) -> None:
-        """What comes next."""
+        """Compress the next bytes of the data."""
         if self._codec is Codec.GZIP:
             self._parts.append(self._stream.compress(data))
         elif self._codec is Codec.ZSTD:

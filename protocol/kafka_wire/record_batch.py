@@ -144,7 +144,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raises UnknownCodec."""
+        """The codec of the batch, from its attributes. Raises UnknownCodec for an unknown number."""
         try:
             return Codec(self.attributes & CODEC_MASK)
         except ValueError:

@@ -243,7 +243,7 @@ def array(item: Any, versions: str = "0+", **options: Unpack[_Options]) -> Any:
 
 
 def nested(item: Any, versions: str = "0+", **options: Unpack[_Options]) -> Any:
-    """One struct inside another."""
+    """Class decorator for a struct that is a field, or the element of an array field, of another message."""
     return _field("struct", item, versions, options)
 
 

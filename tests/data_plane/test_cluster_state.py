@@ -261,7 +261,7 @@ def test_of_many_logs_that_are_gone_the_first_are_named(tmp_path: Path, caplog: 
         shutil.rmtree(path)
     Sim(data_dir=tmp_path)
     assert len(caplog.messages) == 11
-    assert caplog.messages[-1] == f"and so are 20 more of the partitions in {tmp_path}"
+    assert caplog.messages[-1] == f"the same for 20 more partitions in {tmp_path}"
 
 
 def test_a_topic_is_made_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_what_the_local_engine_alone_can_do_is_refused(capsys: pytest.CaptureFix
 
     for words in (["--rows", "x.jsonl"], ["--for", "10m"], ["--timeline", "d"]):
         assert main(["simulate", "alone", "--seeds", "0..4", "--engine", "spark", *words]) == 2
-        assert f"{words[0]} is the local engine's" in capsys.readouterr().err
+        assert f"{words[0]} is for the local engine only" in capsys.readouterr().err
     assert main(["simulate", "incident.yaml", "--engine", "spark"]) == 2
     assert "no scenario files" in capsys.readouterr().err
 

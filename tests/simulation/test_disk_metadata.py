@@ -206,7 +206,7 @@ def test_a_stray_directory_does_not_make_a_cluster_somebody_elses(
 
     again = Sim(data_dir=tmp_path / "ours")
     assert (list(again.state.topics), again.state.disk.adopted) == (["t"], False)
-    told = [line for line in caplog.messages if "is not served and stays as it is" in line]
+    told = [line for line in caplog.messages if "is not served and left unchanged" in line]
     assert len(told) == 1
     assert "orders-0" in told[0]
     assert "--data" in told[0]

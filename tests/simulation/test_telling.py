@@ -142,7 +142,7 @@ def test_a_paused_host_is_told_as_one_and_an_unknown_one_is_refused() -> None:
         sim.run_for(1)
         sim.pause("app")
         assert "app: paused" in hosts(sim)
-        with pytest.raises(Exception, match="no host 'nobody'; there is broker-1, app"):
+        with pytest.raises(Exception, match="no host 'nobody'; expected one of broker-1, app"):
             hosts(sim, "nobody")
 
 

@@ -9,7 +9,7 @@ Rules:
    after its last assignment: its SyncGroup, or the heartbeat that changed its assignment (KIP-848).
 2. Partitions that a fetch session goes on with (KIP-227) are fetched, though the request does not name them. So the handler of Fetch
    notes who has read (``Partition.readers``), by the number that the request has in the journal.
-3. Members that share client id and host can't be told apart: any one's Fetch counts for all.
+3. Members with the same client id and host can't be distinguished: a Fetch of one counts for all.
 """
 
 from __future__ import annotations

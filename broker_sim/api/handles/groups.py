@@ -1,4 +1,4 @@
-"""A consumer group in the user's hand: how it stands, waits for how it shall stand, what became of it in words.
+"""The handle of a consumer group: its state, waits for a state, and its history as text.
 
 billing = await kafka.group("billing").stable(members=3)
 await billing.committed_at_least("orders", 0, 100)

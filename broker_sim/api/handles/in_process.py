@@ -36,7 +36,7 @@ class _Inside:
 
 
 class _Context(RequestContext):
-    """Keeps the answer for whoever asked."""
+    """The context of an in-process request: keeps the response for the caller instead of sending it."""
 
     __slots__ = ("answer",)
 
@@ -53,8 +53,8 @@ class _Context(RequestContext):
 async def ask(
     cluster: Cluster, broker: Broker, api_key: ApiKey, version: int, request: object, *, timeout: object, what: str
 ) -> Any:
-    """The response of ``broker``'s handler. Raises WaitTimeout where there is none after ``timeout`` of real time: it waits for a log
-    or for other members."""
+    """Send a request to ``broker``'s handler within the process; returns the response. Raises WaitTimeout without a response after
+    ``timeout`` of real time: the request waits for a log or for other members."""
     timeout_ms = duration_ms(timeout, "timeout")
     context = _Context(broker, Routes(cluster.state.as_version)[(api_key << 16) + version])
     response = context.route.handle(context, request)

@@ -2,8 +2,8 @@
 
 Rules (GetOffsetsShell and ConsumerGroupCommand.scala have the first):
 1. Lag is the high watermark less the committed offset, whatever its sign: an offset beyond the log's end is a negative lag, never 0.
-2. A partition counts if the group has committed it, is assigned it or subscribes to it. One that is subscribed and assigned to no
-   member is read by nobody: its lag is no lower for that.
+2. A partition counts if the group has committed it, is assigned it or subscribes to it. A subscribed partition
+   that no member is assigned counts as well: its records are not consumed.
 3. Where nothing is committed, all that is in the partition counts.
 """
 

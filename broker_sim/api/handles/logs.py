@@ -52,7 +52,7 @@ class OpenTransaction:
 
     @property
     def hangs(self) -> bool:
-        """Whether nobody is going to end it."""
+        """Whether the transaction hangs: no coordinator knows it, so that neither its producer nor its timeout ends it."""
         return self.transactional_id is None
 
 
@@ -118,7 +118,7 @@ class StateGuard:
 
 
 class LogHandle:
-    """One partition of ``cluster``."""
+    """The handle of one partition of ``cluster``: its offsets, leader and fault states."""
 
     def __init__(self, cluster: Cluster, partition: Partition) -> None:
         self.cluster = cluster

@@ -50,7 +50,7 @@ class SharedPartition:
     """A partition as a share group has it. ``start_offset``: the earliest record that isn't done with, -1 before the first is read;
     ``next_offset``: the earliest that was never delivered; ``in_flight``: records that count against
     group.share.partition.max.record.locks; ``locked``: records that members have now; ``backlog``: committed records that are not
-    done with. ``loaded``: whether its leader holds it for the group; where none does, nobody has a record."""
+    done with. ``loaded``: whether its leader has loaded it for the group; if not, no record is acquired."""
 
     start_offset: int
     next_offset: int
@@ -84,7 +84,7 @@ class ShareGroupHandle(GroupHandle):
         return found
 
     def _stored(self, key: ShareKey, partition: Partition) -> SharedPartition:
-        """As the share coordinator has it: nobody reads it now."""
+        """The state that the share coordinator has stored, of a partition that no leader has loaded."""
         shard = self.cluster.coordinators.share_states.leading(key)
         state = None if isinstance(shard, Err) else shard.known(key)
         if state is None or state.start_offset == NOWHERE:

@@ -1,4 +1,4 @@
-"""A transactional id in the user's hand: how it stands, waits for how it shall stand, what became of its transactions in words.
+"""The handle of a transactional id: its state, waits for a state, and the history of its transactions as text.
 
 orders = await kafka.transaction("orders-app").ongoing()
 async with orders.state_log.stuck(): ...
@@ -40,7 +40,8 @@ _VERSION = 4
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """An id at its coordinator; ``found`` None where it isn't there, ``error`` where nobody can tell."""
+    """The state of a transactional id at its coordinator. ``found``: None if the id does not exist; ``error``: why the coordinator
+    can't respond, else NONE."""
 
     found: at_coordinator.Transaction | None
     error: Err = Err.NONE

@@ -1,7 +1,7 @@
 """The scenario's own clients: small consumer programs of real client libraries, each a process of its own.
 
 A program is started as ``PROGRAM SETTINGS``; SETTINGS is one JSON object: ``bootstrap``, ``client_id`` and what the file says (the
-names of SETTINGS below, durations in seconds, an own ``config`` in the client's names). ``pattern`` stands in place of ``topics`` for a
+names of SETTINGS below, durations in seconds, an own ``config`` in the client's names). ``pattern`` replaces ``topics`` with a
 regular expression that whole names of topics match. It reads as an application does, and tells on
 stdout, one JSON object a line:
 

@@ -68,7 +68,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             )
 
     async def run(self) -> None:
-        """Until told to leave."""
+        """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         await consumer.start()
         try:
@@ -101,7 +101,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         return [TopicPartition(topic["topic"], one["partition"]) for topic in told for one in topic["partitions"]]
 
     async def turn(self) -> None:
-        """One poll, its records and what was told meanwhile."""
+        """One poll: process its records, then carry out the commands that have arrived meanwhile."""
         if self.hang_s:
             hang, self.hang_s = self.hang_s, 0.0
             await asyncio.sleep(hang)
@@ -155,7 +155,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             self.tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
 
     async def _back(self) -> None:
-        """To what is committed."""
+        """Seek to the committed offsets, after a failed transaction."""
         for partition in self.consumer.assignment():
             committed = await self.consumer.committed(partition)
             if committed is None:
@@ -174,7 +174,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         return due
 
     async def commit(self) -> None:
-        """Commit all positions."""
+        """Commit the consumer's positions of all assigned partitions."""
         offsets = {partition: await self.consumer.position(partition) for partition in self.consumer.assignment()}
         if not offsets:
             return
@@ -186,13 +186,13 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             self.tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """A rebalance begins."""
+        """Called by aiokafka at the start of a rebalance: report the revoked partitions."""
         if self.settings.commit == "poll" and revoked:
             await self.commit()
         self.tell("revoked", partitions=sorted(map(_log, revoked)))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """It is over."""
+        """Called by aiokafka at the end of a rebalance: report the assigned partitions."""
         self.tell("assigned", partitions=sorted(map(_log, assigned)))
 
 

@@ -52,7 +52,7 @@ class Settings:
         self._given = given
 
     def ms(self, name: str) -> int | None:
-        """A duration in ms."""
+        """A duration of the settings, in seconds, as whole ms; None stays None."""
         value = self._given.get(name)
         return None if value is None else round(value * 1000)
 
@@ -74,7 +74,7 @@ def tell(says: str, **details: Any) -> None:
 
 
 class Orders:
-    """What an app was told and has not done yet."""
+    """The commands that an app has received and not yet carried out."""
 
     def __init__(self) -> None:
         self.hang_s = 0.0
@@ -114,7 +114,7 @@ class Line:
         tell(says, **details)
 
     def listen(self, obey: Obey) -> None:
-        """From now on call ``obey`` for each command: in the running loop, or on a thread where there is none."""
+        """Call ``obey`` for each command from now on: in the running event loop, or on a thread of its own without a loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

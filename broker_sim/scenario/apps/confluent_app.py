@@ -50,7 +50,7 @@ class App(Orders):
         self.next: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
-        """Until told to leave."""
+        """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         if settings.assign:
             topics = consumer.list_topics(timeout=30).topics
@@ -69,7 +69,7 @@ class App(Orders):
         tell("left")
 
     def turn(self) -> None:
-        """One poll, its records and what was told meanwhile."""
+        """One poll: process its records, then carry out the commands that have arrived meanwhile."""
         records = self.consumer.consume(self.settings.max_poll_records or 500, timeout=0.2)
         for record in records:
             error = record.error()
@@ -83,7 +83,7 @@ class App(Orders):
             self.commit()
 
     def handle(self, record: Message) -> None:
-        """Work on one record."""
+        """Process one record for the time ``work``, and report it."""
         topic, partition, offset = record.topic(), record.partition(), record.offset()
         assert topic is not None
         assert partition is not None
@@ -96,7 +96,7 @@ class App(Orders):
             self.commit()
 
     def commit(self) -> None:
-        """Commit what was read."""
+        """Commit the offsets after the records read, and report the result."""
         offsets = [TopicPartition(topic, index, offset) for (topic, index), offset in self.next.items()]
         if not offsets:
             return
@@ -112,11 +112,11 @@ class App(Orders):
             self.next = {}
 
     def assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """A rebalance is over."""
+        """Called by librdkafka at the end of a rebalance: report the assigned partitions."""
         tell("assigned", partitions=_logs(partitions))
 
     def revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """A rebalance begins."""
+        """Called by librdkafka at the start of a rebalance: report the revoked partitions."""
         self.next = {}
         tell("revoked", partitions=_logs(partitions))
 
@@ -127,7 +127,7 @@ class App(Orders):
 
 
 def main() -> None:
-    """Run until told to leave."""
+    """Run the app until the command ``leave``, or the end of stdin."""
     app = App(Settings(sys.argv[1]))
     listen(app.obey)
     app.run()

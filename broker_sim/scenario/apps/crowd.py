@@ -2,8 +2,8 @@
 
 Each member is a connection of its own that speaks the group protocol and nothing else: FindCoordinator, JoinGroup, SyncGroup,
 Heartbeat, LeaveGroup, in versions that every Kafka has. The leader deals the partitions out in turn.
-``members`` of the settings says how many.
-Told: ``assigned`` for each member and generation, ``error``, and at the end ``left``.
+The setting ``members`` is their number.
+Reports: ``assigned`` for each member and generation, ``error``, and at the end ``left``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
 
 
 class Member:
-    """One member's life."""
+    """One member of the group, on a connection of its own: it joins, syncs and sends heartbeats until it leaves."""
 
     def __init__(self, settings: Settings, number: int, line: Line) -> None:
         self.settings, self.name, self.tell = settings, f"{settings.client_id}-{number}", line.tell
@@ -59,7 +59,7 @@ class Member:
                 await asyncio.sleep(_RETRY_S)
 
     async def _find(self) -> None:
-        """Connect to the coordinator."""
+        """Look up the group's coordinator, and connect to it."""
         hosts = itertools.cycle(self.settings.bootstrap.split(","))
         while True:
             host, _, port = next(hosts).rpartition(":")
@@ -163,7 +163,7 @@ class Member:
         return error not in _ELSEWHERE
 
     async def leave(self) -> None:
-        """Say goodbye."""
+        """Send LeaveGroup, and close the connection."""
         if self.member_id:
             try:
                 await self._find()

@@ -7,7 +7,7 @@ what is wrong with it, which real clients had or have:
     revokes: false            it never says that it has given anything up
     repeats: false            after a lost answer it sends its next heartbeat as if it had heard that one: nothing of what it owns
 
-Told: ``assigned`` with all that it has, ``revoked``, ``lost`` when it is fenced, ``error``, and at the end ``left``.
+Reports: ``assigned`` with its whole assignment, ``revoked``, ``lost`` when it is fenced, ``error``, and at the end ``left``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Member(HeartbeatingMember):
         return error not in ELSEWHERE
 
     async def _take(self, units: set[Unit]) -> None:
-        """What it is to have is told: what is new of it is its own."""
+        """Store the assignment ``units``; it owns the new ones at once, and reports all that it owns."""
         if any(topic_id not in self.names for topic_id, _ in units):
             told: MetadataResponse = await self.ask(ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse)
             self.names |= {topic.topic_id: topic.name or "" for topic in told.topics}

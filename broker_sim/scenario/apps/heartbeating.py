@@ -81,7 +81,7 @@ class HeartbeatingMember(ABC):
             here = await self.beat()
 
     async def _find(self) -> None:
-        """Connect to the coordinator."""
+        """Look up the group's coordinator, and connect to it."""
         hosts = itertools.cycle(self.settings.bootstrap.split(","))
         while True:
             host, _, port = next(hosts).rpartition(":")

@@ -44,7 +44,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def run(self) -> None:
-        """Until told to leave."""
+        """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         if settings.assign:
             found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
@@ -61,7 +61,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         self.tell("left")
 
     def turn(self) -> None:
-        """One poll, its records and what was told meanwhile."""
+        """One poll: process its records, then carry out the commands that have arrived meanwhile."""
         try:
             batches = self.consumer.poll(timeout_ms=200)
         except KafkaError as error:
@@ -79,7 +79,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             self.commit()
 
     def commit(self) -> None:
-        """Commit all positions."""
+        """Commit the consumer's positions of all assigned partitions."""
         offsets = {one: OffsetAndMetadata(self.consumer.position(one), "", -1) for one in self.consumer.assignment()}
         try:
             self.consumer.commit(offsets)
@@ -89,11 +89,11 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             self.tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
 
     def on_partitions_revoked(self, revoked: object) -> None:
-        """A rebalance begins."""
+        """Called by kafka-python at the start of a rebalance: report the revoked partitions."""
         self.tell("revoked", partitions=_logs(revoked))
 
     def on_partitions_assigned(self, assigned: object) -> None:
-        """It is over."""
+        """Called by kafka-python at the end of a rebalance: report the assigned partitions."""
         self.tell("assigned", partitions=_logs(assigned))
 
 

@@ -7,8 +7,8 @@ brought in one ShareAcknowledge. With ``commit: never`` it acknowledges nothing:
     then: reject                  what it says of those: release (default: try again), or reject
     wait: 500                     how long a fetch waits for records, in ms
 
-Told: ``assigned`` with its partitions, ``read`` for each record that it is given, ``committed`` with what it accepted (the offset
-behind the last in each partition), ``lost`` when it is fenced, ``error`` with what went wrong, and at the end ``left``.
+Reports: ``assigned`` with its partitions, ``read`` for each record that it acquires, ``committed`` with the offset after the last
+accepted record of each partition, ``lost`` when it is fenced, ``error`` with the reason, and at the end ``left``.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Member:
             await asyncio.sleep(_RETRY_S)
 
     async def _find(self) -> None:
-        """Connect to the coordinator."""
+        """Look up the group's coordinator, and connect to it."""
         for bootstrap in itertools.cycle(self.settings.bootstrap.split(",")):
             host, _, port = bootstrap.rpartition(":")
             await self.coordinator.connect(host, int(port))

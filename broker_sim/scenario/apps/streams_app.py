@@ -9,9 +9,8 @@ timeout. Of ``config`` it knows
     process: NAME             its process id; its own name if not given
     revokes: false            it never says that it has given up anything
 
-As Kafka Streams it heartbeats no more once it has been refused for its topology. Told: ``assigned`` with all tasks that it has,
-``revoked``, ``lost`` when it is fenced, ``error`` with an error or the status of the group where that has changed, and at the end
-``left``.
+As Kafka Streams it sends no more heartbeats after its topology was refused. Reports: ``assigned`` with all its tasks, ``revoked``,
+``lost`` when it is fenced, ``error`` with an error, or with the status of the group when that changes, and at the end ``left``.
 """
 
 from __future__ import annotations

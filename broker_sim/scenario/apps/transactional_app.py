@@ -3,10 +3,11 @@
 It writes a record to every partition of its topics, waits for ``work``, and commits; then the next transaction, ``interval`` later.
 What it can't write within ``request_timeout`` it aborts. ``hang`` stops it in the midst of a transaction, with its records written.
 
-It speaks both flows (KIP-890), which client libraries do not yet: ``transaction_version`` 1, where partitions are added ahead and an
-epoch is for a producer's life, or 2, where Produce adds them and every transaction ends with a new epoch; without it the newest that
-the brokers offer. After an abort of its own under version 1 it asks for the next epoch, as Java's producer does (KIP-360).
-Told: ``begun``, ``committed``, ``aborted``, ``fenced`` (it does nothing more, until it is told to leave), ``error``, ``left``.
+It speaks both flows (KIP-890), which client libraries do not yet: ``transaction_version`` 1, where partitions are added ahead and
+an epoch is for a producer's life, or 2, where Produce adds them and every transaction ends with a new epoch; without it the newest
+that the brokers offer. After an abort of its own under version 1 it asks for the next epoch, as Java's producer does (KIP-360).
+Reports: ``begun``, ``committed``, ``aborted``, ``fenced`` (it sends nothing more, and waits for the command ``leave``), ``error``,
+``left``.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class NotWritten(Exception):
 
 
 class Producer(Orders):
-    """One producer's life."""
+    """A transactional producer: one transaction after the other until it leaves or is fenced."""
 
     def __init__(self, settings: Settings, line: Line) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class Producer(Orders):
         self.sequences: dict[tuple[str, int], int] = {}
 
     async def run(self) -> None:
-        """Transactions, until told to leave. Raises Fenced."""
+        """Run one transaction after the other until the command ``leave``. Raises Fenced."""
         await self.begin_anew((-1, -1))
         for number in itertools.count(1):
             if self.leaving:
@@ -107,7 +108,8 @@ class Producer(Orders):
     # the coordinator
 
     async def ask(self, api: int, version: int, request: Any, answer: type[Any], error_of: Any) -> Any:
-        """What the coordinator answers in the end. Raises Fenced; other errors are told, and end it."""
+        """Send a request to the coordinator, and again after a lost connection, a timeout or a retriable error; returns the
+        response. Raises Fenced; other errors are reported, and end the app."""
         while True:
             try:
                 async with asyncio.timeout(self.patience_s):

@@ -284,7 +284,7 @@ class Answers:
             self._asks[ask.group, ask.member] = ask
 
     def removed(self, group: str) -> None:
-        """The group is no more: one of its name begins anew, its generations as well."""
+        """Forget a deleted group: another group with its id starts again, with generation 1."""
         self._removed[group] += 1
         self._lives = {key: life for key, life in self._lives.items() if key[0] != group}
         self._asks = {key: ask for key, ask in self._asks.items() if key[0] != group}
@@ -525,7 +525,7 @@ class Answers:
         return any(write.value == -1 for write in self.writes.get((group, topic, index), ()))
 
     def is_unacked(self, group: str, topic: str, index: int, value: int) -> bool:
-        """Whether somebody has asked for that offset to be committed, and nobody was told that it is."""
+        """Whether a client sent a commit of that offset and none got a successful response to it."""
         asked = [write for write in self.writes.get((group, topic, index), ()) if write.value == value]
         return bool(asked) and not any(write.acked for write in asked)
 

@@ -1,8 +1,8 @@
-"""What the records of a group by epochs must say, batch by batch, and what its members may be told on that ground: a consumer group
-(KIP-848) here, a streams group in ``streams_log``.
+"""Rules for the records of a consumer group (KIP-848), batch by batch, and for the responses that follow from them; ``streams_log`` has
+those of streams groups.
 
-A reader of its own of the offsets partition's log, which shares nothing with the coordinator but the format of the records. Whoever
-looks calls `catch_up`: it takes what has been committed since, and tells the first batch that breaks a rule.
+An independent reader of the offsets partition's log, which shares only the format of the records with the coordinator. `catch_up` reads
+what was committed since the last call, and reports the first batch that violates a rule.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LEFT_FOR_NOW = -2
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The record types of a kind of group, in the order in which one request writes them: who it is, what this kind alone has, whether
-    the group has moved, who should have what, where the member stands."""
+    """The record types of a group type, in the order in which one request writes them: member metadata, records of this type only,
+    group metadata (epoch), target assignment, current assignment of the member."""
 
     member: int
     other: int
@@ -40,14 +40,14 @@ class Records:
     current: int
 
     def place(self, kind: int) -> int:
-        """Where a type stands in that order, -1 for another one."""
+        """The position of a record type in that order, -1 for another type."""
         kinds = (self.member, self.other, self.group, self.target, self.target_metadata, self.current)
         return kinds.index(kind) if kind in kinds else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a member stands by its record."""
+    """The current assignment record of a member: member epoch, previous epoch, assigned and revoking partitions."""
 
     epoch: int
     previous: int

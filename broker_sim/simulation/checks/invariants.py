@@ -5,8 +5,8 @@
     watch = Invariants(kafka, broken)                       # from the journal, event by event; `watch.finish()` compares with the log
 
 Rules:
-1. What is checked stands on what a client can know: B was *sent* after A was *answered*, so B is after A. Requests that overlap may
-   take effect in either order, and one that was not answered, or with an error that leaves it open, may have taken effect or not.
+1. Checks use only what a client can know: if B was *sent* after the *response* to A, B is after A. Concurrent requests may take
+   effect in either order, and a request without a response, or with an error that leaves it open, may have taken effect or not.
 2. A coordinator that moves forgets what it had not written: memberships and generations are compared within one leader epoch alone.
    Committed offsets are compared across all.
 3. Which offsets partition a group belongs to is computed here, not asked of the broker.
@@ -69,8 +69,8 @@ class _Step(NamedTuple):
 
 
 class Invariants:
-    """Listens to the journal of a cluster, which is to be observed already. ``answers`` checks its requests and responses; ``waive`` as
-    there; ``ledger`` is told of what is committed."""
+    """Checks the events of the journal of a cluster that is observed. ``answers`` checks its requests and responses; ``waive``:
+    invariants that are not checked; ``ledger`` gets the committed offsets."""
 
     def __init__(
         self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: Ledger | None = None
@@ -173,8 +173,8 @@ class Invariants:
                 )
 
     def _epochs(self, event: dict[str, Any]) -> None:
-        """It is a consumer group of KIP-848 now. Until it is told of as a classic one again generations are its members' own, and the
-        rules here say nothing of it (`checks.epochs` does)."""
+        """Handle an ``epochs`` event: the group is a consumer group (KIP-848) now. Until an event shows it as a classic group
+        again, its members have their own epochs, and `checks.epochs` checks it instead of the rules here."""
         self._by_epochs[event["group"]] = None
 
     def _fault(self, event: dict[str, Any]) -> None:

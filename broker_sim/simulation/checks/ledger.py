@@ -5,9 +5,9 @@
     ledger.shows("billing", "orders-0", 19)                 # is committed now
 
 Rules:
-1. A record may be given twice, to anybody, in any order of generations; but nobody is given a record before all that stand before it in
-   its partition have been given to somebody of the group. So a gap is told when it happens, not when it can't be mended.
-2. What a group has committed it has been given: whoever takes a partition over begins there.
+1. A record may be delivered twice, to any member, in any order of generations; but only after all earlier records of its partition
+   were delivered to some member of the group. So a gap is reported when it occurs, not when it is final.
+2. Committed records count as delivered: a new owner of the partition starts at the committed offset.
 3. It knows partitions that begin at offset 0 and lose nothing at their beginning.
 """
 

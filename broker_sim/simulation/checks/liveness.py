@@ -63,8 +63,8 @@ class Expected:
 def bound_s(
     *, session_s: float, rebalance_s: float, request_s: float, initial_delay_s: float = 3.0, work_s: float = 0.0
 ) -> float:
-    """Virtual seconds after which everything must be well: the last request is given up and sent again on a new connection, twice as it
-    may have to look up the coordinator as well; whoever died is expired; two rebalances, as the first may lack somebody."""
+    """Virtual seconds within which all groups must recover: the request timeout and a new connection, twice since the coordinator
+    may have to be looked up as well; the session timeout of dead members; two rebalances, since the first may lack a member."""
     return 3 * request_s + session_s + 2 * (rebalance_s + initial_delay_s) + work_s + 15
 
 

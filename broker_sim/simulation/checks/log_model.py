@@ -23,7 +23,7 @@ __all__ = ["Head", "LogModel", "Row"]
 
 
 class Row(NamedTuple):
-    """A record as it is sent. ``value`` is of this record alone; a tombstone has none, and is told by its time."""
+    """A record as it is sent. ``value`` is unique to the record; a tombstone has no value, and is identified by its timestamp."""
 
     timestamp: int
     key: bytes | None
@@ -60,7 +60,7 @@ class LogModel:
         self.exact = True
 
     def sent(self, rows: Iterable[Row]) -> None:
-        """Nobody knows what becomes of them."""
+        """Note records that were sent: until the response they may be in the log or not."""
         self.doubts.update(dict.fromkeys(rows))
 
     def doubtful(self) -> None:

@@ -31,7 +31,8 @@ class Told:
 
 
 def told_by(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict[str, Told]:
-    """Group -> what its log says, to its end. Transactional batches are left out: nobody writes any here."""
+    """Group id -> its state by the records of an offsets partition, read to its end. Transactional batches are ignored: no client of
+    these worlds writes any."""
     found: dict[str, Told] = {}
     for batch in partition.log.batches():
         if batch.header.is_control or batch.header.is_transactional:

@@ -1,4 +1,4 @@
-"""The coordinator's rules as tables of their own: what a request is answered, given how its group stands; which steps a group takes.
+"""The coordinator's rules as independent tables: the response to a request by the state of its group; the legal state transitions.
 
 Written from Kafka's rules, not from the coordinator's code, and compared with it event by event (`invariants`): a condition that is
 wrong there is a difference here. ``shown`` is a group's snapshot in the journal, None for one that is not there.
@@ -48,7 +48,8 @@ _STEPS: dict[tuple[str, str], frozenset[int]] = {
 
 
 def answer_of(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
-    """What a coordinator that has loaded may answer at once; None where that can't be told from here."""
+    """The errors with which a loaded coordinator may respond to ``ask`` at once; None if that does not follow from ``shown``, the
+    snapshot of the group."""
     if shown is not None and shown["size"] != len(shown["members"]):
         return None  # shown in part
     rule = _RULES.get(ask.api)
@@ -158,8 +159,8 @@ def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
 
 
 def waits_in_vain(shown: dict[str, Any]) -> bool:
-    """Whether a rebalance goes on though all members have joined, and nobody who was given an id is still to come. It may while a group
-    that was empty waits for more."""
+    """Whether the join phase continues although all members have joined and no assigned member id is pending. That is legal only
+    during the initial rebalance delay of an empty group."""
     members = shown["members"]
     all_in = all(each["waits"] == "JoinGroup" for each in members) and len(members) == shown["size"] > 0
     return shown["state"] == PREPARING and all_in and not shown["pending"]

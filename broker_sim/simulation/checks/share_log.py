@@ -1,7 +1,7 @@
 """What the records of a share group's state (KIP-932) must say, one after the other, of each partition.
 
-A reader of its own of ``__share_group_state``, which shares nothing with the share coordinator but the format of the records. Whoever
-looks calls `catch_up`: it takes what has been committed since, and tells the first record that breaks a rule.
+An independent reader of ``__share_group_state``, which shares only the format of the records with the share coordinator. `catch_up`
+reads what was committed since the last call, and reports the first record that violates a rule.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """When two states of a small world are the same: `canonical`, their values without what only tells how they were come by.
 
 Everything that an object holds counts, so a field that somebody adds later counts, too. What is taken out is named here: absolute
-times become distances from now, offsets in the log distances from its end, ids that somebody was given the order in which they
-are met, tokens and tickets likewise; counters of changes and what is there for speed alone go.
+times become distances from now, offsets in the log distances from its end, assigned ids, tokens and tickets become their order of
+occurrence; counters of changes and caches are left out.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """A classic group of two or three clients, in all orders: what each is answered, and that it comes to rest.
 
-The clients know what they were told and may do anything with it that the protocol lets them: join, sync, heartbeat, commit,
-leave, all of it again on another connection, with an older generation, or start anew without having left. The log may be stuck,
-refuse a record, or move. Held against every step: the tables of `checks.rules`, which were written beside the coordinator; that the
-leader is told who is in, and each member gets what its leader gave it; that what was acknowledged is what is shown, before and after
-a load; and from every state: clients that behave come to a Stable group within the timeouts, and of clients that are silent
-nothing is left.
+The clients know their responses and may send anything that the protocol allows: JoinGroup, SyncGroup, Heartbeat, OffsetCommit,
+LeaveGroup, each again on another connection or with an older generation, or a JoinGroup without having left. The log may be stuck,
+refuse a record, or move. Checked at every step: the tables of `checks.rules`, which are independent of the coordinator; that the
+leader gets the member list, and each member its leader's assignment; that acknowledged offsets are returned, before and after a load;
+and from every state: well-behaved clients reach a Stable group within the timeouts, and silent clients are removed.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ class GroupGround(Ground[Shard]):
 
 @dataclass(slots=True)
 class _Client:
-    """What a client knows. ``waits``: its JoinGroup or SyncGroup that has not been answered; ``told``: the assignment of its
-    generation."""
+    """The state of a client. ``waits``: its JoinGroup or SyncGroup without a response; ``told``: the assignment of its generation,
+    as the response had it."""
 
     name: str
     instance: str | None = None
@@ -454,7 +453,7 @@ class ClassicWorld(Surroundings):
         return settled and set(group.members) == there
 
     def _silence(self) -> None:
-        """Nobody says anything any more."""
+        """Let all clients be silent, and time pass: expect an empty group."""
         self._tell("from here on all are silent")
         for _ in range(100):
             if not self.ground.timers:

@@ -40,9 +40,9 @@ _RULED = frozenset(
 
 @dataclass(slots=True)
 class _Member:
-    """What a member knows. ``holds``: partitions that it works on; ``told``: those that it should. ``before``: epoch and partitions
-    of the heartbeat before its last one. ``unsure``: its last one failed, so it says everything in its next, and is told
-    everything."""
+    """The state of a member. ``holds``: partitions that it owns; ``told``: those of its last assignment. ``before``: epoch and
+    partitions of the heartbeat before its last one. ``unsure``: its last heartbeat failed, so the next one has all fields, and so
+    has the response."""
 
     name: str
     instance: str | None = None
@@ -80,7 +80,7 @@ class _Ground(GroupGround):
         self.topics_are()
 
     def topics_are(self) -> None:
-        """The shard is told of the topic."""
+        """Notify the shard of the topic and its partitions."""
         self.step(TopicsChanged({TOPIC: TopicImage(TOPIC_ID, self.partitions)}))
 
 
@@ -198,7 +198,7 @@ class ConsumerWorld(Surroundings):
         member.waits, member.last_asked = token, what
 
     def _rightly(self, member: _Member, epoch: int, owned: tuple[int, ...] | None) -> frozenset[Err] | None:
-        """What a heartbeat is answered, given where its member stands."""
+        """The legal errors of a heartbeat with this epoch and these owned partitions, by the member's state; None: any."""
         group = self._group()
         if group is None or group.is_dead:
             if GROUP in self.ground.shard.groups:
@@ -404,7 +404,7 @@ class ConsumerWorld(Surroundings):
             )
 
     def _nobody(self) -> bool:
-        """Whether nobody is left in the group."""
+        """Whether the group has no members."""
         group = self._group()
         return group is None or not group.stored.members
 

@@ -1,7 +1,7 @@
 """A coordinator's shard under glass: a log that answers as the world says, timers that fire when it says so, requests by hand.
 
-What stands between the core and the world in a broker - loop, sockets, files, batches - is not here. Appends are answered at
-once, as the runtime does; what may be late is their being committed, and where they are refused.
+The parts between the core and the world in a broker - loop, sockets, files, batches - are left out. The result of an append is returned
+at once, as by the runtime; its commit may be late, or the append may be refused.
 """
 
 from __future__ import annotations

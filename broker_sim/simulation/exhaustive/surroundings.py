@@ -13,8 +13,8 @@ __all__ = ["Surroundings"]
 
 
 class Surroundings:
-    """The part of a world that is nobody's client. ``faults``: whether its log has any. An action other than a client's is the
-    method of its name, behind a ``_``, with the rest of it."""
+    """The part of a small world outside of its clients: log, time, topics. ``faults``: whether its log may fail. An action that is
+    not a client's calls the method of its first word with a ``_`` before it, and the other words as arguments."""
 
     ground: Ground[Any]
 

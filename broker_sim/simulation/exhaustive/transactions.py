@@ -2,11 +2,10 @@
 was open.
 
 Each may begin, begin anew with the epoch it has (KIP-360), add partitions, commit and abort, and ask again what was not answered.
-The coordinator's log may be stuck, refuse a record, or move; a marker may be refused by its partition, or come late, from a
-coordinator that is none any more. Held against every step: the answers by state that a real broker gave, which were written down
-beside the coordinator; a marker says what the log has decided, and is not sent before; nothing is complete before every partition
-has its marker; an epoch is given to one producer. From every state: whoever begins anew comes to commit, and what is left open is
-aborted.
+The coordinator's log may be stuck, refuse a record, or move; a marker may be refused by its partition, or arrive late from a former
+coordinator. Checked at every step: the responses by state of a real broker, which are recorded independently of the coordinator; a
+marker has the outcome in the log, and is not sent before it; a transaction is complete only when every partition has its marker; an
+epoch is assigned to one producer. From every state: a new producer can commit, and open transactions are aborted.
 """
 
 from __future__ import annotations

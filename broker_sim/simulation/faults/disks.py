@@ -65,7 +65,7 @@ def _dies(on: Injection, args: dict[str, Any], die: Callable[..., None]) -> Call
 
 
 def revive(kafka: SimCluster, sim: Breakable) -> None:
-    """Start a dead cluster again, as soon as its disk lets it. A start that fails though nothing stands in its way ends the run."""
+    """Start a dead cluster again as soon as its disk works. A start that fails without a disk fault ends the run."""
     if kafka.dead:
         _start(kafka, sim, kafka.start_again)
 

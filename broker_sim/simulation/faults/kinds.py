@@ -13,7 +13,7 @@ Rules:
    leaves the others as they were.
 2. What can't be at its moment - a crash of a host that is down, a second state of one aspect - is left out, and ``skipped`` tells
    it. So any part of a plan is a plan.
-3. ``KINDS`` is the whole list; ``check`` refuses what can't be meant before anything runs. Arguments are fields, read as everywhere.
+3. ``KINDS`` is the whole list; ``check`` refuses invalid arguments before the run. Arguments are fields (``broker_sim.fields``).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Kind:
 
 
 class Seconds(Duration):
-    """A duration. A number is taken as it is: virtual time knows parts of a ms, and faults are told as they were given."""
+    """A duration in seconds. A number is not rounded to ms: virtual time has fractions of a ms, and faults are printed as given."""
 
     def read(self, value: object, what: str = "") -> float:
         exact = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_S
@@ -339,8 +339,8 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
 
 
 def check(fault: Fault, as_version: str = _LAST) -> dict[str, Any]:
-    """The arguments of a fault in their types. Raises UsageError, with all that can't be meant: of a rule, too, an API that the release
-    does not have; names of hosts and logs are looked at when it comes."""
+    """The arguments of a fault, converted to their types. Raises UsageError with all errors, for a rule also an API that the
+    release does not have. Names of hosts and logs are checked when the fault occurs."""
     if fault.kind not in KINDS:
         raise unknown("kind of fault", fault.kind, KINDS)
     kind, problems, args = KINDS[fault.kind], Problems(), dict(fault.args)
@@ -355,8 +355,8 @@ def check(fault: Fault, as_version: str = _LAST) -> dict[str, Any]:
 
 
 def checked(plan: Iterable[Fault], as_version: str = _LAST) -> FaultPlan:
-    """The plan with its times as numbers of seconds, the rest as it was given. Raises UsageError, with all that can't be meant under a
-    release; without one, under the last."""
+    """The plan with its times as numbers of seconds, and everything else unchanged. Raises UsageError with all errors under
+    ``as_version``, by default the latest release."""
     found: FaultPlan = []
     problems = Problems()
     for place, fault in enumerate(plan):
@@ -448,7 +448,7 @@ class Injection:
             rule.release()
 
     def heal(self) -> None:
-        """End everything, whoever began it: all states, rules, ways and hosts are as usual."""
+        """End all faults, also those injected by the test: states of logs, rules, network faults, paused and crashed hosts."""
         self.end()
         self.kafka.state.buggify = None
         self.kafka.conditions.heal_all()
@@ -505,7 +505,7 @@ def inject(
     sim: Breakable, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
     hangs: Mapping[str, Callable[[float], object]] | None = None,
 ) -> Injection:  # fmt: skip
-    """Let a plan come true from now on, on ``kafka`` (default: the first cluster). Raises UsageError: a fault that can't be meant."""
+    """Schedule the faults of a plan from now on, on ``kafka`` (default: the first cluster). Raises UsageError for an invalid fault."""
     if kafka is None:
         if not sim.clusters:
             raise UsageError("no cluster to break")

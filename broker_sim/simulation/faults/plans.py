@@ -7,7 +7,7 @@
 Rules:
 1. A plan's time begins when time first runs (``run_for``, ``run_until``, ``run``) with a cluster there: until then a test puts up its
    world, and a swarm finds its targets in it.
-2. What can't be meant is refused before anything runs; a name that nothing has, at the latest at the fault's moment, ends the run.
+2. Invalid faults are refused before the run; an unknown name ends the run, at the latest when its fault occurs.
 3. What can't be at its moment (a crash of a host that is down) is left out: ``skipped``.
 """
 
@@ -39,9 +39,9 @@ class Swarm:
     """Faults that the seed draws, between ``after`` and ``after + during`` of the plan's time.
 
     ``groups``: whose coordinators are hit; None: those that there are when it happens. ``hosts``, ``logs`` (``"orders-0"``) and
-    ``brokers``: None stands for all that there are when time first runs; of hosts for those whose programs were given as functions,
-    so that they can start again.
-    ``kinds``: names of `swarm.SWARM`, ``*`` stands for anything; None: all. ``without``: kinds that are not to come.
+    ``brokers``: None: all that exist when the run begins; of hosts those whose programs are functions, so
+    that they can be restarted.
+    ``kinds``: names of `swarm.SWARM`, in which ``*`` matches anything; None: all. ``without``: kinds that are not to come.
     ``habits``: brokers do, too, what they seldom do (`buggify`). ``most``: so many faults at most.
     """
 
@@ -68,7 +68,7 @@ class Swarm:
             raise UsageError("Swarm: all kinds of faults are excluded")
 
     def names(self) -> list[str]:
-        """The kinds that may come. Raises UsageError for one that there is none of."""
+        """The names of the kinds that may be drawn. Raises UsageError for an unknown kind."""
         wanted, without = (_kinds(which) for which in (("*",) if self.kinds is None else self.kinds, self.without))
         return [name for name in wanted if name not in without]
 

@@ -1,5 +1,5 @@
-"""What a run has reached: states of groups, why they rebalanced, what clients were told. A sweep that never reaches a thing tests
-nothing of it; its summary says so.
+"""What a run has reached: states of groups, causes of rebalances, errors in responses. A sweep does not test what it never reaches; its
+summary lists that.
 
     coverage = Coverage(kafka)          # listens to the journal; without one there is nothing to hear
     coverage.reached                    # {"state Stable": 4, "JoinGroup MEMBER_ID_REQUIRED": 3, "rebalance: timer session": 1, ...}

@@ -7,7 +7,7 @@ Rules:
 1. Every seed is a world of its own; nothing is carried over.
 2. The first seed and a share of the others are run twice and compared, event by event. Runs that differ are a failure: what they say
    holds for one of them alone.
-3. A failure is run again before it is made small: one that does not come again is told as not repeatable.
+3. A failure is repeated before it is shrunk: one that does not recur is reported as not repeatable.
 4. Made small is what fails with the same line (`failure_line`): fewer faults by ddmin, then less chance, shorter faults at round
    times. ``budget`` counts runs, ``budget_s`` seconds of this process on a CPU (and real ones, ten times as many).
 """
@@ -119,7 +119,7 @@ class Interrupted(Exception):
 
 class Search:
     """``body(sim)`` with ``faults`` and ``options`` of `simulate`. ``caught``: what is a failure; anything else goes through, and
-    what an alarm raises as `Interrupted`. ``between``: called before every run. Raises UsageError for a plan that can't be meant."""
+    what an alarm raises as `Interrupted`. ``between``: called before every run. Raises UsageError for an invalid plan."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
     Shell(case, until_s=12.3, read=sys.stdin.readline, write=sys.stdout.write).run()
 
 Rules:
-1. The world stands between two instants: all that was to be done up to that time is done, nothing later has begun.
+1. The world is stopped between two points in time: everything due up to that time is done, and nothing later has begun.
 2. Forth is letting it run on; back is running it again from its beginning, which virtual time makes the same run.
 3. Looking changes nothing. An expression may: then what comes is no longer the case, until the next step back.
 4. Where it fails, and where it ends, it can be looked at once more before it is gone.
@@ -63,7 +63,8 @@ class _Left(BaseException):
 
 
 class Shell:
-    """See the module. ``read``: the next line with its end, "" where there is none; ``until_s`` inf: where it fails or ends."""
+    """The prompt of a simulation, see the module. ``read``: returns the next line with its newline, "" at the end of the input;
+    ``until_s``: virtual seconds at which it stops first, inf: at the failure or the end."""
 
     def __init__(
         self,
@@ -237,7 +238,7 @@ class Shell:
         raise _Left
 
     def _evaluate(self, line: str) -> None:
-        """What was typed at the prompt is code of whoever sits there, as in Python's own."""
+        """Evaluate a line as Python code: the prompt trusts its user, as Python's own does."""
         try:
             code = compile(ast.parse(line, mode="eval"), "<shell>", "eval")
         except SyntaxError:

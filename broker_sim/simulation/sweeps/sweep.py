@@ -2,11 +2,11 @@
 
 Rules:
 1. Every worker has its hash seed pinned: a run is the same in whichever of them it is.
-2. A share of the runs is done twice, and the two journals compared: what differs is a failure, told by its first different event.
+2. A share of the runs is repeated, and the two journals compared: a difference is a failure, reported with the first different event.
 3. A failure is kept as its fault list (``corpus``): JSON files that `replay` takes, and the next sweep with this corpus runs first.
 4. One failure of each kind is shrunk and kept, the first by its seed among those in hand; the others are counted.
-5. With ``rows`` each run leaves a line of JSON in a file (`trial.verdict_row`) as it ends; the next sweep with the same file leaves out
-   what stands there: a sweep that was interrupted goes on.
+5. With ``rows`` each run appends a line of JSON to a file (`trial.verdict_row`) at its end; the next sweep with the same file skips
+   the runs in it, so an interrupted sweep can be resumed.
 6. ``guided``: what runs have come to decides which plans are varied (`guide`). ``fork``: so many futures are followed from rare moments
    (`futures`), each of them a run. What fails so is no seed's plan: it needs a corpus to be run again from.
 """
@@ -263,8 +263,8 @@ def _wall_s() -> float:
 
 
 def sweep(options: Options, progress: Callable[[Summary], object] = lambda summary: None) -> Summary:
-    """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for a corpus that can't be read, or where
-    there is none and what fails would be lost."""
+    """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for an invalid corpus, or for options
+    that need a corpus to save failures, without one."""
     if (options.guided or options.fork) and options.corpus is None:
         raise UsageError(
             "--guided and --fork need --corpus DIR: a failure they find is not the plan of a seed, and is replayed from its file there"

@@ -65,7 +65,7 @@ _untidy = 0
 @dataclass(frozen=True, slots=True)
 class Case:
     """A run as data. ``members``, ``as_version``, ``order``, ``journal``, ``plan``: None leaves them to the workload and to the seed.
-    ``calm``: no jitter, no chunks. ``journal`` False: nobody watches the brokers, they take their short ways.
+    ``calm``: no jitter, no chunks. ``journal`` False: the brokers are not observed, and use their fast paths.
 
     What shrinking takes away: ``absent``: clients that are not there; ``brokers``: fewer than the workload has; ``noisy``: hosts whose
     tasks and connections are left to chance, ``deeds``: those of clients that draw them (`workloads.deeds`) which are done; None: all.
@@ -252,9 +252,9 @@ def run(
     follow: Follow | None = None,
 ) -> Outcome:
     """Run a case. ``events``: keep the journal's events, as text, and where it fails what there is to tell of the world. With a
-    ``visitor`` it takes its time. ``quick``: what nobody looks at is not made: the journal's bodies of requests that no check reads,
-    and its hash; all that is checked is the same, and so is the run. ``follow``: from which moments more than one future is followed
-    (`futures`). Raises UsageError for a case that can't be."""
+    ``visitor`` it takes its time. ``quick``: leave out what no check uses: bodies of requests in the journal, and its hash; the run
+    and its checks are the same. ``follow``: the times from which more than one future is run (`futures`). Raises UsageError for an
+    invalid case."""
     if case.workload not in WORKLOADS:
         raise unknown("workload", case.workload, WORKLOADS)
     case = settled(case)

@@ -8,8 +8,8 @@ Rules:
    (`forking`) and a run from the beginning take it at the same point, and are the same run from there, to the hash.
 2. Faults that have begun go on; of those to come none comes, but the turn's own.
 3. What the connections and tasks that there are draw from now on, and those to come, is drawn from the seed and the path of turns.
-4. Who judges by the plan is told of the other one when the turn is taken, and not before: so a fork and a run from the beginning judge
-   alike.
+4. Checks that depend on the plan get the new plan when the turn is taken, and not before, so that a fork and a run from the beginning
+   have the same result.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def flat(case: Case) -> Case:
 
 
 class Turned:
-    """The turns of a run; each is to have its plan. ``told`` is given all faults that are the run's from a turn on: those of its
-    past, and those to come."""
+    """The turns of a run, each with its plan. ``told``: called at each turn with all faults of the run from then on, past and
+    future ones."""
 
     def __init__(
         self, sim: Simulation, case: Case, injection: Injection, told: Callable[[tuple[Fault, ...]], object]

@@ -137,7 +137,7 @@ def _begin_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """A sweep that was killed leaves nobody at work."""
+    """End this worker when the sweep's process dies, so that a killed sweep leaves no processes."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

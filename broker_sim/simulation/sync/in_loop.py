@@ -1,11 +1,11 @@
-"""Threads of programs that are coroutines: executors, ``asyncio.to_thread``, whoever starts one. They are threads of the simulation.
+"""Threads that programs made of coroutines start: by executors, ``asyncio.to_thread`` or directly. They are threads of the simulation.
 
 Rules:
 1. A thread that code of a host starts in the loop runs as those of synchronous programs do (``threads``): one at a time, in
    virtual time.
-2. The loop itself never waits for one: what would is told so, with what to await instead. Only a thread that ends without that time
-   passes is joined, as ``QueueListener.stop`` and the end of an executor's ``with`` do.
-3. A lock that is made in the loop is the simulation's: threads that wait while they have it keep nobody waiting for real.
+2. The loop itself never waits for one: a call that would raises an error that names what to await instead. Only a thread that ends
+   without the passing of time can be joined, as ``QueueListener.stop`` and the end of an executor's ``with`` do.
+3. A lock that is created in the loop is simulated: a thread that waits while it owns the lock blocks no real thread.
 4. ``run_in_executor`` is asyncio's: executors have the workers that they were given. The one by default is each process's own.
 """
 

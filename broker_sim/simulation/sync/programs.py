@@ -26,7 +26,7 @@ def prepare() -> Threads:
 
 
 async def in_thread(function: Callable[[], T], name: str | None = None) -> T:
-    """What the function returns or raises, which runs on a thread of the simulation, as code of the host of whoever calls."""
+    """Run a function on a thread of the simulation, as code of the caller's host; returns its result, or raises its exception."""
     thread = prepare().make(function, name)
     result: T = await thread.begin()
     return result

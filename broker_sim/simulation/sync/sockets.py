@@ -60,7 +60,7 @@ class _Socket(socket.socket):
         self._options: dict[tuple[int, int], Any] = {}
 
     def _owner(self) -> Any:
-        """Who makes it, and is told what there is none of."""
+        """The owner of the socket: the simulated thread that creates it, or the loop. Raises SimForbidden outside of both."""
         return _thread()
 
     # --- what it is

@@ -123,7 +123,7 @@ class SimThread:
             self.threads.due.append(self)
 
     def take_turn(self) -> None:
-        """At once, for whoever waits for it in the loop."""
+        """Let the thread run at once; the caller waits for it in the loop."""
         self._step(self._turn)
 
     def _step(self, turn: int) -> None:
@@ -173,7 +173,7 @@ class SimThread:
 
     @property
     def over(self) -> bool:
-        """Whether it has been told to end."""
+        """Whether the thread has been asked to end."""
         return self._killed
 
     # --- in its own thread
@@ -225,7 +225,7 @@ class SimThread:
             self._busy = busy
 
     def _refuse(self) -> NoReturn:
-        """It has been ended. One that does not take that for an answer stands still for ever."""
+        """Raise `_Ended` in a thread that was ended; one that keeps catching it is blocked for ever."""
         self._refused += 1
         if self._refused > _STUBBORN:
             self._back.release()
@@ -298,7 +298,7 @@ class SimThread:
         return f"{host}thread {self.name} waits for {self.waits_for or 'nothing'}{self.place()}"
 
     def place(self) -> str:
-        """Where its code stands."""
+        """The line that the thread executes, as text: file and line."""
         frame = sys._current_frames().get(self.ident or -1)
         while frame is not None and frame.f_globals.get("__name__", "") in _PLUMBING:
             frame = frame.f_back
@@ -463,7 +463,7 @@ class SimLock:
             self._free()
 
     def _free(self) -> None:
-        """Nobody has it; the next one gets it."""
+        """Release the lock; the next waiting thread gets it."""
         self._owner = None
         if self._waiting:
             heir = self._waiting.popleft()

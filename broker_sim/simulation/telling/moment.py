@@ -1,5 +1,5 @@
-"""How a simulated world stands at one moment: its hosts and their programs, each with the line at which it waits, logs, groups, and
-what is under way.
+"""The state of a simulated world at one moment: hosts and their programs, each with the line at which it waits, logs, groups, and
+requests in flight.
 
     print("\n".join(moment(sim)))
 """
@@ -30,13 +30,13 @@ _VALUE = 40
 
 
 class Place(NamedTuple):
-    """Where a coroutine stands."""
+    """The place at which a coroutine waits: file, line and function."""
 
     file: str
     line: int
     function: str
     users: bool
-    """Whether the code is nobody's package."""
+    """Whether it is the user's code."""
 
     @property
     def text(self) -> str:
@@ -115,7 +115,7 @@ def _host(sim: Simulation, host: Host, *, everything: bool) -> list[str]:
 
 
 def _programs(tasks: Sequence[asyncio.Task[Any]]) -> Sequence[asyncio.Task[Any]]:
-    """Those in which the user's code waits; a first one where there is none."""
+    """The tasks in which the user's code waits; the first task if none does."""
     mine = [task for task in tasks if any(place.users for place in places(task)) or getattr(task, "thread", None)]
     return (mine or tasks[:1])[:_TASKS]
 
@@ -179,7 +179,7 @@ def moment(sim: Simulation) -> list[str]:
 
 
 def value_at(cluster: SimCluster, log: str, offset: int) -> str:
-    """What stands at an offset of a log, in short: its value, as far as it can be read."""
+    """The value of the record at an offset of a log, shortened; "" if it can't be read."""
     name, _, index = log.rpartition("-")
     topic = None if cluster.dead else cluster.state.topics.get(name)
     if topic is None or not index.isdigit() or int(index) >= len(topic.partitions):

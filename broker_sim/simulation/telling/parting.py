@@ -2,8 +2,8 @@
 
     parting(failing.events, passing.events, "without the crash of app-3", EPOCH_MS)
 
-Marks, which say what a plan did, and the numbers of events are left out: a fault that one run has and the other hasn't is known. What
-is told is the first thing that its clients, brokers or groups did otherwise; of connections nothing is told, as requests need them.
+Marks, which say what a plan did, and the numbers of events are left out: a fault that one run has and the other hasn't is known. The
+result is the first different action of a client, broker or group; connections are ignored, since they follow from requests.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     for line in in_question(events, EPOCH_MS, value_of):
         print(line)
 
-Three things are told, the most suspicious first:
+Three kinds of records are listed, the most suspicious first:
 
-* **committed, perhaps not done**: a process committed records and ended soon after. Nobody is given them again, so what it had not
-  done of them is lost. Commits before the work look like that.
+* **committed, perhaps not done**: a process committed records and ended soon after. They are not delivered again, so records that
+  it had not processed are lost. Commits before the processing cause that.
 * **passed by**: committed by the group, though no Fetch has given them to anybody.
 * **given twice**: to two processes, as the first had not committed them. At least once allows it; programs must bear it.
 
@@ -64,8 +64,8 @@ class _Book:
 def in_question(
     events: Iterable[Event], begun_ms: int, value_of: Callable[[str, int], str] = lambda log, offset: ""
 ) -> list[str]:
-    """Lines about records, none where nothing is in question. ``begun_ms``: the wall time of the beginning; ``value_of``: what stands
-    at an offset of a log, in short."""
+    """Lines about suspicious records, an empty list without any. ``begun_ms``: the wall clock time of the run's start, ms since 1970;
+    ``value_of``: returns the value at an offset of a log, shortened."""
     book = _read(events, begun_ms)
     lines: list[str] = []
     for title, found in (

@@ -1,14 +1,14 @@
 """Alarms: SIGALRM, with which pytest-timeout and others end a test whose time is up.
 
-What an alarm's handler raises comes out wherever the main thread stands: in a finaliser, where it is lost; in a task, which alone it
-ends; in the middle of putting the surroundings back, which stay virtual for the tests that follow. And it rings once. So:
+The handler of an alarm raises wherever the main thread happens to be: in a finaliser, where the exception is lost; in a task, of
+which it ends only that one; while patches are removed, which then stay for the following tests. And an alarm fires once. So:
 
 1. While alarms are kept - a simulation from end to end, all seeds of a test - what the handler raises is kept first of all.
 2. It is raised at once where the test's own code runs between two runs; and again by the next run, or at the end of the block, in
    case a finaliser has swallowed it.
 3. Everywhere else it is raised by the loop, after the callback in which it came, or at the end of the block when all is as before.
 4. Code that does not come back is interrupted a second later: ``watchdog``.
-5. Signals reach the main thread alone: a simulation in another one keeps none. An alarm that nobody has set is left alone.
+5. Only the main thread gets signals: a simulation in another thread keeps none. Signals without a pending alarm are not changed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def uninterrupted(function: F) -> F:
 
 
 def is_uninterrupted(frame: FrameType | None) -> bool:
-    """Whether code that stands there must go on: this package's, up to the user's that calls it; or a ``with`` that has entered a block
-    and does not know."""
+    """Whether no exception may be raised in this frame: it runs this package's code, below no frame of the user's, or
+    ``contextlib``'s, where a ``with`` may have entered its block without knowing it yet."""
     if frame is not None and frame.f_code.co_filename == contextlib.__file__:
         return True
     theirs = False
@@ -95,7 +95,7 @@ class Alarms:
             raise self.error
 
     def taken(self) -> None:
-        """What was kept is told by others."""
+        """Forget the kept exception: its caller reports it."""
         self.error, self.late = None, False
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
@@ -117,8 +117,8 @@ _current: Alarms | None = None
 
 
 def give_lines(error: BaseException) -> None:
-    """An exception that a signal raised between two lines (a loop's way back has none) stands at line None, at which pytest itself
-    fails: let it stand at the line before."""
+    """Set the line of traceback entries without one to the previous line: a signal between two lines (at a loop's jump back) raises
+    at line None, on which pytest fails."""
     entries: list[TracebackType] = []
     traceback = error.__traceback__
     while traceback is not None:

@@ -6,7 +6,7 @@ Rules:
 2. Randomness is drawn per process: what one host draws leaves the others as they are.
 3. Where a library has to be met inside, the place is looked at first: `LibraryMoved` where it is no longer what it was. A test of the
    suite asks every one of ``PINS`` whether it has an effect.
-4. A function of a module is virtual for whoever has it, wherever it was taken (``in_place``); what runs the test excepted (``around``).
+4. A replaced function is virtual under every name that it was imported as (``in_place``), except in the test runner (``around``).
 5. The hash seed of Python can't be pinned inside a process: see ``hashseed``.
 6. Not reached: clocks and generators that C code has for itself, hashes of objects by their address. Code that iterates a set of plain
    objects is not repeatable.

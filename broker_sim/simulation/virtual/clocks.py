@@ -113,7 +113,7 @@ _REAL_DATES: dict[str, Any] = {}
 
 
 def now(cls: Any, tz: Any = None) -> Any:
-    """In the place of ``datetime.now``, in all simulations: whoever takes it sees the time of the one that runs."""
+    """The replacement of ``datetime.now`` in all simulations: the virtual time of the running simulation."""
     p = patches.current()
     if p is None or not p.inside():
         return _REAL_DATES["now"].__get__(None, cls)(tz)

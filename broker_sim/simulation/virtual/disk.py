@@ -48,7 +48,8 @@ _CAPACITY = 1 << 40
 
 
 class Killed(CancelledError):
-    """The process that was at work is no more; as a cancellation, so that nothing takes it for an error of its own."""
+    """Raised in the code of a process that has died, in the middle of a disk call; a cancellation, so that no handler treats it as
+    an error."""
 
 
 class _Lock:

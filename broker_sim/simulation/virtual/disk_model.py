@@ -142,7 +142,7 @@ class Directory:
         self.pending.clear()
 
     def _scatter(self, chance: random.Random) -> None:
-        """Changes that nobody has waited for come in any order; half the time names come before bytes, too."""
+        """Reorder the changes that were not synced; with probability 1/2 directory entries may also come before file contents."""
         share, bytes_first = chance.random(), chance.random() < 0.5
         for names, first, operations in self.pending:
             if chance.random() >= share:

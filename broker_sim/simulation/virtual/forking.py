@@ -4,7 +4,7 @@
     if fork.child:
         ...                                 # another future; at its end:
         fork.end(outcome)                   # which does not return
-    outcome = fork.wait(60.0)               # what the child has told, while this world stands still
+    outcome = fork.wait(60.0)               # the child's outcome; time does not pass here meanwhile
 
 On virtual time a fork is exact: all that a world consists of is memory of its one thread. What is not can't be forked, and `why_not`
 says so: threads, with which synchronous programs and C clients run, exist in the parent alone, and so do sockets and files
@@ -36,7 +36,7 @@ _CHUNK = 1 << 16
 
 
 class Gone(Exception):
-    """A child has told nothing: it died, or took longer than anybody waits."""
+    """A child process sent no outcome: it died, or the wait timed out."""
 
 
 def why_not(loop: SimLoop) -> str:
@@ -71,7 +71,8 @@ class Fork:
             _leave(code)
 
     def wait(self, within_s: float) -> Any:
-        """Of the parent: what the child has told. Raises Gone, after ``within_s`` real seconds of silence, too."""
+        """In the parent: wait for the outcome that the child passed to ``end``. Raises Gone if the child dies, or after
+        ``within_s`` real seconds."""
         parts: list[bytes] = []
         try:
             with at_ease():

@@ -7,7 +7,7 @@ Rules:
 3. A process uses the connections that it has opened itself. One that a module opened before the run would outlive every process, with
    the dead one's transaction in it, which the next one commits: it is refused.
 4. SQLite's clock and chance are the simulation's: ``random()``, ``CURRENT_TIMESTAMP``, ``datetime('now')`` and their like.
-5. Who holds a lock can't give it back while somebody waits in C: that a database is locked is told at once.
+5. The owner of a lock can't release it while another thread waits in C code: a locked database is an error at once.
 """
 
 from __future__ import annotations

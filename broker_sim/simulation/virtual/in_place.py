@@ -13,8 +13,8 @@ A callback of ctypes in the place of C code would be simpler, and reach class me
 raise anywhere: the caller would be given whatever there is in a register.
 
 Rules:
-1. What has been replaced is kept for the life of the process, with what stands for it: another thread may be in the midst of it.
-2. ``real`` of each is the function as it was, whatever stands for it.
+1. The original and its replacement are kept for the life of the process: another thread may be executing them.
+2. ``real`` of each replacement is the original function.
 3. This is CPython's own memory (3.11 to 3.13, with the GIL). It is looked at before anything is written: LibraryMoved where it is laid
    out in another way.
 4. While a function is replaced its hash is another one, and so are its ``__self__`` and what pickle says of it: who has a function of

@@ -150,7 +150,8 @@ class _Timer(asyncio.TimerHandle):
 
 
 class SimLoop(_BaseEventLoop):  # type: ignore[misc]
-    """``epoch_s``: the wall time, in seconds since 1970, that its start stands for. ``order``: ``"fifo"`` or ``"tasks"`` (rule 4)."""
+    """An event loop on virtual time. ``epoch_s``: the wall clock time at its start, in seconds since 1970. ``order``: ``"fifo"`` or
+    ``"tasks"`` (rule 4)."""
 
     _ready: Any
     _stopping: bool
@@ -223,7 +224,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         heapq.heappush(self._pauses, (at, self._paused, callback))
 
     def without_pauses(self) -> None:
-        """Nobody is to be called any more."""
+        """Remove the callbacks that pause the loop."""
         self._pauses.clear()
 
     # --- what asyncio asks of a loop --------------------------------------------------------------------------------------
@@ -328,7 +329,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         return result
 
     def run_until_complete(self, future: Any) -> Any:
-        """As asyncio's, for whoever calls it."""
+        """Run until the future is done and return its result, as asyncio's method; called by code that expects an asyncio loop."""
 
         async def wait() -> Any:
             return await future
@@ -564,7 +565,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         return self.network.serve(protocol_factory, host, port, sock)
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
-        """Nobody sends signals."""
+        """Accepted without effect: a simulated process gets no signals."""
 
     def remove_signal_handler(self, sig: int) -> bool:
         return False

@@ -35,7 +35,7 @@ def _task_name(task: asyncio.Task[Any]) -> str:
 
 
 def _waits_at(task: asyncio.Task[Any]) -> str:
-    """Where the innermost coroutine of a task stands, or the thread whose life it is."""
+    """`` at FILE:LINE``: where the innermost coroutine of a task waits; for a task that runs a thread, what the thread waits for."""
     thread = getattr(task, "thread", None)
     if thread is not None:
         return f" waits for {thread.waits_for}{thread.place()}"

@@ -135,7 +135,7 @@ def _refuse_where_taken(p: Patches) -> None:
 
 
 class _Arrival(MetaPathFinder, Loader):
-    """Sees the module's first import: nobody has taken a name of it before it is left behind stand-ins."""
+    """An import hook for the first import of a module: installs the replacements before other code can import its names."""
 
     def __init__(self, p: Patches) -> None:
         self.p = p

@@ -3,8 +3,8 @@
 Rules:
 1. The system tells which descriptors of this process are sockets (Linux: ``/proc/self/fd``; elsewhere none is noticed). They are looked
    at when a simulation begins, whenever time has been let pass, at the end, and when code does not come back.
-2. A new one that is no object of Python's ``socket.socket`` makes a run that is not pinned, and its reason says where it leads: another
-   thread of the test may have opened Python's, and what simulated code is refused is told elsewhere.
+2. A new descriptor without a Python ``socket.socket`` makes the run unrepeatable (not pinned), with its peer as the reason. Sockets of
+   Python may belong to another thread of the test, and the refusal of those of simulated code is reported elsewhere.
 3. One that is opened and closed between two looks is not seen.
 """
 

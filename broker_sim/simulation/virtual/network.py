@@ -95,7 +95,7 @@ class SimSocket:
 
 
 class SimServer(asyncio.AbstractServer):
-    """A listener; ``context`` is that of whoever made it."""
+    """A listener. ``context``: the context (the process) that created it."""
 
     def __init__(self, network: SimNetwork, bound: SimSocket, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         self.network, self.bound, self.factory = network, bound, factory
@@ -233,14 +233,14 @@ class SimNetwork:
         return bound
 
     def unbind(self, bound: SimSocket) -> None:
-        """The port is free, nobody listens there."""
+        """Close a listener's socket: its port is free, and connections to it are refused."""
         key = (bound.machine.name, bound.port)
         if self._bound.get(key) is bound:
             del self._bound[key]
             self._servers.pop(key, None)
 
     def close_ports(self, machine: Machine) -> None:
-        """Nobody listens on a machine any more."""
+        """Close all listeners of a machine: connections to it are refused."""
         for bound in [bound for bound in self._bound.values() if bound.machine is machine]:
             self.unbind(bound)
 

@@ -1,7 +1,7 @@
-"""What stands in the place of a function while a simulation runs: doors, and everything that is put back at its end.
+"""Replacements of functions during a simulation (doors), and the patches that are removed at its end.
 
 Rules:
-1. A door is virtual in the simulation's threads alone; to all others it is the function that it stands for, in and after the run.
+1. A door is virtual in the simulation's threads only; for all other threads it is the original function, during and after the run.
 2. A function of a module is replaced in itself (``in_place``), so that it does not matter who has taken it, when, and where it is held.
    What can't be - a method, a class, a function with a closure - is replaced at its name alone.
 3. A door is the same one in all simulations.
@@ -34,8 +34,8 @@ __all__ = ["DOORS", "Door", "Patches", "begin", "current", "end", "threads"]
 
 
 class Door:
-    """What stands for ``there``, which is called ``key``. ``real``: what it is to all others. ``place``: where it is replaced in
-    itself, else ``function`` is put at its name."""
+    """The replacement of the function ``there``, which has the name ``key``. ``real``: the original for other threads. ``place``:
+    set if the function is replaced in place, else ``function`` is assigned to its name."""
 
     __slots__ = ("function", "key", "place", "real", "there")
 
@@ -136,8 +136,9 @@ class Patches:
         self._undo.append(put)
 
     def door(self, owner: Any, name: str, virtual: Callable[..., Any] | None, *, at_name: bool = False) -> str:
-        """Replace a function: it is ``virtual`` in this thread, as long as the simulation runs, and what it was for all others. None:
-        in this thread, too, unless it is virtual already. ``at_name``: at that name alone, whoever else has it. Returns its key."""
+        """Replace a function by ``virtual`` in this thread while the simulation runs; other threads call the original. ``virtual``
+        None: also in this thread, unless it is virtual already. ``at_name``: only under that name, not under others. Returns its
+        key."""
         there = getattr(owner, name)
         key = _text(owner, name) if at_name else self.key(owner, name)
         in_place = not at_name and not isinstance(owner, type) and replaceable(there)

@@ -1,4 +1,4 @@
-"""What there is none of in a simulation: code that reaches for it is told so, with its place and what to do instead."""
+"""What a simulation does not support: code that uses it gets an error with its place and what to do instead."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ class SimTransport(asyncio.Transport):
             self.loop.call_soon(self.protocol.connection_lost, error, context=self.context)
 
     def vanish(self) -> None:
-        """This end is no more, and nobody is told."""
+        """Remove this end of the connection without a packet to its peer."""
         self.lost = self.closing = True
         self.inbox.clear()
         self.network.transports.pop(self, None)

@@ -1,9 +1,9 @@
 """Code that does not come back: it computes without end, or waits for the real world where no pin reaches (a socket or lock in C).
 
 Rules:
-1. A thread outside of the simulation looks every second whether callbacks have run. Where none has for ``patience_s`` real seconds, a
-   signal interrupts the main thread, wherever it stands, and `SimStuck` is raised there. It ends the run, swallowed or not.
-2. Who stands at a debugger's prompt has time. So has the test's own code between two runs.
+1. A thread outside of the simulation checks every second whether callbacks have run. If none has for ``patience_s`` real seconds, a
+   signal interrupts the main thread, which raises `SimStuck`. It ends the run even if it is caught.
+2. The time at a debugger's prompt does not count, nor that of the test's own code between two runs.
 3. Once an alarm has rung (``alarms``), the first look that finds it waiting still has no patience: what it raised is raised there.
 4. Signals reach the main thread alone: a simulation in another one, or on a system without them, is not guarded.
 """
@@ -65,7 +65,7 @@ class _Guard:
         self.calls = 0
 
     def look(self) -> None:
-        """In the thread. Looks are counted, not seconds: while the whole process is stopped nobody loses patience."""
+        """In the watchdog's thread: check once. It counts checks, not seconds, so that a stopped process does not count as stuck."""
         steps, running = self.loop.steps, self.loop.is_running()
         self.readings = [*self.readings[1:], (_thread_s(self.main), _process_s())]
         if steps != self.steps or not (running or self.alarms.late):
@@ -127,7 +127,7 @@ class _Guard:
 
 
 def _running(frame: FrameType | None) -> FrameType | None:
-    """Where the simulation stands: in the main thread, or in that of a synchronous program which has its turn."""
+    """The innermost frame of the simulation: in the main thread, or in the thread of the synchronous program that runs."""
     threads = patches.threads()
     if frame is None or frame.f_code.co_filename != _THREADS:
         return frame
@@ -189,7 +189,7 @@ _watch = _Watch()
 
 @contextmanager
 def at_ease() -> Iterator[None]:
-    """In the block the simulation's own machinery waits, and nobody loses patience with what runs in it."""
+    """In this block the simulation itself waits, and the time does not count as stuck."""
     guard, _watch.guard = _watch.guard, None
     try:
         yield

@@ -259,8 +259,8 @@ def consumer_options(team: Team, name: str) -> dict[str, Any]:
 
 
 def through(program: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-    """A program that begins again when its client's stop() raises CancelledError though nobody has cancelled it: aiokafka 0.14's does
-    where it was about to rejoin, or to fetch again."""
+    """A program that restarts when its client's ``stop()`` raises CancelledError without a cancellation: aiokafka 0.14's does if it was
+    about to rejoin or to fetch again."""
 
     async def run_through() -> None:
         while True:

@@ -1,7 +1,7 @@
 """Members of a consumer group by epochs (KIP-848) that speak the protocol themselves: they join, give up and take partitions, leave,
 fall silent, change what they read, and now and then ask what must be refused.
 
-Each checks what it is told, and `Holdings` that nobody is given what another member was given and hasn't given up.
+Each checks its responses, and `Holdings` that no member is assigned a partition that another one owns and has not revoked.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class EpochAnswers(Answers):
 
 @dataclass(slots=True)
 class Holdings:
-    """Who works on what, as members were told; and what else they know of each other. ``calm``: nobody does anything odd any more."""
+    """The partitions that members own by their responses, and what they share. ``calm``: members stop sending unusual requests."""
 
     log: EpochLog
     scene: Scene
@@ -95,7 +95,7 @@ class Holdings:
         self.scene.answers.tell(InvariantBroken(name, what, self.scene.answers.history(GROUP)))
 
     def take(self, member_id: str, units: frozenset[Unit]) -> None:
-        """A member is told that these are its own."""
+        """Note that a response assigned these partitions or tasks to a member; a breach if another member owns one."""
         self.log.catch_up()
         for other, theirs in self.has.items():
             if other == member_id or other not in self.log.members or other in self.murky:
@@ -349,7 +349,8 @@ class EpochMember(Client):
             self.holdings.instances[self.instance] = self.member, until_s
 
     def _check_debt(self, sent_s: float) -> None:
-        """Whether it should be gone by now. Its time begins anew with each coordinator, and stands still where a broker does."""
+        """Check that the member was fenced if its rebalance timeout has passed without a revocation. The timeout starts again at
+        each coordinator load, and does not count while the broker is stopped."""
         leader_epoch = self.holdings.log.partition().leader_epoch
         owes = bool(self.owned - (self.told or frozenset())) and not self._lost
         if not owes or self._debt[0] != leader_epoch or self._now_s() - sent_s > _SLACK_S / 3:
@@ -414,7 +415,8 @@ class EpochMember(Client):
     # --- what must be refused
 
     async def _ask_in_vain(self, broker: int) -> Err:
-        """A request that nobody in their right mind sends; what it is answered hangs on nothing but the member."""
+        """Send an invalid request whose error depends on the member only; returns the response's error. An unexpected one is a
+        breach."""
         request, wanted = self.rng.choice(self._probes())()
         answer = await self._sent(request, broker, self._now_s())
         error = Err(answer.error_code)

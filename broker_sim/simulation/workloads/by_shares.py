@@ -1,7 +1,7 @@
 """Members of a share group (KIP-932) that speak the protocol themselves: they fetch, accept, release, reject, renew, forget what they
 have, leave and come back, and now and then ask what must be refused.
 
-Each checks what it is told, and `Hands` that nobody is given what somebody else has.
+Each checks its responses, and `Hands` that no record is acquired by two members at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Hold:
 
 @dataclass(slots=True)
 class Hands:
-    """Which record is in whose hands, as members were told; what they have said. ``calm``: nobody does anything odd any more."""
+    """The records that members have acquired by their responses, and their acknowledgements. ``calm``: members stop sending unusual
+    requests."""
 
     log: ShareLog
     scene: Scene
@@ -94,7 +95,7 @@ class Hands:
         return self.scene.kafka.state.topics_by_id[unit[0]].partitions[unit[1]]
 
     def drop(self, session: Session) -> None:
-        """Nobody knows any more what has become of what it had."""
+        """Forget the records of a lost session: whether they were acknowledged is unknown."""
         for record, hold in (*session.has.items(), *session.forgotten.items()):
             if self.holds.get(record) is hold:
                 del self.holds[record]

@@ -1,8 +1,8 @@
 """Members that rebalance cooperatively (KIP-429): they keep what they have while the group rebalances, and a partition that is to move
 is given up in one generation and handed out in the next.
 
-aiokafka has no such assignor, so these speak the protocol themselves. They check what the protocol promises: nobody works on a
-partition while another member does.
+aiokafka has no such assignor, so these speak the protocol themselves. They check the protocol's guarantee that no partition has two
+owners at a time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _SUBSCRIPTION = 2
 
 
 def share(owned: Mapping[str, tuple[int, list[int]]], parts: int) -> dict[str, list[int]]:
-    """Who gets what now, out of member -> its generation and the partitions that it owned then. Each partition goes to whom it is to
-    belong to, and to nobody yet where somebody else owns it. Of two that claim one the later generation is believed."""
+    """The cooperative assignment: member id -> partitions. ``owned``: member id -> (generation, partitions owned in it). A
+    partition is assigned to its target, but not before its present owner has revoked it. Of two members that claim one, the later
+    generation wins."""
     owner: dict[int, tuple[int, str]] = {}
     for member, (generation, partitions) in owned.items():
         for index in partitions:

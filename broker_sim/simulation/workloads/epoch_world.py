@@ -1,8 +1,8 @@
 """A workload of a consumer group by epochs (KIP-848): raw members of both protocols, static ones, subscriptions by expressions, and
 topics that come while they are at work.
 
-As `wire_workload`, in a tenth of Kafka's times. What it checks: what the members are told (`by_epochs`), what the records say
-(`checks.epochs`), and what is committed (`checks.answers`).
+As `wire_workload`, in a tenth of Kafka's times. It checks the members' responses (`by_epochs`), the records (`checks.epochs`),
+and the committed offsets (`checks.answers`).
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class ByEpochs:
         return {}
 
     def finish(self) -> None:
-        """Nobody does anything odd any more."""
+        """Let the members send only regular requests from now on, so that the group can recover."""
         self.holdings.calm = True
 
     def settle(self, injection: Injection) -> float:

@@ -90,7 +90,7 @@ class Hostile(Client):
         return self.rng.choice(self.scene.book) if self.scene.book else ("nobody", None, 1)
 
     def _commit(self, member: str, instance: str | None, generation: int) -> OffsetCommitRequest:
-        """Of a value that nobody else commits; as a guest to where nobody reads."""
+        """An OffsetCommit of an offset that no other client commits; without a member id, of a partition that no consumer reads."""
         topic, parts = (OTHER, 2) if self.scene.guest else (TOPIC, self.scene.partitions)
         return commit_request(member, instance, generation, {self.rng.randrange(parts): self.scene.value()}, topic)
 
@@ -112,7 +112,8 @@ class Hostile(Client):
         await self._send(self._commit(member, None, self.rng.choice((-1, self.scene.generation))))
 
     async def _do_commit_poison(self) -> None:
-        """Whoever takes this skips what nobody has read; of an id that was never given it must not be taken."""
+        """Commit a large offset under a member id that was never assigned: it must be refused, since an accepted one would skip
+        records."""
         stranger = f"nobody-{self.rng.randrange(9)}"
         values = {index: 1_000_000 + self.scene.value() for index in range(self.scene.partitions)}
         await self._send(commit_request(stranger, None, max(0, self.scene.generation), values))

@@ -79,8 +79,8 @@ class Producer:
 @dataclass(slots=True)
 class Consumer:
     """A member of ``group`` that reads, works ``work_s`` on each batch and then commits it; ``commit_every_s`` leaves that to
-    auto-commit. ``pattern`` takes the place of ``topics``; ``assigned``: partitions that it takes without being a member. ``hang_s``:
-    set it, and the next batch takes that long. ``gave``: told of (group, topic, partition, offsets, host) of each batch."""
+    auto-commit. ``pattern`` replaces ``topics``; ``assigned``: partitions that it reads without being a member. ``hang_s``:
+    the processing time of the next batch, if set. ``gave``: called with (group, topic, partition, offsets, host) of each batch."""
 
     sim: Run
     host: Host

@@ -211,7 +211,7 @@ class Scene:
         self.deeds = Deeds(self.sim.seed, self.only)
 
     def value(self) -> int:
-        """An offset that nobody has committed."""
+        """An offset that no client has committed so far."""
         self.last_value += 1
         return self.last_value
 

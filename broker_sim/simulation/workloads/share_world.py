@@ -1,7 +1,7 @@
 """A workload of a share group (KIP-932): raw members, records that come while they are at work, and in the end nothing left undone.
 
-As `epoch_world`, in a tenth of Kafka's times. What it checks: what the members are told (`by_shares`), what the records of the group's
-state say (`checks.share_log`), and that nothing is done with that nobody has said.
+As `epoch_world`, in a tenth of Kafka's times. It checks the members' responses (`by_shares`), the records of the group's state
+(`checks.share_log`), and that each state of a record follows from an acknowledgement or an expired lock.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Shares:
         return {}
 
     def finish(self) -> None:
-        """Nobody does anything odd any more."""
+        """Let the members send only regular requests from now on, so that the group can recover."""
         self.hands.calm = True
 
     def settle(self, injection: Injection) -> float:
@@ -152,7 +152,7 @@ class Shares:
         return [((topic.topic_id, one.index), one.high_watermark) for one in topic.partitions]
 
     def _who_said_so(self) -> None:
-        """Nothing is done with that nobody has said, or that was not delivered to its limit."""
+        """Check that each final state of a record has an acknowledgement by a member, or the maximum delivery count."""
         said = self.hands.said
         for unit, end in self._ends():
             for offset in range(end):

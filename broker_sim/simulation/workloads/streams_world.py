@@ -1,8 +1,8 @@
 """A workload of a streams group (KIP-1071): raw members in several processes, static ones, standby tasks, and internal topics that the
 broker creates.
 
-As `epoch_world`, in a tenth of Kafka's times. What it checks: what the members are told (`by_streams`), what the records say
-(`checks.streams_log`), and what is committed (`checks.answers`).
+As `epoch_world`, in a tenth of Kafka's times. It checks the members' responses (`by_streams`), the records
+(`checks.streams_log`), and the committed offsets (`checks.answers`).
 """
 
 from __future__ import annotations

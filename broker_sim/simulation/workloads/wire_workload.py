@@ -1,4 +1,4 @@
-"""A workload of clients that speak the wire protocol themselves: a group of members, and among them the hostile client or nobody else.
+"""A workload of raw protocol clients: the members of a group, with or without the hostile client.
 
 The world of `aiokafka_workload` in a tenth of Kafka's times and without aiokafka: what goes wrong comes from the plan alone, so it can
 be shrunk. Without a journal the brokers take their short ways, and what clients are answered is checked where they hear it.

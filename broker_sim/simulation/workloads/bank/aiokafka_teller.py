@@ -111,7 +111,7 @@ class AiokafkaTeller:
                 await self._carry_out(consumer, partition, records)
 
     async def _open(self, consumer: Any, assigned: list[Any]) -> None:
-        """Fence whoever had the partitions before, and only then ask where to go on."""
+        """Fence the previous owners of the partitions (InitProducerId) before fetching their committed offsets."""
         from aiokafka import AIOKafkaProducer
 
         old, self._producers = self._producers, {}
@@ -171,7 +171,7 @@ class _Producing:
     gave_up: bool = False
 
     def listen(self) -> None:
-        """Note when aiokafka's sender gets no answer: it tells nobody."""
+        """Note requests of aiokafka's sender that got no response: the library does not report them."""
         from aiokafka.errors import KafkaError
 
         real = self.producer.client.send

@@ -1,20 +1,20 @@
-"""What the bank's tellers set out to do, and what must have come of it for whoever reads what is committed.
+"""The transactions that the bank's tellers began, and what read_committed consumers must find of them.
 
     book = Book(breach)
-    attempt = book.begin("c1", flow=2)              # a transaction, told from all others by its name
+    attempt = book.begin("c1", flow=2)              # a transaction, identified by its name
     entries = book.entries(attempt, [Order(0, 17)], accounts=3, audits=2)
-    attempt.told = True                             # its teller was told that it is committed
+    attempt.told = True                             # its teller got the response that it is committed
 
 Books are kept in double entry, partition by partition: what leaves an account goes to the clearing account of the same partition. So a
-partition balances by itself behind the marker that commits, and all of them together when every transaction is over everywhere. (The
-last stable offset alone is no such place: of a transaction that is committed a part stands before it, and a part behind, where another
-one that is still open has begun in its midst.)
+partition balances after each commit marker, and all of them together when every transaction has ended in all partitions. (The last
+stable offset is no such place: a committed transaction may have records before and after it, if another transaction that is still
+open began in between.)
 
-Transactions of version 1 have a hole (KIP-890). A request that a client has given up - a Produce, a TxnOffsetCommit, an EndTxn - may
-still arrive, under the epoch that the producer goes on with: in its next transaction, or where none is open, so that nobody ends what
-it begins. Kafka 3.4 takes it; later brokers ask the coordinator, which lets it into a transaction that writes to the same partition;
-with version 2 each transaction has an epoch of its own. So what transactions of version 1 break that have given up a request is not a
-breach but a finding, `HOLE`; of version 2 nothing is excused."""
+Transactions of version 1 have a hole (KIP-890). A request that a client has given up - a Produce, a TxnOffsetCommit, an EndTxn -
+may still arrive, with the producer's current epoch: in its next transaction, or without an open one, so that it opens a transaction
+that never ends. Kafka 3.4 accepts it; later brokers verify it with the coordinator, which accepts it in a transaction that writes
+to the same partition; with version 2 each transaction has its own epoch. So a violation by a transaction of version 1 that has
+given up a request is reported as the finding `HOLE`, not as a breach; for version 2 there is no exception."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Place = tuple[str, int]
 
 
 class Order(NamedTuple):
-    """One, by where it stands among the orders. Who pays whom how much follows from that, whatever its text is."""
+    """An order: its partition and offset. Payer, payee and amount are functions of these, whatever the record's value is."""
 
     partition: int
     offset: int
@@ -65,7 +65,7 @@ class Entry(NamedTuple):
     amount: int
 
     def to_bytes(self) -> bytes:
-        """As it stands in the log."""
+        """The value of its record in the log."""
         return f"{self.attempt}|{self.order.partition}|{self.order.offset}|{self.account}|{self.amount}".encode()
 
     @classmethod
@@ -77,10 +77,10 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A transaction that somebody began. ``flow``: 1 or 2, the version of transactions (KIP-890). ``told``: whether it was told that it
-    is committed, or aborted; None: it was told nothing. ``offsets``: next order by partition. ``acked``: partitions that have
-    acknowledged a batch. ``unanswered``: requests that are under way. ``given_up``: it, or one before it with the same epoch, has given
-    up a request that may come yet."""
+    """A transaction of a teller. ``flow``: 1 or 2, the transaction version (KIP-890). ``told``: True if the teller got the response
+    that it is committed, False for aborted, None without a response. ``offsets``: next order by partition. ``acked``: partitions
+    that have acknowledged a batch. ``unanswered``: requests in flight. ``given_up``: it, or an earlier one with the same epoch, has
+    given up a request that may still arrive."""
 
     name: str
     flow: int

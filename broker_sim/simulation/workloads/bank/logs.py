@@ -80,9 +80,10 @@ def orders_of(topic: Topic) -> list[Order]:
 
 
 def judge(book: Book, orders: Topic, written: Iterable[Partition], committed: Mapping[int, int]) -> None:
-    """When all is over: every transaction has ended everywhere as its teller was told, every order is carried out once, and offsets are
-    committed with what was written. ``written``: all partitions that attempts write to, that of the offsets among them; ``committed``:
-    the group's offsets by partition of the orders. The log of the offsets may have lost what was written over: what is there counts."""
+    """Check at the end of a run: every transaction has ended in all partitions with the outcome of its teller's response, every
+    order is carried out once, and offsets are committed with the records. ``written``: all partitions that attempts write to, with
+    that of the offsets; ``committed``: the group's offsets by partition of the orders. Compaction may have removed superseded
+    offsets."""
     ends: dict[str, dict[str, bool | None]] = {}
     entries: dict[str, list[Entry]] = {}
     for partition in (*orders.partitions, *written):

@@ -60,7 +60,7 @@ def committed_records(data: bytes, aborted: Any) -> Iterator[Given]:
 
 
 async def fetch(client: Client, topic: str, index: int, offset: int, max_bytes: int) -> Any:
-    """The answer about one partition, of its leader; None where nobody leads. Raises OSError."""
+    """Fetch from the leader of one partition; returns its part of the response, None without a leader. Raises OSError."""
     partition = client.scene.kafka.state.partition(topic, index)
     if partition is None or partition.leader < 0:
         return None
@@ -124,7 +124,7 @@ class Teller(Member):
         return {row.partition_index: max(0, row.committed_offset) for row in rows}
 
     async def _serve_one(self, writer: Writer, index: int, positions: dict[int, int]) -> bool:
-        """Carry out what stands next in a partition; whether its end is known. Raises OSError."""
+        """Carry out the next orders of a partition in one transaction; returns whether its outcome is known. Raises OSError."""
         row = await fetch(self, TOPIC, index, positions[index], 600)
         if row is None or row.error_code:
             return True

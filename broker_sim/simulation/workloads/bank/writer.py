@@ -111,7 +111,7 @@ class Writer:
             raise
 
     async def _find(self, key: str, kind: int) -> int:
-        """The coordinator of a transactional id or a group, -1 where nobody tells. Raises OSError."""
+        """The node id of the coordinator of a transactional id or a group, -1 if no broker returns one. Raises OSError."""
         if kind not in self._coordinators:
             broker = self.client.rng.randint(1, len(self.client.scene.kafka.hosts))
             answer = await self._tell(FindCoordinatorRequest(key, kind), broker, 3)

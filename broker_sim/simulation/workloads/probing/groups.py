@@ -1,7 +1,7 @@
 """A prober of groups: offsets of groups without members, and what administrators ask; `lives` has the members.
 
-Every answer goes to the broker that the group's hash says. Where an answer does not come, or the coordinator has changed meanwhile, the
-group is given up and another one begun: nobody knows how it stands.
+Every answer goes to the broker that the group's hash says. Without a response, or after a change of the coordinator, the state
+of the group is unknown: the prober continues with another group.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class GroupProber(Prober):
         self.fresh()
 
     def fresh(self) -> None:
-        """Another group, of which nobody has heard."""
+        """Continue with a new group id that no request has used."""
         self._number += 1
         self.group, self.offsets = f"{self.name}-group-{self._number}", {}
 
@@ -327,7 +327,8 @@ class GroupProber(Prober):
     # --- who looks at it
 
     async def look(self, group: str, state: str | None, kind: str = "") -> Any:
-        """It stands as it must: DescribeGroups and ListGroups say so. None: there is no such group. Raises Unsure, OSError."""
+        """Expect that DescribeGroups and ListGroups return the group in ``state``. ``state`` None: that it does not exist. Raises
+        Unsure, OSError."""
         answer, version = await self.ask_of(group, DescribeGroupsRequest([group]))
         shown = answer.groups[0]
         gone = Err.GROUP_ID_NOT_FOUND if version >= 6 else Err.NONE

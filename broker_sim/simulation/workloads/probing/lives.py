@@ -82,7 +82,7 @@ class MemberProber(GroupProber):
 
 
 class _Life:
-    """See the module. An act raises Unsure, OSError: then nobody knows any more."""
+    """The life of one group, see the module. An act raises Unsure or OSError if the state of the group is unknown from then on."""
 
     def __init__(self, prober: MemberProber, group: Troupe) -> None:
         self.prober, self.group, self.rng = prober, group, prober.rng
@@ -93,7 +93,7 @@ class _Life:
         self.delay_s = config.int("group.initial.rebalance.delay.ms") / 1000
 
     def stop(self) -> None:
-        """Nobody waits for anything any more."""
+        """Cancel all pending requests of the players."""
         for task in self._tasks:
             task.cancel()
 
@@ -192,7 +192,7 @@ class _Life:
     async def gather(
         self, answers: Sequence[tuple[Player, asyncio.Task[tuple[Any, int]]]], *, fresh: bool = True
     ) -> None:
-        """All of them have joined: they are told of one generation, the leader alone of its members; then they sync."""
+        """Expect that all JoinGroup responses have the same generation, and only the leader's the member list; then sync all."""
         told = [(player, *(await task)) for player, task in answers]
         group, prober = self.group, self.prober
         self._check_joined(told)
@@ -215,7 +215,7 @@ class _Life:
             await task
 
     async def sync(self, player: Player, rows: list[SyncGroupRequestAssignment]) -> None:
-        """It is told what the leader has said of it."""
+        """Send SyncGroup; expect the assignment that the leader sent for the player."""
         group = self.group
         request = SyncGroupRequest(
             group.name, group.generation, player.member, player.instance, "consumer", group.protocol, rows
@@ -352,7 +352,7 @@ class _Life:
         )
 
     async def _act_join_another(self) -> None:
-        """All others are told to join again, and do."""
+        """Join with another member: expect that heartbeats of the others return REBALANCE_IN_PROGRESS, and rejoin with them."""
         if len(self.group.players) >= 4:
             return
         newcomer = self.newcomer(static=self.rng.random() < 0.3)
@@ -451,7 +451,7 @@ class _Life:
         await self.gather([(player, self.start(player)) for player in group.players])
 
     async def _act_leave_what_is_not_there(self) -> None:
-        """Nobody of that name, in any version; the group goes on."""
+        """Send LeaveGroup with an unknown member id, in any version: expect an error, and an unchanged group."""
         version = self.prober.pick(LeaveGroupRequest)
         request = LeaveGroupRequest(self.group.name, "nobody", [MemberIdentity("nobody", None)] if version >= 3 else [])
         answer, _ = await self.ask(request, version=version)

@@ -244,7 +244,7 @@ class LogProber(Prober):
         return Batch(rows, Head(*topic.producer, topic.sequences.get(index, 0), int(codec)))
 
     def fresh_producer(self, producer_id: int) -> None:
-        """Nobody has been given it before."""
+        """Expect that no InitProducerId has returned this producer id before."""
         known = self.scene.producers
         if producer_id in known:
             self.breach("producer ids are never reused", f"{producer_id} was given before")

@@ -39,7 +39,7 @@ _QUIET = ("buggify",)
 
 
 class Down(OSError):
-    """All brokers are dead: whatever was asked, nobody knows."""
+    """All brokers are down: the outcome of the request is unknown."""
 
 
 class Calm:
@@ -87,7 +87,8 @@ def _window(fault: Fault) -> tuple[float, float]:
 
 
 def standing(partition: Partition | None) -> tuple[object, ...] | None:
-    """How a partition stands: the same before and after, and nothing has happened to it. None where nobody can work with it."""
+    """A snapshot of a partition (leader, epochs, ISR): if it is equal before and after a request, nothing happened to the partition
+    meanwhile. None if no request can succeed."""
     if partition is None or partition.deleted or partition.leader < 0:
         return None
     if partition.held or partition.gate is not None or partition.isr_too_small or partition.read_error is not Err.NONE:

@@ -275,7 +275,8 @@ class ReadingProber(LogProber):
                 self.expect("errors name the current leader", "Fetch: where it is", ends, [(partition.leader, host)])
 
     async def _do_read_behind_an_epoch(self) -> None:
-        """As a reader that says of which epoch its last record is: where the log has less of that epoch it is told (KIP-595)."""
+        """Fetch with the leader epoch of the last record read: expect the diverging epoch if the log has fewer records of that
+        epoch (KIP-595)."""
         chosen = self.own()
         partition = None if chosen is None else self.partition(*chosen)
         version = self.pick(FetchRequest, _TELLS_EPOCHS)
@@ -327,7 +328,7 @@ class ReadingProber(LogProber):
     # --- offsets
 
     async def list_offset(self, topic: OwnTopic, index: int, timestamp: int) -> Any:
-        """The answer of one partition, None where nobody leads it. Raises OSError."""
+        """ListOffsets of one partition by its leader; returns its part of the response, None without a leader. Raises OSError."""
         partition = self.partition(topic, index)
         if partition is None or partition.leader < 0:
             return None
@@ -510,7 +511,8 @@ class _Session:
         self, what: str, asked: list[tuple[OwnTopic, int, int]], told: list[tuple[OwnTopic, int, int]] | None,
         forgotten: list[tuple[OwnTopic, int, int]] = (),  # type: ignore[assignment]
     ) -> bool:  # fmt: skip
-        """Whether it may go on. ``told``: partitions that the answer must have, and no others; None: any."""
+        """Send a Fetch of the session; returns whether the session can continue. ``told``: the partitions that the response must
+        contain, and no others; None: any."""
         prober = self.prober
         request = prober.fetch_request(asked, self.version, session_id=self.session, session_epoch=self.epoch)
         request.forgotten_topics_data = [

@@ -64,7 +64,7 @@ class Staged:
         return answer
 
     async def _shown(self, *, stable: bool) -> tuple[Err, int]:
-        """What is told of the partition: error, offset."""
+        """OffsetFetch of the partition; returns its error and its offset. ``stable``: the request's require_stable."""
         asked = [OffsetFetchRequestTopic(self.life.name, [0])]
         answer = await self._ask(OffsetFetchRequest(self.life.name, asked, require_stable=stable), _STABLE)
         row = answer.topics[0].partitions[0]

@@ -86,7 +86,7 @@ class TopicProber(Prober):
         return self.calm.since(self._begun_s) and (not unchanged or self._version == self.state.version)
 
     def fresh(self) -> str:
-        """A name that nobody has."""
+        """A topic name that no topic has had."""
         self._number += 1
         return f"{self.name}-t{self._number}"
 
@@ -177,7 +177,7 @@ class TopicProber(Prober):
                 self.breach(_MADE, f"{asked.name[:20]} was refused, and is there")
 
     async def _do_make_one_twice(self) -> None:
-        """A name that stands twice in a request is refused once, and the others are made."""
+        """CreateTopics with a duplicate name: expect one error for that name, and that the others are created."""
         twice, once = self.fresh(), self.fresh()
         asked = [CreatableTopic(name, 1, 1) for name in (twice, once, twice)]
         self.watch()
@@ -316,7 +316,8 @@ class TopicProber(Prober):
             self.expect(_TOLD, f"Metadata of {old.name}, deleted", row and Err(row.error_code), error)
 
     async def _do_ask_what_is_spoken(self) -> None:
-        """ApiVersions: what that release speaks, whoever asks; a version that nobody has yet is answered in the first one's form."""
+        """ApiVersions: expect the versions of the release for every client; an unknown version of the request gets a response of
+        version 0."""
         self.watch()
         version = self.pick(ApiVersionsRequest)
         answer = await self.tell(ApiVersionsRequest("prober", "1.0"), version, self.broker())

@@ -1,6 +1,6 @@
 """A prober of transactions: it writes to a topic of its own in transactions that it commits or aborts, in both versions (KIP-890), and
 knows at every moment what may be read at which isolation, where the last stable offset is, which records are of aborted transactions,
-what epoch a marker has, and what an old producer is told. It stages offsets of a group of its own, too (`staged`).
+what epoch a marker has, and which error a fenced producer gets. It also writes pending offsets of a group of its own (`staged`).
 
 Whatever is not answered while all is calm ends the life of this transactional id and of the topic; another one begins.
 """
@@ -304,8 +304,8 @@ class Life:
         self.open_since = -1
 
     async def fence(self) -> None:
-        """Another producer of that id begins in the midst: what the old one does is refused, and what it has not ended is aborted under
-        an epoch that nobody is given."""
+        """Start another producer with the transactional id during a transaction: expect that requests of the old one are refused,
+        and that its transaction is aborted with an epoch that no producer gets."""
         old = self.epoch
         await self.joins()
         await self.write(old, Err.NONE)
