@@ -296,6 +296,8 @@ def _append(
         return _refused(ctx, partition, index, request.acks) or fallen
     try:
         header = produce_batch(data.records or b"", ctx.api_version)
+    except ShortBatch as problem:  # the log sees it
+        return _refused(ctx, partition, index, request.acks) or PartitionProduceResponse(index, problem.error, -1)
     except RecordBatchError as problem:
         return PartitionProduceResponse(index, problem.error, -1)
     refused = _refused(ctx, partition, index, request.acks)

@@ -132,6 +132,8 @@ class ProducerState:
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
+            if header.producer_epoch < NO_EPOCH:
+                raise _old_epoch(header.producer_id, header.producer_epoch, NO_EPOCH)
             self._check_not_overtaking(header)
             held = self.verifying.get(header.producer_id)
             if held is not None and held.adds and header.base_sequence != 0:

@@ -418,6 +418,8 @@ def test_bytes_after_the_request_are_left_to_the_general_path() -> None:
 SHORT: dict[tuple[str, int, bool, int, int], Err] = {
     # release, version, with a transactional id, codec, the batch's `length`
     ("3.4", 9, False, 0, 38): Err.CORRUPT_MESSAGE,
+    ("3.4", 8, False, 0, 48): Err.INVALID_REQUIRED_ACKS,
+    ("4.4", 8, False, 0, 48): Err.INVALID_REQUIRED_ACKS,
     ("3.4", 4, False, 4, 48): Err.UNSUPPORTED_COMPRESSION_TYPE,
     ("4.4", 4, False, 4, 14): Err.UNSUPPORTED_COMPRESSION_TYPE,
     ("4.4", 9, False, 0, 14): Err.UNKNOWN_SERVER_ERROR,
@@ -441,7 +443,8 @@ async def test_a_batch_too_short_for_its_head(
     data[8:12] = length.to_bytes(4, "big")
     data[22] = codec | (16 if in_transaction else 0)
     partitions = [PartitionProduceData(0, bytes(data))]
-    request = ProduceRequest(transactional_id, -1, 5000, [TopicProduceData("t", partition_data=partitions)])
+    acks = -2 if version == 8 else -1
+    request = ProduceRequest(transactional_id, acks, 5000, [TopicProduceData("t", partition_data=partitions)])
     async with Cluster(topics={"t": 1}, as_version=release) as cluster:
         wire = await Wire.connect(cluster.bootstrap)
         for key, kind in (("short", 1),) if in_transaction else ():

@@ -531,6 +531,7 @@ async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> No
             return rows or Err(group.error_code)
 
         assert await alter(("t", {0: 3}), ("no", {0: 1}), ("t", {1: 4})) == [("t", [0, 1]), ("no", [0])]
+        assert await alter(("t", {}), ("no", {})) == [("t", [])]
         assert await told(("t", [1, 0, 1]), ("no", [0, 0]), ("t", [1]), ("no", [2])) == [
             ("t", [(0, 3), (1, 4)]),
             ("no", [(0, -1), (0, -1)]),

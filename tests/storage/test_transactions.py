@@ -19,7 +19,7 @@ from broker_sim.storage.transactions import ENTRY, AbortedTransaction, decode_en
 from kafka_wire.control_records import control_record
 from kafka_wire.end_markers import marker_of
 from kafka_wire.errors import Err
-from kafka_wire.record_batch import ControlType, build_batch, control_batch, record_bodies
+from kafka_wire.record_batch import ControlType, build_batch, control_batch, parse_header, record_bodies
 from tests.storage.batches import NOW_MS, add, batch, config, idempotent
 from tests.storage.conftest import MakeLog
 from tests.storage.transactions import end, known, read_committed, stable_offset, write
@@ -177,6 +177,18 @@ def test_a_batch_of_a_later_epoch_takes_the_place_of_an_earlier_one_that_is_held
         log.producers.verify(1, 1, 1, adds=not adds)
         log.producers.verify(1, 1, 4, adds=True)
         assert log.producers.verifying[1].lowest_sequence == 1
+
+
+@pytest.mark.parametrize(("epoch", "is_taken"), [(-32768, False), (-2, False), (-1, True), (0, True)])
+def test_a_producer_that_is_not_known_has_no_epoch_below_none(make_log: MakeLog, epoch: int, is_taken: bool) -> None:
+    """Measured on 3.4.0, 4.1.0 and 4.4.0."""
+    log = make_log()
+    header = parse_header(idempotent(0, epoch=max(epoch, 0)))._replace(producer_epoch=epoch)
+    if is_taken:
+        assert log.producers.check(header) is None
+        return
+    with pytest.raises(InvalidProducerEpoch):
+        log.producers.check(header)
 
 
 def test_a_marker_ends_the_question_that_a_refused_batch_has_left(make_log: MakeLog) -> None:

@@ -72,7 +72,7 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
         image = topics.by_name.get(topic.topic_name)
         told, numbers = there.get(topic.topic_name) or (AlterShareGroupOffsetsResponseTopic(topic.topic_name), set())
         named: set[int] = set()
-        if topic.topic_name not in there:
+        if topic.topic_name not in there and (image is not None or topic.partitions):
             found.answer.responses.append(told)
         if image is not None:
             told.topic_id = image.topic_id

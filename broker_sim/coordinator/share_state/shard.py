@@ -59,6 +59,9 @@ class ShareStateSettings:
     checks_epochs: bool = False
 
 
+_OTHER_STATE_EPOCH = "The coordinator rejected the request because the state epoch did not match."
+
+
 @dataclass(slots=True)
 class _Write:
     """A record on its way, or (``record`` None) an answer that waits for those before it."""
@@ -134,7 +137,7 @@ class ShareStateShard:
         state = self.known(command.key)
         error = self._malformed(command)
         if error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
-            error = _plain(Err.FENCED_STATE_EPOCH)
+            error = Result(Err.FENCED_STATE_EPOCH, _OTHER_STATE_EPOCH)
         if error is None and not self._is_there(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None:

@@ -182,6 +182,17 @@ def test_epochs_below_0_are_refused_since_4_4(checks_epochs: bool) -> None:
     assert core.answer(commands.Summarize(KEY)).error is Err.NONE
 
 
+def test_a_state_is_not_made_anew_with_an_older_epoch() -> None:
+    """The words measured on 4.4.0."""
+    core = Core()
+    assert core.answer(commands.Initialize(KEY, 5)) == DONE
+    refused = core.answer(commands.Initialize(KEY, 4))
+    assert (refused.error, refused.words) == (
+        Err.FENCED_STATE_EPOCH,
+        "The coordinator rejected the request because the state epoch did not match.",
+    )
+
+
 def test_a_deleted_state_is_gone_and_may_begin_anew() -> None:
     core = Core()
     core.ask(commands.Initialize(KEY, 1, 0))
