@@ -65,7 +65,7 @@ def ask(
         if by_epoch and known is not None and writer.epoch < known.epoch:
             refused[place] = Err.INVALID_PRODUCER_EPOCH
         elif not producers.has_open(writer.producer_id, writer.epoch if by_epoch else None):
-            producers.verify(writer.producer_id, writer.epoch, sequence, adds=flow is Flow.ADDS)
+            producers.verify(writer.producer_id, writer.epoch, sequence, adds=flow is Flow.ADDS, by_epoch=by_epoch)
             asked.append(place)
     if not asked:
         if refused:

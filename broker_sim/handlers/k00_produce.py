@@ -11,6 +11,7 @@ Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedPro
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator, Mapping
 from typing import Any, cast
 
@@ -36,10 +37,12 @@ from kafka_wire.messages.k00_produce import (
     TopicProduceResponse,
 )
 from kafka_wire.record_batch import (
+    HEADER_BYTES,
     TRANSACTIONAL_BIT,
     Codec,
     CorruptRecord,
     RecordBatchError,
+    ShortBatch,
     UnreadableRecords,
     next_batch_size,
     produce_batch,
@@ -75,6 +78,7 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
 
 
 _ABORTABLE_SINCE, _ADDS_SINCE = 11, 12
+_SHORT_FALL_SINCE = (3, 5)
 
 
 def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[None, None, ProduceResponse | None]:
@@ -88,15 +92,25 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
             if pace.full():
                 yield
             partition, _ = _find(ctx, topic, one.index, by_id)
+            if partition is None:
+                continue
+            producer = None
             try:
-                if state.config.release >= (3, 5) and _ends_before_its_producer(one.records or b""):
-                    return _all_refused(ctx, request.acks, request.topic_data, Err.UNKNOWN_SERVER_ERROR, None)
                 header = produce_batch(one.records or b"", version)
+                if header.is_transactional and header.producer_id >= 0:
+                    producer = header.producer_id, header.producer_epoch, header.base_sequence
+            except ShortBatch:
+                if state.config.release < _SHORT_FALL_SINCE:
+                    continue
+                try:
+                    producer = _producer_of_short(one.records or b"")
+                except struct.error:
+                    return _all_refused(ctx, request.acks, request.topic_data, Err.UNKNOWN_SERVER_ERROR, None)
             except RecordBatchError:
                 continue
-            if partition is not None and header.is_transactional and header.producer_id >= 0:
-                sequences[partition.topic.name, one.index] = header.base_sequence
-                writers[Writer(request.transactional_id or "", header.producer_id, header.producer_epoch)] = None
+            if producer is not None:
+                sequences[partition.topic.name, one.index] = producer[2]
+                writers[Writer(request.transactional_id or "", producer[0], producer[1])] = None
     if len(writers) > 1 and state.config.release >= (3, 5):
         return _all_refused(ctx, request.acks, request.topic_data, Err.INVALID_PRODUCER_ID_MAPPING, None)
     flow = Flow.ADDS if version >= _ADDS_SINCE else Flow.ABORTABLE if version >= _ABORTABLE_SINCE else Flow.OLD
@@ -106,13 +120,24 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
     return (yield from _produce(ctx, request))
 
 
-_PRODUCER_ID_END = 51
+_PRODUCER = struct.Struct(">qhi")
+"""Producer id, producer epoch and base sequence of a batch, at `_PRODUCER_AT`."""
+_PRODUCER_AT, _PRODUCER_ID_END = 43, 51
 
 
-def _ends_before_its_producer(records: bytes) -> bool:
-    """Whether the first batch is too short for the id that the transaction's coordinator would be asked by: Kafka falls over it.
-    Raises RecordBatchError."""
-    return records[16:17] == b"\2" and 0 < next_batch_size(records) < _PRODUCER_ID_END
+def _producer_of_short(records: bytes) -> tuple[int, int, int] | None:
+    """Producer id, epoch and sequence of a transactional batch that is too short for its head; None of another one. Raises struct.error
+    where it ends before: Kafka, which looks for who has to be verified in all batches before any is appended, falls over that."""
+    batch = records[: next_batch_size(records)]
+    if len(batch) < _PRODUCER_ID_END:
+        raise struct.error("a batch that ends before its producer id")
+    if (
+        not batch[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT
+        or int.from_bytes(batch[_PRODUCER_AT:_PRODUCER_ID_END], signed=True) < 0
+    ):
+        return None
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(batch, _PRODUCER_AT)
+    return producer_id, epoch, sequence
 
 
 def _produce(
@@ -181,12 +206,18 @@ def _refusal_of_all(
     and before v7, which looks at the codec there, a codec that there is not.
     """
     pace = Pace(_PIECE // _PARTITION_COST * 20)
+    short: list[tuple[TopicProduceData, PartitionProduceData]] = []
     for topic in request.topic_data:
         for one in topic.partition_data:
             if pace.full():
                 yield
             try:
-                if next_batch_size(one.records or b"") <= TRANSACTIONAL_AT or request.transactional_id is not None:
+                size = next_batch_size(one.records or b"")
+                if request.transactional_id is not None:
+                    continue
+                if 0 < size < HEADER_BYTES:
+                    short.append((topic, one))
+                if size <= TRANSACTIONAL_AT:
                     continue
             except CorruptRecord as problem:
                 return problem.error, str(problem)
@@ -194,6 +225,8 @@ def _refusal_of_all(
                 return problem.error, None
             if (one.records or b"")[16] == 2 and (one.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
                 return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
+    if any(_falls_over(ctx, topic, one, by_id) for topic, one in short):
+        return Err.UNKNOWN_SERVER_ERROR, None
     if ctx.api_version < 7:
         for topic in request.topic_data:
             for one in topic.partition_data:
@@ -205,6 +238,19 @@ def _refusal_of_all(
                 ) and _find(ctx, topic, one.index, by_id)[0] is not None:
                     return Err.UNKNOWN_SERVER_ERROR, None
     return None
+
+
+def _falls_over(ctx: RequestContext, topic: TopicProduceData, one: PartitionProduceData, by_id: bool) -> bool:
+    """Whether Kafka falls over a short batch as it looks for its producer, in a request without a transactional id."""
+    if ctx.broker.state.config.release < _SHORT_FALL_SINCE or _find(ctx, topic, one.index, by_id)[0] is None:
+        return False
+    try:
+        produce_batch(one.records or b"", ctx.api_version)
+    except ShortBatch:
+        return next_batch_size(one.records or b"") < _PRODUCER_ID_END
+    except RecordBatchError:
+        pass
+    return False
 
 
 def _all_refused(

@@ -6,6 +6,7 @@ offset -1 and no error."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -77,13 +78,24 @@ def _behind_writes(ctx: RequestContext, version: int, request: OffsetFetchReques
 
 
 GROUPS_EACH = (3, 5)
-"""Releases before this one answer a group that is named twice once, by what was said last, and groups in the order of a hash map."""
+"""Releases before this one answer a group that is named twice once, by what was said last, and groups in the order of a hash map.
+Whether all partitions are asked for is what was said first."""
 
 
-def _each_group_once(request: OffsetFetchRequest) -> OffsetFetchRequest:
-    groups = {group.group_id: group for group in request.groups}
-    in_order = [groups[group_id] for group_id in scala_mutable_order(groups)]
-    return OffsetFetchRequest(groups=in_order, require_stable=request.require_stable)
+def _each_group_once(request: OffsetFetchRequest) -> tuple[OffsetFetchRequest, dict[str, Err]]:
+    """The request with each group once, and the groups that Kafka falls over: which name partitions first, and all of them last."""
+    last = {group.group_id: group for group in request.groups}
+    of_all = {group.group_id: group.topics is None for group in reversed(request.groups)}
+    fallen = {
+        group_id: Err.UNKNOWN_SERVER_ERROR
+        for group_id in last
+        if last[group_id].topics is None and not of_all[group_id]
+    }
+    in_order = [
+        replace(last[group_id], topics=None) if of_all[group_id] else last[group_id]
+        for group_id in scala_mutable_order(last)
+    ]
+    return OffsetFetchRequest(groups=in_order, require_stable=request.require_stable), fallen
 
 
 _ALL_WELL: dict[str, Err] = {}
@@ -102,7 +114,8 @@ def _answer(
         if not request.groups and ctx.broker.runtime.settings.policy.answers_partitions_once:
             return None  # Kafka 3.x waits for the last of no groups: such a request is never answered
         if ctx.broker.state.config.release < GROUPS_EACH:
-            request = _each_group_once(request)
+            request, fallen = _each_group_once(request)
+            refused = {**refused, **fallen}
         groups = []
         for group in request.groups:
             if pace.full(5):

@@ -140,4 +140,5 @@ def settings_of(config: BrokerConfig) -> ShareStateSettings:
         updates_per_snapshot=config.int("share.coordinator.snapshot.update.records.per.snapshot"),
         write_timeout_ms=config.int("share.coordinator.write.timeout.ms"),
         counts_completed=config.release >= (4, 2),
+        checks_epochs=config.release >= (4, 4),
     )

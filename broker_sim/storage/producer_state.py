@@ -229,15 +229,15 @@ class ProducerState:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_start >= 0 and epoch in (None, entry.epoch)
 
-    def verify(self, producer_id: int, epoch: int, sequence: int, *, adds: bool) -> None:
-        """A batch is held back until the coordinator has answered; ``adds``: which adds the partition to the transaction as well. A
-        batch of a later epoch takes the place of one that ``adds``, whichever it does itself (VerificationStateEntry, 4.1)."""
+    def verify(self, producer_id: int, epoch: int, sequence: int, *, adds: bool, by_epoch: bool = True) -> None:
+        """A batch is held back until the coordinator has answered; ``adds``: which adds the partition to the transaction as well;
+        ``by_epoch``: a batch of a later epoch takes the place of an earlier one's (since 4.0)."""
         known = self.verifying.get(producer_id)
         if known is None:
             self.verifying[producer_id] = Verification(epoch, sequence, adds)
             return
-        lower = sequence < known.lowest_sequence and (epoch == known.epoch or not known.adds)
-        if lower or (known.adds and epoch > known.epoch):
+        lower = sequence < known.lowest_sequence and (epoch == known.epoch or not adds)
+        if lower or (by_epoch and epoch > known.epoch):
             self.verifying[producer_id] = Verification(epoch, sequence, known.adds)
 
     def _check_not_overtaking(self, header: BatchHeader) -> None:

@@ -31,6 +31,7 @@ from kafka_wire.record_errors import (
     InvalidRecord,
     InvalidTimestamp,
     RecordBatchError,
+    ShortBatch,
     TruncatedBatch,
     UnknownCodec,
     UnreadableRecords,
@@ -50,6 +51,7 @@ __all__ = [
     "InvalidTimestamp",
     "Record",
     "RecordBatchError",
+    "ShortBatch",
     "TruncatedBatch",
     "UnknownCodec",
     "UnreadableRecords",
@@ -84,6 +86,7 @@ MAX_SEQUENCE = 2**31 - 1
 
 LENGTH_END = 12  # bytes of baseOffset and length: what `length` does not count
 MAGIC_END = 17
+_ATTRIBUTES_AT = 22  # their lower byte
 CRC_END = 21
 HEADER_BYTES = 61
 MIN_V0_BYTES = 14  # LegacyRecord.RECORD_OVERHEAD_V0: the least `length` that any format can have
@@ -221,7 +224,7 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
     """Header of the one batch that a Produce request (version 3 and up) carries for a partition.
 
     Raises InvalidRecord (none, more than one, or magic below 2), UnsupportedCompression (zstd before version 7),
-    CorruptRecord (impossible length or magic, cut; of what comes behind, too). CRC and content are the log's to check.
+    CorruptRecord (impossible length or magic, cut; of what comes behind, too), ShortBatch. CRC and content are the log's to check.
     Source: ProduceRequest.validateRecords.
     """
     told = f"Produce requests with version {api_version}"
@@ -231,11 +234,22 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
         raise InvalidRecord(f"{told} must have at least one record batch per partition") from None
     except UnsupportedForMessageFormat:
         raise InvalidRecord(f"{told} are only allowed to contain record batches with magic version 2") from None
-    if api_version < 7 and header.attributes & CODEC_MASK == Codec.ZSTD:
-        raise UnsupportedCompression(f"{told} are not allowed to use ZStandard compression")
-    if len(data) != header.size and next_batch_size(data, header.size):
-        raise InvalidRecord(f"{told} are only allowed to contain exactly one record batch per partition")
+    except CorruptRecord as problem:
+        size = next_batch_size(data)
+        if not size or data[MAGIC_END - 1] != 2:
+            raise
+        _check_use(data, size, data[_ATTRIBUTES_AT], api_version, told)
+        raise ShortBatch(str(problem)) from None
+    _check_use(data, header.size, header.attributes, api_version, told)
     return header
+
+
+def _check_use(data: bytes, size: int, attributes: int, api_version: int, told: str) -> None:
+    """Of the first batch, whose bytes are `size`: that it is the only one, in a codec that the version of Produce has."""
+    if api_version < 7 and attributes & CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompression(f"{told} are not allowed to use ZStandard compression")
+    if len(data) != size and next_batch_size(data, size):
+        raise InvalidRecord(f"{told} are only allowed to contain exactly one record batch per partition")
 
 
 def next_batch_size(data: bytes, pos: int = 0) -> int:

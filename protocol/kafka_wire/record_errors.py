@@ -41,6 +41,10 @@ class CorruptRecord(RecordBatchError):
     """CORRUPT_MESSAGE: checksum, length or magic cannot be right."""
 
 
+class ShortBatch(CorruptRecord):
+    """CORRUPT_MESSAGE: the one batch of a Produce is too short for its head. What comes before the log sees nothing wrong with it."""
+
+
 class TruncatedBatch(CorruptRecord):
     """CORRUPT_MESSAGE: the buffer ends before the batch does."""
 

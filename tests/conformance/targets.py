@@ -125,6 +125,14 @@ PROFILES = {
         )
         for policy in ("upgrade", "downgrade", "disabled")
     },
+    **{
+        name: replace(
+            _TRANSACTIONS,
+            config={**_TRANSACTIONS.config, "group.max.size": classic},
+            config_of_4={**_TRANSACTIONS.config_of_4, "group.consumer.max.size": consumer},
+        )
+        for name, classic, consumer in (("small-classic", 1, 3), ("small-consumer", 5, 2))
+    },
 }
 
 HISTORIES = {**history.HISTORIES, "transactions": transaction_history}

@@ -292,3 +292,42 @@ async def test_x12_a_static_member_goes_back_by_policy(kafka: Kafka, policy: str
     await kafka.describe()
     await members.described()
     await written(members)
+
+
+@pytest.mark.profile("small-classic")
+async def test_x13_down_where_a_classic_group_would_be_too_large(kafka: Kafka) -> None:
+    """It stays a consumer group until it has shrunk: then the next that leaves takes it back."""
+    members = await Consumers(kafka).at_once()
+    await members.join("N")
+    first, second, third = [
+        await kafka.member(name, protocols=[("range", owning(["t0"]))], join_version=3) for name in ("m1", "m2", "m3")
+    ]
+    for one in (first, second):
+        await one.join()
+        members.call(one.id, one.name)
+    await third.try_join()
+    await members.refused("M", 0, **JOIN)
+    await members.beat("N", -1)
+    await kafka.describe()
+    await members.described()
+    await second.leave()
+    await kafka.describe()
+    await members.described()
+    await first.heartbeat()
+    await written(members)
+
+
+@pytest.mark.profile("small-consumer")
+async def test_x14_up_where_a_consumer_group_would_be_too_large(kafka: Kafka) -> None:
+    members = await Consumers(kafka).at_once()
+    first, second = await classic(kafka, 2)
+    await members.beat("N", 0, **JOIN)
+    await first.heartbeat()
+    await second.leave()
+    await members.beat("N", 0, **JOIN)
+    late = await kafka.member("late", protocols=[("range", owning(["t0"]))])
+    await late.try_join()
+    await settle(first, t0=[0, 1])
+    await first.leave()
+    await members.described()
+    await written(members)

@@ -8,13 +8,16 @@ from typing import Any
 import google_crc32c
 import pytest
 
+from broker_sim import Cluster
 from broker_sim.handlers.produce_fast import FAST
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.record_batch import Codec, Record, build_batch, encode_batch
 from tests.data_plane.helpers import NOW_MS, batch, produce, produced
 from tests.support.ctx import Sim
+from tests.support.wire import Wire
 
 VERSION = 9
 
@@ -410,3 +413,42 @@ def test_bytes_after_the_request_are_left_to_the_general_path() -> None:
     sim = Sim(topics={"orders": 1})
     frame = b"head" + encode(request_of(sim, 9, batch()), 9) + b"!"
     assert FAST[9](Connection(sim), frame, 4, 1) is None  # type: ignore[arg-type]
+
+
+SHORT: dict[tuple[str, int, bool, int, int], Err] = {
+    # release, version, with a transactional id, codec, the batch's `length`
+    ("3.4", 9, False, 0, 38): Err.CORRUPT_MESSAGE,
+    ("3.4", 4, False, 4, 48): Err.UNSUPPORTED_COMPRESSION_TYPE,
+    ("4.4", 4, False, 4, 14): Err.UNSUPPORTED_COMPRESSION_TYPE,
+    ("4.4", 9, False, 0, 14): Err.UNKNOWN_SERVER_ERROR,
+    ("4.4", 9, False, 0, 38): Err.UNKNOWN_SERVER_ERROR,
+    ("4.4", 9, False, 0, 39): Err.CORRUPT_MESSAGE,
+    ("4.4", 9, True, 0, 38): Err.UNKNOWN_SERVER_ERROR,
+    ("4.4", 9, True, 0, 44): Err.UNKNOWN_SERVER_ERROR,
+    ("4.4", 9, True, 0, 48): Err.INVALID_PRODUCER_ID_MAPPING,
+    ("4.4", 4, True, 4, 38): Err.UNSUPPORTED_COMPRESSION_TYPE,
+}
+
+
+@pytest.mark.parametrize(("release", "version", "in_transaction", "codec", "length"), SHORT)
+async def test_a_batch_too_short_for_its_head(
+    release: str, version: int, in_transaction: bool, codec: int, length: int
+) -> None:
+    """Measured on 3.4.0, 4.1.0 and 4.4.0: what looks for the batch's producer before the log sees it falls over its end."""
+    transactional_id = "short" if in_transaction else None
+    batch = encode_batch([Record(0, 0, None, b"v")], producer_id=1, producer_epoch=0, base_sequence=0)
+    data = bytearray(batch[: 12 + length])
+    data[8:12] = length.to_bytes(4, "big")
+    data[22] = codec | (16 if in_transaction else 0)
+    partitions = [PartitionProduceData(0, bytes(data))]
+    request = ProduceRequest(transactional_id, -1, 5000, [TopicProduceData("t", partition_data=partitions)])
+    async with Cluster(topics={"t": 1}, as_version=release) as cluster:
+        wire = await Wire.connect(cluster.bootstrap)
+        for key, kind in (("short", 1),) if in_transaction else ():
+            while (await wire.send(FindCoordinatorRequest(key, kind), 1)).error_code:
+                pass
+        answer = await wire.send(request, version)
+        await wire.close()
+    assert (
+        answer.responses[0].partition_responses[0].error_code == SHORT[release, version, in_transaction, codec, length]
+    )

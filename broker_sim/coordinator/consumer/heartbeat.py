@@ -137,11 +137,7 @@ def _changes_of(shard: ShardState, request: Request, member_id: str) -> Changes:
     """The group, which a member that joins makes where there is none. Raises Refused where it may not."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_dead:
-        most = shard.settings.consumer.max_size
-        if len(group.latest.members) >= most and member_id not in group.latest.members:
-            raise Refused(
-                Err.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {most} members."
-            )
+        migration.check_room(shard, group.latest.members, len(group.latest.members), member_id)
         return Changes(group)
     policy = shard.settings.policy
     if request.member_epoch == 0 and (group is None or group.is_dead):
@@ -151,7 +147,7 @@ def _changes_of(shard: ShardState, request: Request, member_id: str) -> Changes:
     if group is None:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     if request.member_epoch == 0 and isinstance(group, ClassicGroup):
-        return migration.to_consumer(shard, group)
+        return migration.to_consumer(shard, group, member_id)
     raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
 
 

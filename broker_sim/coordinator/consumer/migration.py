@@ -6,7 +6,7 @@ Source: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from broker_sim.coordinator.classic.group import ClassicGroup, State
 from broker_sim.coordinator.classic.group import Member as ClassicMember
@@ -44,14 +44,23 @@ from kafka_wire.messages import offsets_log as log
 # from classic
 
 
-def to_consumer(shard: ShardState, group: ClassicGroup) -> Changes:
-    """A consumer group in the place of a classic one, whose members it has. Raises Refused where that can't be."""
+def check_room(shard: ShardState, members: Container[str], count: int, member_id: str) -> None:
+    """Whether a consumer group of these members, ``count`` of them, has room for that one. Raises Refused."""
+    most = shard.settings.consumer.max_size
+    if count >= most and member_id not in members:
+        words = f"The consumer group has reached its maximum capacity of {most} members."
+        raise Refused(Err.GROUP_MAX_SIZE_REACHED, words)
+
+
+def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Changes:
+    """A consumer group in the place of a classic one, whose members it has, for a member that joins. Raises Refused where that can't
+    be."""
     cannot = f"Cannot upgrade classic group {group.group_id} to consumer group because "
     if shard.settings.consumer.migration_policy not in ("bidirectional", "upgrade"):
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}online upgrade is disabled.")
     if group.protocol_type != "consumer":
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol.")
-    if len(group.members) >= shard.settings.consumer.max_size:
+    if len(group.members) > shard.settings.consumer.max_size:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group size exceeds the consumer group maximum size.")
     said: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}
     for member in group.members.values():
@@ -61,13 +70,14 @@ def to_consumer(shard: ShardState, group: ClassicGroup) -> Changes:
         if subscription is None or has is None:
             raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed.")
         said[member.member_id] = member, subscription, has
+    check_room(shard, said, len(said), member_id)
     for member in group.members.values():
         answer_join(shard, group, member, join_error(member.join_version, Err.REBALANCE_IN_PROGRESS, member.member_id))
         answer_sync(shard, member, sync_error(Err.REBALANCE_IN_PROGRESS))
     for key in ("rebalance", "sync"):
         shard.cancel((key, group.group_id))
-    for member_id in group.pending_members:
-        shard.cancel(("pending", group.group_id, member_id))
+    for pending in group.pending_members:
+        shard.cancel(("pending", group.group_id, pending))
     made = ConsumerGroup.made(group.group_id, shard.settings.policy)
     made.take_offsets_of(group)
     changes = Changes(made, [GroupRecord(group.group_id, None)], group)

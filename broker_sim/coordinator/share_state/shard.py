@@ -51,11 +51,12 @@ States = dict[ShareKey, ShareState]
 @dataclass(frozen=True, slots=True)
 class ShareStateSettings:
     """The broker's ``share.coordinator.*``. ``counts_completed``: writers say how many records are done with (KIP-1226, 4.2);
-    ``checks_epochs``: reads and deletions name no epoch below 0 (4.4)."""
+    ``checks_epochs``: leader epochs of reads and writes, and state epochs of writes and initializations, are not below 0 (4.4)."""
 
     updates_per_snapshot: int = 500
     write_timeout_ms: int = 5000
     counts_completed: bool = False
+    checks_epochs: bool = False
 
 
 @dataclass(slots=True)
@@ -224,6 +225,12 @@ class ShareStateShard:
     def _malformed(self, command: Command) -> Result | None:
         if command.key.partition < 0:
             return Result(Err.INVALID_REQUEST, "The partition id cannot be a negative number.")
+        if not self.settings.checks_epochs:
+            return None
+        if isinstance(command, commands.Read | commands.Write) and command.leader_epoch < 0:
+            return Result(Err.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
+        if isinstance(command, commands.Initialize | commands.Write) and command.state_epoch < 0:
+            return Result(Err.INVALID_REQUEST, "The state epoch cannot be a negative number.")
         return None
 
     def _is_there(self, key: ShareKey) -> bool:

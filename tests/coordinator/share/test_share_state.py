@@ -6,6 +6,8 @@ import itertools
 from random import Random
 from typing import Any
 
+import pytest
+
 from broker_sim.coordinator.outcome import (
     NO_CLIENT,
     Appended,
@@ -163,6 +165,21 @@ def test_what_is_no_partition_is_refused() -> None:
     ):
         for command in (commands.Initialize(key, 1), commands.Delete(key), commands.Summarize(key)):
             assert core.answer(command).error is error, command
+
+
+@pytest.mark.parametrize("checks_epochs", [False, True], ids=["4.3", "4.4"])
+def test_epochs_below_0_are_refused_since_4_4(checks_epochs: bool) -> None:
+    """Measured on 4.1.0, 4.2.0, 4.3.0 and 4.4.0."""
+    core = Core(checks_epochs=checks_epochs)
+    kept_out = {
+        "leader": [commands.Read(KEY, -1), write(0, 0, 2, leader=-1, epoch=-1), write(0, 0, 2, leader=-1)],
+        "state": [write(0, 0, 2, epoch=-1), commands.Initialize(KEY, -1)],
+    }
+    for epoch, refused in kept_out.items():
+        for command in refused:
+            answer = core.answer(command)
+            assert (answer.words == f"The {epoch} epoch cannot be a negative number.") == checks_epochs
+    assert core.answer(commands.Summarize(KEY)).error is Err.NONE
 
 
 def test_a_deleted_state_is_gone_and_may_begin_anew() -> None:
