@@ -203,9 +203,9 @@ def test_names_that_no_host_can_have_are_names_of_clients() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
-        (HELD.replace("kind: crowd", "kind: confluent"), {}, "the client app is confluent, a process of its own,"),
-        (CONSUMER, {"clients": {"*": "./mine --fast"}}, "the client app is ./mine --fast, a process of its own,"),
-        (HELD.replace("kind: crowd", "kind: outside"), {}, "the client app is somebody else's"),
+        (HELD.replace("kind: crowd", "kind: confluent"), {}, "the client app is confluent, a separate process,"),
+        (CONSUMER, {"clients": {"*": "./mine --fast"}}, "the client app is ./mine --fast, a separate process,"),
+        (HELD.replace("kind: crowd", "kind: outside"), {}, "the client app is one of another program"),
         (HELD, {"attach": ["./mine"]}, "./mine is a separate program"),
         (HELD, {"clock": "manual"}, "--clock manual and --virtual exclude each other"),
     ],
