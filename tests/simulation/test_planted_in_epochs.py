@@ -136,8 +136,8 @@ def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 def names_in_another_order_are_other_names(patch: pytest.MonkeyPatch) -> None:
     real = heartbeat._say
 
-    def say(changes: Any, client: Any, request: Any, member_id: str) -> None:
-        real(changes, client, request, member_id)
+    def say(changes: Any, client: Any, request: Any, *args: Any) -> None:
+        real(changes, client, request, *args)
         changes.reads_otherwise |= (request.subscribed_topic_names or []) != sorted(
             request.subscribed_topic_names or []
         )

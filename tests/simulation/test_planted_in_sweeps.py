@@ -84,15 +84,15 @@ def a_rebalance_always_takes_its_whole_timeout(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_leader_that_joins_again_changes_nothing(patch: pytest.MonkeyPatch) -> None:
-    real = joining._update_and_rebalance
+    real = joining._join_known
 
-    def update(shard: Any, group: Any, member: Any, token: int, client: Any, request: Any) -> None:
-        if group.state is State.STABLE and group.leader == member.member_id:
-            shard.reply(token, joining.join_answer(shard, group, member, client.api_version))
-        else:
-            real(shard, group, member, token, client, request)
+    def join(shard: Any, group: Any, token: int, client: Any, request: Any) -> Any:
+        member = group.members.get(request.member_id)
+        if member is not None and group.state is State.STABLE and group.leader == member.member_id:
+            return joining.join_answer(shard, group, member, client.api_version)
+        return real(shard, group, token, client, request)
 
-    patch.setattr(joining, "_update_and_rebalance", update)
+    patch.setattr(joining, "_join_known", join)
 
 
 @dataclass(frozen=True)
