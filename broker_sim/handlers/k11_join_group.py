@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 
 from broker_sim.coordinator.classic.rebalance import join_error
+from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate, waits_for_timers
 from broker_sim.handlers.repeated import Again, Repeated
@@ -22,18 +23,24 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
     """The gate and the session timeout's range, then the group."""
     if not request.member_id and request.group_instance_id is None and waits_for_timers(ctx, request):
         return None
-    settings = ctx.broker.runtime.settings
-    shard = gate(ctx, request.group_id)
-    in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms
-    if not in_range and (not isinstance(shard, Err) or (settings.policy.name == "java" and request.group_id != "")):
-        shard = Err.INVALID_SESSION_TIMEOUT
+    shard = _coordinator(ctx, request)
     if isinstance(shard, Err):
-        named = shard not in _MISDIRECTED or settings.policy.misdirected_join_names_member
+        named = shard not in _MISDIRECTED or ctx.broker.runtime.settings.policy.misdirected_join_names_member
         return join_error(ctx.api_version, shard, request.member_id if named else "")
     if len(request.protocols) > 1 and len({each.name for each in request.protocols}) < len(request.protocols):
         _warn_of_double(ctx, request.group_id, [protocol.name for protocol in request.protocols])
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
+
+
+def _coordinator(ctx: RequestContext, request: JoinGroupRequest) -> Shard | Err:
+    """The shard that coordinates the group, or the error of the gate or of a session timeout out of range."""
+    settings = ctx.broker.runtime.settings
+    shard = gate(ctx, request.group_id)
+    in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms
+    if not in_range and (not isinstance(shard, Err) or (settings.policy.name == "java" and request.group_id != "")):
+        return Err.INVALID_SESSION_TIMEOUT
+    return shard
 
 
 def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> None:
@@ -53,10 +60,8 @@ def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> Non
 
 def _prepare(ctx: RequestContext, request: JoinGroupRequest) -> Again | None:
     """For a member; the settings that its session timeout was compared with stay what they are."""
-    settings, runtime = ctx.broker.runtime.settings, ctx.broker.runtime
-    shard = gate(ctx, request.group_id)
-    in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms
-    if isinstance(shard, Err) or not request.member_id or not in_range:
+    shard, runtime = _coordinator(ctx, request), ctx.broker.runtime
+    if isinstance(shard, Err) or not request.member_id:
         return None
     return Again(lambda ctx, generation: runtime.step_for(shard, ctx, request, ctx.reply))
 

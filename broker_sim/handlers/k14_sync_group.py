@@ -4,6 +4,7 @@ until the leader's assignment is stored."""
 from __future__ import annotations
 
 from broker_sim.coordinator.classic.rebalance import sync_error
+from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
 from broker_sim.handlers.repeated import Again, Repeated
@@ -13,9 +14,7 @@ from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRespon
 
 def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
     """The mandatory protocol, the gate, then the group."""
-    if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-        return sync_error(Err.INCONSISTENT_GROUP_PROTOCOL)
-    shard = gate(ctx, request.group_id)
+    shard = _coordinator(ctx, request)
     if isinstance(shard, Err):
         if shard is Err.COORDINATOR_LOAD_IN_PROGRESS:
             shard = ctx.broker.runtime.settings.policy.sync_while_loading
@@ -24,9 +23,16 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
     return None
 
 
+def _coordinator(ctx: RequestContext, request: SyncGroupRequest) -> Shard | Err:
+    """The shard that coordinates the group, or the error of a missing protocol or of the gate."""
+    if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return Err.INCONSISTENT_GROUP_PROTOCOL
+    return gate(ctx, request.group_id)
+
+
 def _prepare(ctx: RequestContext, request: SyncGroupRequest) -> Again | None:
-    shard, runtime = gate(ctx, request.group_id), ctx.broker.runtime
-    if isinstance(shard, Err) or (ctx.api_version >= 5 and None in (request.protocol_type, request.protocol_name)):
+    shard, runtime = _coordinator(ctx, request), ctx.broker.runtime
+    if isinstance(shard, Err):
         return None
     group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
     protocol_type, protocol_name, assignments = request.protocol_type, request.protocol_name, request.assignments

@@ -254,11 +254,11 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             return None
         if self.watch is not None or self.presence is not None:
             return None
-        answer = heartbeat_answer(group, member_id, instance_id, generation)
-        armed = self._timers.armed((shard.partition, ("session", group_id, member_id)))
-        if answer not in OF_THE_LIVING or armed is None:
+        answer, session = heartbeat_answer(group, member_id, instance_id, generation), group.session_of(member_id)
+        armed = None if session is None else self._timers.armed((shard.partition, session[0]))
+        if answer not in OF_THE_LIVING or session is None or armed is None:
             return None
-        deadline_ms = self.clock.now_ms() + group.members[member_id].session_timeout_ms
+        deadline_ms = self.clock.now_ms() + session[1]
         if deadline_ms < armed.deadline_ms:
             return None
         armed.deadline_ms = deadline_ms

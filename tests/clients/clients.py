@@ -65,6 +65,19 @@ def built(name: str, sources: list[Path], build: Callable[[Path], None], salt: s
     return target
 
 
+def java_command(name: str, source: Path, version: str, jars: str, *options: str) -> list[str]:
+    """The command line of a Java program of one source, without its own arguments: compiled against ``jars`` of ``version``, and run
+    with them and more ``options`` of the JVM. It logs warnings."""
+    javac = need_tool("javac")
+
+    def build(directory: Path) -> None:
+        run_tool([javac, "-nowarn", "-d", str(directory), "-cp", jars, str(source)], source.parent)
+
+    classes = built(name, [source], build, salt=version)
+    log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [need_tool("java"), *JVM, log, *options, "-cp", os.pathsep.join([str(classes), jars]), source.stem]
+
+
 def run_tool(command: list[str], cwd: Path, timeout_s: int = BUILD_S) -> None:
     name = " ".join(command[:2])
     try:
@@ -97,14 +110,8 @@ def python(script: str) -> Callable[[], list[str]]:
 def java(version: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
         source = HERE / "java" / "Driver.java"
-        javac, jars = need_tool("javac"), classpath(version)
-
-        def build(directory: Path) -> None:
-            run_tool([javac, "-nowarn", "-d", str(directory), "-cp", jars, str(source)], HERE)
-
-        classes = built(f"java-{version}", [source], build, salt=version)
-        log = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", f"-Dorg.slf4j.simpleLogger.log.{NETWORK_CLIENT}=info"]
-        return [need_tool("java"), *JVM, *log, "-cp", os.pathsep.join([str(classes), jars]), "Driver"]
+        log = f"-Dorg.slf4j.simpleLogger.log.{NETWORK_CLIENT}=info"
+        return java_command(f"java-{version}", source, version, classpath(version), log)
 
     return command
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from broker_sim import ClusterThread
 from tests.clients.clients import HERE, built, run_tool
+from tests.clients.driver import eventually
 from tests.support.real_kafka import need_tool
 
 pytestmark = [pytest.mark.clients]  # has to build librdkafka first
@@ -86,12 +86,7 @@ class Member:
 
 def until(holds: Callable[[], bool], what: str, *members: Member) -> None:
     """Wait until ``holds()``; names what it waited for, and what the members printed."""
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        if time.monotonic() > deadline:
-            printed = "\n".join(f"member {number}: {one.lines}" for number, one in enumerate(members))
-            pytest.fail(f"not within {WAIT_S} s: {what}\n{printed}")
-        time.sleep(0.05)
+    eventually(what, lambda: (holds(), [one.lines for one in members]), lambda seen: seen[0], WAIT_S)
 
 
 @contextmanager

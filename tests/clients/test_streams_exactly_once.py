@@ -3,16 +3,15 @@ work, and its successor goes on from the state that its transactions have left."
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker_sim import ClusterThread
-from tests.clients.clients import HERE, JVM, built, run_tool
+from tests.clients.clients import HERE, java_command
 from tests.clients.exactly_once import App, cluster, read
-from tests.support.real_kafka import need_tool, streams_classpath
+from tests.support.real_kafka import streams_classpath
 
 pytestmark = [pytest.mark.clients]  # may have to fetch Kafka Streams first
 
@@ -22,16 +21,9 @@ KEYS, EACH = 4, 50
 
 def app(bootstrap: str, directory: Path) -> App:
     """The application in a process of its own."""
-    source, jars, javac = HERE / "java" / "ExactlyOnce.java", streams_classpath(VERSION), need_tool("javac")
-
-    def build(target: Path) -> None:
-        run_tool([javac, "-nowarn", "-d", str(target), "-cp", jars, str(source)], HERE)
-
-    classes = built(f"streams-{VERSION}", [source], build, salt=VERSION)
-    log = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    arguments = ["ExactlyOnce", bootstrap, "counter", str(directory / "state"), "in", "out"]
-    command = [need_tool("java"), *JVM, *log, "-cp", os.pathsep.join([str(classes), jars]), *arguments]
-    return App(command, directory)
+    source = HERE / "java" / "ExactlyOnce.java"
+    command = java_command(f"streams-{VERSION}", source, VERSION, streams_classpath(VERSION))
+    return App([*command, bootstrap, "counter", str(directory / "state"), "in", "out"], directory)
 
 
 @pytest.fixture

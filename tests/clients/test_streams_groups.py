@@ -3,16 +3,15 @@ tasks; a second instance takes over half of them, with their state, and gives th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker_sim import ClusterThread
-from tests.clients.clients import HERE, JVM, built, run_tool
+from tests.clients.clients import HERE, java_command
 from tests.clients.exactly_once import App, read
-from tests.support.real_kafka import need_tool, streams_classpath
+from tests.support.real_kafka import streams_classpath
 
 pytestmark = [pytest.mark.clients]  # may have to fetch Kafka Streams first
 
@@ -24,16 +23,10 @@ INTERNAL = ("words-words-repartition", "words-counts-changelog")
 
 def app(bootstrap: str, directory: Path) -> App:
     """An instance of the application in a process of its own."""
-    source, jars, javac = HERE / "java" / "WordCount.java", streams_classpath(VERSION), need_tool("javac")
-
-    def build(target: Path) -> None:
-        run_tool([javac, "-nowarn", "-d", str(target), "-cp", jars, str(source)], HERE)
-
-    classes = built(f"words-{VERSION}", [source], build, salt=VERSION)
+    source = HERE / "java" / "WordCount.java"
+    command = java_command(f"words-{VERSION}", source, VERSION, streams_classpath(VERSION))
     directory.mkdir()
-    log = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    arguments = ["WordCount", bootstrap, "words", str(directory / "state"), "in", "out"]
-    return App([need_tool("java"), *JVM, *log, "-cp", os.pathsep.join([str(classes), jars]), *arguments], directory)
+    return App([*command, bootstrap, "words", str(directory / "state"), "in", "out"], directory)
 
 
 @pytest.fixture

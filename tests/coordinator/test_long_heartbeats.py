@@ -16,6 +16,7 @@ from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartb
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.coordinator.consumer.crowd import Crowd
 from tests.coordinator.harness import Core
+from tests.support.counted_names import Name
 
 COUNT = 20_000
 MOST = 8
@@ -24,23 +25,10 @@ count."""
 CLIENT = Client("c", "/127.0.0.1", 1)
 
 
-class Name(str):
-    """Counts what is done with names."""
+class EncodedName(Name):
+    """Encoding it counts as well."""
 
     __slots__ = ()
-    touched = 0
-
-    def __hash__(self) -> int:
-        Name.touched += 1
-        return str.__hash__(self)
-
-    def __eq__(self, other: object) -> bool:
-        Name.touched += 1
-        return str.__eq__(self, other)
-
-    def __lt__(self, other: str) -> bool:
-        Name.touched += 1
-        return str.__lt__(self, other)
 
     def encode(self, *how: Any) -> bytes:
         Name.touched += COUNT  # not one of them in the step
@@ -48,7 +36,7 @@ class Name(str):
 
 
 def names(first: int = 0) -> list[str]:
-    return [Name(f"{number:06x}") for number in range(first, first + COUNT)]
+    return [EncodedName(f"{number:06x}") for number in range(first, first + COUNT)]
 
 
 def consumer_beat(epoch: int, named: list[str]) -> ConsumerGroupHeartbeatRequest:

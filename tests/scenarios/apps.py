@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tests.clients.clients import JVM, built, run_tool
-from tests.support.real_kafka import classpath, need_tool
+from tests.clients.clients import java_command
+from tests.support.real_kafka import classpath
 
 HERE = Path(__file__).parent
 
@@ -17,15 +16,7 @@ HERE = Path(__file__).parent
 @cache
 def java(version: str) -> str:
     """The command line of java/App.java on kafka-clients ``version``; skips (CI=true: fails) without a JDK."""
-    source = HERE / "java" / "App.java"
-    javac, jars = need_tool("javac"), classpath(version)
-
-    def build(directory: Path) -> None:
-        run_tool([javac, "-nowarn", "-d", str(directory), "-cp", jars, str(source)], HERE)
-
-    classes = built(f"scenario-java-{version}", [source], build, salt=version)
-    log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return shlex.join([need_tool("java"), *JVM, log, "-cp", os.pathsep.join([str(classes), jars]), "App"])
+    return shlex.join(java_command(f"scenario-java-{version}", HERE / "java" / "App.java", version, classpath(version)))
 
 
 APPS: dict[str, Callable[[], str]] = {

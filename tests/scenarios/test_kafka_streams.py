@@ -4,7 +4,6 @@ files say of Kafka Streams is what it does."""
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
 from broker_sim.scenario.runner import Options, run
-from tests.clients.clients import JVM, built, run_tool
-from tests.support.real_kafka import need_tool, streams_classpath
+from tests.clients.clients import java_command
+from tests.support.real_kafka import streams_classpath
 
 pytestmark = [pytest.mark.clients, pytest.mark.real_time]  # may have to fetch Kafka Streams first
 
@@ -24,15 +23,8 @@ VERSION = "4.3.1"
 
 def kafka_streams(state: Path) -> str:
     """The command line of java/StreamsApp.java, whose instances keep their state below ``state``."""
-    source, jars, javac = HERE / "java" / "StreamsApp.java", streams_classpath(VERSION), need_tool("javac")
-
-    def build(directory: Path) -> None:
-        run_tool([javac, "-nowarn", "-d", str(directory), "-cp", jars, str(source)], HERE)
-
-    classes = built(f"scenario-streams-{VERSION}", [source], build, salt=VERSION)
-    options = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", f"-Djava.io.tmpdir={state}"]
-    command = [need_tool("java"), *JVM, *options, "-cp", os.pathsep.join([str(classes), jars]), "StreamsApp"]
-    return shlex.join(command)
+    source, own = HERE / "java" / "StreamsApp.java", f"-Djava.io.tmpdir={state}"
+    return shlex.join(java_command(f"scenario-streams-{VERSION}", source, VERSION, streams_classpath(VERSION), own))
 
 
 @pytest.mark.parametrize(

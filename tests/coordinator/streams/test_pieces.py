@@ -26,29 +26,11 @@ from kafka_wire.messages.k88_streams_group_heartbeat import (
     Topology,
 )
 from tests.coordinator.streams.harness import Streams
+from tests.support.counted_names import Name
 
 COUNT = 40_000
 MOST = 24 * 4000
 """A chunk of 4,000 that is sorted takes less than 12 comparisons each; a part that is merged as many again."""
-
-
-class Name(str):
-    """Counts what is done with names."""
-
-    __slots__ = ()
-    touched = 0
-
-    def __hash__(self) -> int:
-        Name.touched += 1
-        return str.__hash__(self)
-
-    def __eq__(self, other: object) -> bool:
-        Name.touched += 1
-        return str.__eq__(self, other)
-
-    def __lt__(self, other: str) -> bool:
-        Name.touched += 1
-        return str.__lt__(self, other)
 
 
 def names(count: int = COUNT, prefix: str = "") -> list[str]:
