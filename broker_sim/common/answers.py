@@ -47,17 +47,21 @@ def rows(body: Event, names: Mapping[str, str], group: str | None = None) -> lis
     """What a response's body says of each. ``names``: topic id -> name; ``group``: of several groups (OffsetFetch v8) that alone."""
     if _code(body):
         return []
-    found: list[Row] = []
-    for one in _objects(body, "groups"):
-        whose = str(one.get("group_id") or "")
+    rows: list[Row] = []
+    for group_entry in _objects(body, "groups"):
+        whose = str(group_entry.get("group_id") or "")
         if group is None or visible(whose) == group:
-            found += [Row(visible(whose), visible(whose), _name(_code(one)))] if _code(one) else _of_topics(one, names)
-    found += _of_topics(body, names)
-    for one in _objects(body, "members"):
-        if "error_code" in one:
-            member = visible(str(one.get("member_id") or one.get("group_instance_id") or "?"))
-            found.append(Row(member, member, _name(_code(one))))
-    return found
+            rows += (
+                [Row(visible(whose), visible(whose), _name(_code(group_entry)))]
+                if _code(group_entry)
+                else _of_topics(group_entry, names)
+            )
+    rows += _of_topics(body, names)
+    for group_entry in _objects(body, "members"):
+        if "error_code" in group_entry:
+            member = visible(str(group_entry.get("member_id") or group_entry.get("group_instance_id") or "?"))
+            rows.append(Row(member, member, _name(_code(group_entry))))
+    return rows
 
 
 def errors_of(event: Event) -> list[str]:
@@ -80,37 +84,37 @@ def whole_error(event: Event, group: str) -> str:
 
 def _of_topics(body: Event, names: Mapping[str, str]) -> Iterator[Row]:
     for key in _LISTS:
-        for one in _objects(body, key):
-            told = one.get("name") or one.get("topic") or one.get("group_id")
-            topic_id = one.get("topic_id")
-            topic = visible(str(told)) if told else names.get(str(topic_id), f"topic {topic_id}" if topic_id else "?")
-            partitions = [part for each in _PARTITIONS for part in _objects(one, each)]
+        for entity in _objects(body, key):
+            label = entity.get("name") or entity.get("topic") or entity.get("group_id")
+            topic_id = entity.get("topic_id")
+            topic = visible(str(label)) if label else names.get(str(topic_id), f"topic {topic_id}" if topic_id else "?")
+            partitions = [part for field in _PARTITIONS for part in _objects(entity, field)]
             for part in partitions:
                 index = next((part[name] for name in _INDEXES if name in part), "?")
                 yield Row(f"{topic}-{index}", topic, _name(_code(part)))
-            if not partitions and "error_code" in one:
-                yield Row(topic, topic, _name(_code(one)))
+            if not partitions and "error_code" in entity:
+                yield Row(topic, topic, _name(_code(entity)))
 
 
 def named_topics(body: Event, topics: Iterable[str]) -> dict[str, str]:
     """Topic id -> name, of a request's body and the event's ``topics`` (rule 2)."""
-    named, found = iter(topics), {}
-    for one in _objects(body, "topics"):
-        parts = [part for key in (*_PARTITIONS, "partition_indexes") for part in _items(one, key)]
+    named, result = iter(topics), {}
+    for topic in _objects(body, "topics"):
+        parts = [part for key in (*_PARTITIONS, "partition_indexes") for part in _items(topic, key)]
         whole = [next(named, "") for _ in parts] or [next(named, "")]
-        topic_id = one.get("topic_id")
-        if topic_id and not one.get("name") and whole[0]:
-            found[str(topic_id)] = whole[0].rpartition("-")[0] if parts else whole[0]
-    return found
+        topic_id = topic.get("topic_id")
+        if topic_id and not topic.get("name") and whole[0]:
+            result[str(topic_id)] = whole[0].rpartition("-")[0] if parts else whole[0]
+    return result
 
 
 def refused(said: Iterable[Row]) -> dict[str, list[Row]]:
     """Error -> the rows that have it."""
-    found: dict[str, list[Row]] = {}
+    result: dict[str, list[Row]] = {}
     for row in said:
         if row.error:
-            found.setdefault(row.error, []).append(row)
-    return found
+            result.setdefault(row.error, []).append(row)
+    return result
 
 
 def in_words(error: str, said: list[Row]) -> str:
@@ -149,7 +153,7 @@ def _items(event: Event, key: str) -> list[Any]:
 
 
 def _objects(event: Event, key: str) -> list[Event]:
-    return [one for one in _items(event, key) if isinstance(one, Mapping)]
+    return [item for item in _items(event, key) if isinstance(item, Mapping)]
 
 
 def _code(event: Event) -> int:

@@ -39,7 +39,7 @@ class Chance:
 
     def at(self, place: str) -> random.Random:
         """The generator of a place."""
-        found = self._made.get(place)
-        if found is None:
-            found = self._made[place] = self._make(place)
-        return found
+        rng = self._made.get(place)
+        if rng is None:
+            rng = self._made[place] = self._make(place)
+        return rng

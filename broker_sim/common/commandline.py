@@ -95,13 +95,13 @@ def whole(text: str) -> int:
 
 def seeds(text: str) -> range:
     """A ``type`` for arguments that are a range of seeds, or one seed."""
-    found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a seed or a range of seeds (expected e.g. 7 or 0..1000)")
-    first = int(found[1])
-    numbers = range(first, int(found[2]) if found[2] else first + 1)
+    first = int(match[1])
+    numbers = range(first, int(match[2]) if match[2] else first + 1)
     if not numbers:
-        raise argparse.ArgumentTypeError(f"{text}: an empty range of seeds: {found[2]}, its end, is not above {first}")
+        raise argparse.ArgumentTypeError(f"{text}: an empty range of seeds: {match[2]}, its end, is not above {first}")
     return numbers
 
 

@@ -97,12 +97,12 @@ def chunked(elements: Iterable[T], at_a_time: int = _CHUNK) -> Iterator[list[T]]
 
 def listed(elements: Iterable[T], at_a_time: int = _CHUNK) -> Generator[None, None, list[T]]:
     """All of them; what makes each of them is asked as its turn comes."""
-    found: list[T] = []
+    result: list[T] = []
     for chunk in chunked(elements, at_a_time):
-        found += chunk
+        result += chunk
         if len(chunk) == at_a_time:
             yield
-    return found
+    return result
 
 
 def counted(elements: Iterable[H]) -> Generator[None, None, Counter[H]]:
@@ -117,12 +117,12 @@ def counted(elements: Iterable[H]) -> Generator[None, None, Counter[H]]:
 
 def distinct(elements: Iterable[H]) -> Generator[None, None, dict[H, None]]:
     """Each once, in the order in which they came first."""
-    found: dict[H, None] = {}
+    result: dict[H, None] = {}
     for chunk in chunked(elements):
-        found.update(dict.fromkeys(chunk))
+        result.update(dict.fromkeys(chunk))
         if len(chunk) == _CHUNK:
             yield
-    return found
+    return result
 
 
 def in_order(elements: Iterable[str]) -> Generator[None, None, list[str]]:
@@ -136,17 +136,17 @@ def in_order(elements: Iterable[str]) -> Generator[None, None, list[str]]:
     if len(runs) == 1:
         return runs[0]
     sample = sorted(name for run in runs for name in run[::_SAMPLED])
-    found: list[str] = []
+    result: list[str] = []
     begins = [0] * len(runs)
     for last in [*sample[_PART // _SAMPLED :: _PART // _SAMPLED], None]:
         ends = [len(run) if last is None else bisect_right(run, last) for run in runs]
         part = [name for run, begin, end in zip(runs, begins, ends, strict=True) for name in run[begin:end]]
         part.sort()
-        found += part
+        result += part
         begins = ends
         if last is not None:
             yield
-    return found
+    return result
 
 
 class Slices:

@@ -181,7 +181,9 @@ class Journal:
     def _note_generation(self, record: Event) -> None:
         seen = self.generations.setdefault(record["group"], set())
         seen.update(
-            each["generation"] for each in (record["before"], record["after"]) if each and each["generation"] > 0
+            snapshot["generation"]
+            for snapshot in (record["before"], record["after"])
+            if snapshot and snapshot["generation"] > 0
         )
 
     def go_on(self, clock: Clock) -> None:
@@ -216,11 +218,11 @@ class Journal:
 
     def request(self, number: int) -> Event | None:
         """The request event with that number, or None if it is no longer in memory."""
-        found = self.open_requests.get(number)
-        if found is None:
+        opened = self.open_requests.get(number)
+        if opened is None:
             wanted = (e for e in reversed(self.events) if e["event"] == "request" and e["request"] == number)
-            found = next(wanted, None)
-        return found
+            opened = next(wanted, None)
+        return opened
 
     def next(
         self,
@@ -247,9 +249,9 @@ class Journal:
         past = self.since(since)
         requests = {record["request"]: record for record in past if record["event"] == "request"}
         for record in past:
-            found = wanted.in_(record, requests)
-            if found is not None:
-                return found
+            matched = wanted.in_(record, requests)
+            if matched is not None:
+                return matched
         done: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
 
         def look(record: Event) -> None:
@@ -369,7 +371,7 @@ def request_text(request: Event) -> str:
 
 def api_name(name: str) -> str:
     """Kafka's name of an API, whatever its case. Raises UsageError with the nearest one."""
-    found = {known.lower(): known for known in API_NAMES}.get(name.replace("_", "").lower())
-    if found is None:
+    api = {known.lower(): known for known in API_NAMES}.get(name.replace("_", "").lower())
+    if api is None:
         raise unknown("API", name, API_NAMES)
-    return found
+    return api

@@ -99,12 +99,12 @@ def plain(value: object) -> object:
 
 def _listed(directory: Path) -> list[tuple[int, Path]]:
     """The journal files of a directory by number; the whole one where both stand there."""
-    found = {}
+    result = {}
     for path in sorted(directory.iterdir(), reverse=True):
         match = _NAME.fullmatch(path.name)
         if match is not None:
-            found[int(match[1])] = path
-    return sorted(found.items())
+            result[int(match[1])] = path
+    return sorted(result.items())
 
 
 def read(source: str | os.PathLike[str]) -> Iterator[Event]:
@@ -112,11 +112,11 @@ def read(source: str | os.PathLike[str]) -> Iterator[Event]:
     there or is no journal; a torn last line is passed over."""
     path = Path(source)
     try:
-        paths = [each for _, each in _listed(path)] if path.is_dir() else [path]
+        paths = [file for _, file in _listed(path)] if path.is_dir() else [path]
         if not paths:
             raise JournalError(f"{path} has no journal files")
-        for each in paths:
-            yield from _read_file(each)
+        for file_path in paths:
+            yield from _read_file(file_path)
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror or error}") from None
 

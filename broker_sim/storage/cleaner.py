@@ -170,15 +170,15 @@ def _cost(header: BatchHeader) -> int:
 def _cleanable(log: PartitionLog, now_ms: int, high_watermark: int) -> list[Segment]:
     limit = log.ended.first_unstable(log.producers.open.values(), high_watermark)
     limit = min(limit, high_watermark)
-    found: list[Segment] = []
+    result: list[Segment] = []
     for segment in log.segments[:-1]:
         young = (
             log.config.min_compaction_lag_ms > 0 and segment.max_timestamp > now_ms - log.config.min_compaction_lag_ms
         )
         if young or segment.next_offset > limit:
             break
-        found.append(segment)
-    return found
+        result.append(segment)
+    return result
 
 
 def _due(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, now_ms: int) -> bool:
@@ -222,13 +222,13 @@ def _kept(
     horizon = header.delete_horizon_ms
     tombstones_stay = horizon is None or plan.now_ms < horizon
     last_offsets = plan.last_offsets
-    found: dict[int, bool] = {}
+    result: dict[int, bool] = {}
     for row in keys(data, pos, header, max_bytes=max_bytes):
         if row is None:
             yield
         elif row[1] is not None and row[0] >= last_offsets.get(row[1], -1) and (row[2] or tombstones_stay):
-            found[row[0]] = row[2]
-    return found
+            result[row[0]] = row[2]
+    return result
 
 
 def _filtered(

@@ -90,11 +90,11 @@ class Files:
 
     def odd_names(self, path: Path) -> list[str]:
         """What of a directory is neither a file nor a directory: links, pipes, devices. Sorted."""
-        with os.scandir(path) as found:
+        with os.scandir(path) as entries:
             return sorted(
-                each.name
-                for each in found
-                if not (each.is_file(follow_symlinks=False) or each.is_dir(follow_symlinks=False))
+                entry.name
+                for entry in entries
+                if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))
             )
 
     def exists(self, path: Path) -> bool:

@@ -100,17 +100,17 @@ class PartitionLog:
     def _open(self, directory: Path, now_ms: int) -> None:
         try:
             self.files.make_dir(directory)
-            found = recovery.recover(directory, self.config, self.files, now_ms)
-            self.epochs = EpochCache(found.epochs, self._save_epochs)
-            if found.epochs_changed:
+            recovered = recovery.recover(directory, self.config, self.files, now_ms)
+            self.epochs = EpochCache(recovered.epochs, self._save_epochs)
+            if recovered.epochs_changed:
                 self._save_epochs()
-            self.producers, self.ended = found.producers, EndedTransactions(found.aborted)
-            for segment in found.segments:
+            self.producers, self.ended = recovered.producers, EndedTransactions(recovered.aborted)
+            for segment in recovered.segments:
                 segment.sync_appends = self.sync
                 self._add_segment(segment)
-            self.log_start_offset, self.clean_end_offset = found.log_start_offset, found.clean_end_offset
+            self.log_start_offset, self.clean_end_offset = recovered.log_start_offset, recovered.clean_end_offset
             if not self.segments:
-                self._add_segment(self._new_segment(found.log_start_offset, now_ms))
+                self._add_segment(self._new_segment(recovered.log_start_offset, now_ms))
             elif self.sync:  # what a process that was killed had not synced yet is served from now on
                 self.segments[-1].sync()
                 self.files.sync_dir(directory)
@@ -145,11 +145,11 @@ class PartitionLog:
             own_time = not config.is_log_append_time and not first.attributes & TIMESTAMP_TYPE_BIT
             if own_time and origin is Origin.CLIENT:
                 return self._append_one(batch, first, leader_epoch, now_ms, checked)
-            found = [(0, first)]
+            heads = [(0, first)]
         else:
-            found = list(batches(batch))
+            heads = list(batches(batch))
         markers: dict[int, EndMarker | None] = {}
-        for pos, header in found:
+        for pos, header in heads:
             if origin is not Origin.CLIENT:
                 check_size(header, config, self.name)
                 if header.producer_id >= 0:
@@ -165,27 +165,27 @@ class PartitionLog:
         parts: list[bytes] = []
         marks: list[Mark] = []
         latest = -1
-        for pos, header in found:
+        for pos, header in heads:
             size = header.length + LENGTH_END
-            one = batch if size == len(batch) else batch[pos : pos + size]
+            single = batch if size == len(batch) else batch[pos : pos + size]
             timestamp = header.max_timestamp
             if config.is_log_append_time:
                 timestamp = now_ms
-                one = stamp_append_time(one, now_ms)
+                single = stamp_append_time(single, now_ms)
             elif header.attributes & TIMESTAMP_TYPE_BIT:
-                one = stamp_create_time(one)
-            parts.append(stamp(one, end, leader_epoch))
+                single = stamp_create_time(single)
+            parts.append(stamp(single, end, leader_epoch))
             end += header.last_offset_delta + 1
             marks.append((size, end - 1, timestamp))
             latest = max(latest, timestamp)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         self._write(data, marks, leader_epoch, latest, now_ms)
-        self._account(found, base, markers)
+        self._account(heads, base, markers)
         return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
 
-    def _account(self, found: list[tuple[int, BatchHeader]], offset: int, markers: dict[int, EndMarker | None]) -> None:
+    def _account(self, heads: list[tuple[int, BatchHeader]], offset: int, markers: dict[int, EndMarker | None]) -> None:
         """These batches, with these markers by position, are in the log from `offset` on."""
-        for pos, header in found:
+        for pos, header in heads:
             ended = self.producers.update(header, offset, markers.get(pos)) if header.producer_id >= 0 else None
             if ended is not None:
                 self.ended.add(ended, self.segments[-1])
@@ -546,9 +546,9 @@ class PartitionLog:
     ) -> Generator[None, None, bool]:
         """`compact` in pieces of `cleaner.PIECE`: yields after each. It ends without a result where segments go away meanwhile."""
         self._stop_compaction()
-        one = Pass(self, now_ms, high_watermark, force, pace)
-        self._stop_compaction = one.stop
-        return one.job
+        cleaning = Pass(self, now_ms, high_watermark, force, pace)
+        self._stop_compaction = cleaning.stop
+        return cleaning.job
 
     def set_clean_end_offset(self, offset: int) -> None:
         """Remember where compaction has come to. Raises OSError."""

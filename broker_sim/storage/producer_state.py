@@ -301,7 +301,9 @@ def decode_snapshot(data: bytes) -> ProducerState | None:
             entry.batches.append(
                 ProducedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
             )
-    begun = [(one.transaction_start, one.producer_id) for one in state.entries.values() if one.transaction_start >= 0]
+    begun = [
+        (entry.transaction_start, entry.producer_id) for entry in state.entries.values() if entry.transaction_start >= 0
+    ]
     state.open = {producer_id: start for start, producer_id in sorted(begun)}
     return state
 

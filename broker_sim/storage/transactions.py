@@ -85,29 +85,29 @@ class EndedTransactions:
         transaction. `open_since`: first offsets of the transactions without a marker, in ascending order.
         """
         first = next(iter(open_since), high_watermark)
-        for one in self.uncommitted:
-            if one.last_offset >= high_watermark and one.first_offset < first:
-                first = one.first_offset
+        for transaction in self.uncommitted:
+            if transaction.last_offset >= high_watermark and transaction.first_offset < first:
+                first = transaction.first_offset
         return first
 
     def settle(self, high_watermark: int) -> list[EndedTransaction]:
         """The transactions whose markers were committed (are below `high_watermark`) since the last call."""
-        settled = [one for one in self.uncommitted if one.last_offset < high_watermark]
+        settled = [transaction for transaction in self.uncommitted if transaction.last_offset < high_watermark]
         if settled:
             self.uncommitted = self.uncommitted[len(settled) :]
         return settled
 
     def overlapping(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in start..end (exclusive), as far as anybody can tell."""
-        found: list[AbortedTransaction] = []
+        result: list[AbortedTransaction] = []
         aborted = self.aborted
         for number in range(bisect_left(aborted, start, key=_marker), len(aborted)):
             entry = aborted[number]
             if entry.first_offset < end:
-                found.append(entry)
+                result.append(entry)
             if entry.stable_offset >= end:
                 break  # whatever ends later has begun later
-        return found
+        return result
 
     def within(
         self, segments: Sequence[Segment], offset: int, size: int, log_end_offset: int
@@ -115,7 +115,7 @@ class EndedTransactions:
         """Those with records in the `size` bytes that a read from `offset` gave, out of the first of `segments` that has
         anything there; as Kafka's, not to the byte. Raises OSError, RecordBatchError.
         """
-        at = next((number for number, one in enumerate(segments) if one.next_offset > offset), 0)
+        at = next((number for number, segment in enumerate(segments) if segment.next_offset > offset), 0)
         end = segments[at].upper_bound(offset, size)
         if end is None:
             end = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
@@ -146,7 +146,7 @@ class EndedTransactions:
         if self.aborted and self.aborted[-1].last_offset >= offset:
             del self.aborted[bisect_left(self.aborted, offset, key=_marker) :]
             last.save_aborted(self.of_segment(last.base_offset, offset))
-        self.uncommitted = [one for one in self.uncommitted if one.last_offset < offset]
+        self.uncommitted = [transaction for transaction in self.uncommitted if transaction.last_offset < offset]
 
     def forget_before(self, offset: int) -> None:
         """The log's segments begin at `offset` now."""

@@ -180,14 +180,14 @@ class _Records:
             if first:
                 yield
             last = min(first + STEP_RECORDS, count)
-            found = scan(self.data, at, self.end, first, last, self.sized, self.signed)
-            if found.stopped == first:  # for its headers alone
+            scanned = scan(self.data, at, self.end, first, last, self.sized, self.signed)
+            if scanned.stopped == first:  # for its headers alone
                 record = yield from walking(self.data, at, self.end, self.sized, self.signed)
                 time, keyed = record.timestamp_delta, record.key_size >= 0
-                found = Scanned(record.end, time, time, not keyed, record.offset_delta == first, first + 1)
-            at, first = found.end, found.stopped
-            earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
-            keyless, in_order = keyless or found.keyless, in_order and found.in_order
+                scanned = Scanned(record.end, time, time, not keyed, record.offset_delta == first, first + 1)
+            at, first = scanned.end, scanned.stopped
+            earliest, latest = min(earliest, scanned.earliest), max(latest, scanned.latest)
+            keyless, in_order = keyless or scanned.keyless, in_order and scanned.in_order
         if at != self.end:
             raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
         earliest, latest = self._time(earliest), self._time(latest)
