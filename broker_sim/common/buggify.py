@@ -47,12 +47,12 @@ SITES: dict[str, Site] = {
         ),
         Site(
             "commits by events",
-            "runtime.commit_batching.commit_turn",
+            "runtime.commit_batching.flush_commits",
             "repeated commits are stepped through the shard, one event for all",
         ),
         Site(
             "lingers",
-            "runtime.coordinator_runtime.flush_turn",
+            "runtime.coordinator_runtime.flush_batches",
             "the commits of a turn wait for those of later ones (append.linger.ms)",
         ),
         Site(
@@ -117,8 +117,8 @@ class Buggify:
 
     def fires(self, name: str) -> bool:
         """Whether the site does its deed now."""
-        found = self._on.get(name)
-        if found is None or found[0].random() >= found[1]:
+        setting = self._on.get(name)
+        if setting is None or setting[0].random() >= setting[1]:
             return False
         self.fired[name] += 1
         return True

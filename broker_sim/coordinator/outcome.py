@@ -241,7 +241,7 @@ class RepeatedCommit(Protocol):
 
 
 @dataclass(slots=True)
-class CommitTurn:
+class CommitBatch:
     """The repeated commits of one turn, in their order, which share a batch. Each has a token of its own, counted on from the
     request's, and is answered as the ``CommitOffsets`` of the same instant is."""
 

@@ -131,7 +131,7 @@ class Policy:
     """When the last member of a group by epochs leaves, the group's target follows its epoch at once."""
     absent_group_commit_in_transaction: Err
     """TxnOffsetCommit with a generation, for a group that doesn't exist."""
-    tombstones_end_staged: bool
+    tombstones_end_pending_txn_offsets: bool
     """The tombstone of an offset discards its pending offsets in open transactions: a deletion writes one also for an offset that is
     only pending, and expiry keeps such an offset (else pending offsets are discarded without a record, and a load restores them)."""
     what_is_given_up_is_described: bool
@@ -227,7 +227,7 @@ SCALA = Policy(
     assignment_times_are_stored=False,
     emptied_group_target_is_stored=False,
     absent_group_commit_in_transaction=Err.UNKNOWN_MEMBER_ID,
-    tombstones_end_staged=False,
+    tombstones_end_pending_txn_offsets=False,
     what_is_given_up_is_described=False,
     misdirected_join_names_member=True,
     has_share_records=False,
@@ -310,7 +310,7 @@ JAVA = Policy(
     assignment_times_are_stored=False,
     emptied_group_target_is_stored=False,
     absent_group_commit_in_transaction=Err.ILLEGAL_GENERATION,
-    tombstones_end_staged=True,
+    tombstones_end_pending_txn_offsets=True,
     what_is_given_up_is_described=False,
     misdirected_join_names_member=False,
     has_share_records=True,

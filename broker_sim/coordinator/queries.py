@@ -17,9 +17,9 @@ def visible(shard: ShardState, group_id: str) -> Group | None:
     """The group as a reader finds it. Where readers see what is committed alone, that is: not yet one whose first record is on its way,
     and still one whose tombstone is."""
     group = shard.groups.get(group_id)
-    if group is None or shard.high_watermark < group.visible_from:
-        group = shard.store.oldest(group_id)
-    return None if group is None or shard.high_watermark < group.visible_from else group
+    if group is None or shard.high_watermark < group.visible_at_high_watermark:
+        group = shard.store.oldest_deleted(group_id)
+    return None if group is None or shard.high_watermark < group.visible_at_high_watermark else group
 
 
 def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
@@ -65,6 +65,6 @@ def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -
 
     return [
         ListedGroup(group.group_id, group.listed_protocol_type, group.state_name, group.kind)
-        for group in [*shard.groups.values(), *(buried[0] for buried in shard.store.buried.values())]
-        if shard.high_watermark >= group.visible_from and passes(group)
+        for group in [*shard.groups.values(), *(groups[0] for groups in shard.store.pending_deletion.values())]
+        if shard.high_watermark >= group.visible_at_high_watermark and passes(group)
     ]

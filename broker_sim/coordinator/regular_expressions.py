@@ -237,13 +237,13 @@ class _Parser:
             end = self.text.find("\\E", self.at + 2)
             literal = self.text[self.at + 2 : end if end >= 0 else None]
             self.at = end + 2 if end >= 0 else len(self.text)
-            return _Node("then", parts=[_Node("chars", self._literal(each)) for each in literal])
+            return _Node("then", parts=[_Node("chars", self._literal(char)) for char in literal])
         assertion = {"A": _START, "z": _END, "b": _BOUNDARY, "B": _INSIDE}.get(char)
         if assertion is not None:
             self.at += 2
             return _Node("assert", assertion=assertion)
-        found = self._class_escape()
-        return _Node("chars", self._literal(self._character()) if found is None else found)
+        chars = self._class_escape()
+        return _Node("chars", self._literal(self._character()) if chars is None else chars)
 
     def _class_escape(self) -> frozenset[str] | None:
         r"""``\d`` and the like, ``\pL`` and the like."""
@@ -266,10 +266,10 @@ class _Parser:
         negated = char == "P"
         if name.startswith("^"):
             negated, name = not negated, name[1:]
-        found = _unicode(name, self.alphabet, folded="i" in self.flags)
-        if found is None:
+        chars = _unicode(name, self.alphabet, folded="i" in self.flags)
+        if chars is None:
             raise PatternError(f"invalid character class range: `{self.text[begin : self.at]}`")
-        return self.alphabet - found if negated else found
+        return self.alphabet - chars if negated else chars
 
     def _character(self) -> str:
         """The one that an escape stands for."""
@@ -286,7 +286,7 @@ class _Parser:
                 digits, self.at = self.text[self.at + 1 : end], end + 1
             else:
                 self.at += 2
-            is_hex = bool(digits) and all(each in string.hexdigits for each in digits)
+            is_hex = bool(digits) and all(digit in string.hexdigits for digit in digits)
             if is_hex and int(digits, 16) < 0x110000 and self.at <= len(self.text):
                 return chr(int(digits, 16))
         elif char in "01234567" and (char == "0" or self.text[self.at : self.at + 1] in tuple("01234567")):
@@ -302,7 +302,7 @@ class _Parser:
         self.at += 1
         negated = self.text.startswith("^", self.at)
         self.at += negated
-        found: set[str] = set()
+        chars: set[str] = set()
         first = True
         while first or not self.text.startswith("]", self.at):
             if self.at >= len(self.text):
@@ -311,9 +311,9 @@ class _Parser:
             named = self._posix()
             if named is None and self.text[self.at] == "\\":
                 named = self._class_escape()
-            found |= self._range(begin) if named is None else named
+            chars |= self._range(begin) if named is None else named
         self.at += 1
-        return self.alphabet - found if negated else self.alphabet & found
+        return self.alphabet - chars if negated else self.alphabet & chars
 
     def _posix(self) -> frozenset[str] | None:
         if not self.text.startswith("[:", self.at):
@@ -327,8 +327,8 @@ class _Parser:
         if name.removeprefix("^") not in _POSIX:
             raise PatternError(f"invalid character class range: `{whole}`")
         self.at = end + 2
-        found = _POSIX[name.removeprefix("^")]
-        return self.alphabet - found if negated else found
+        chars = _POSIX[name.removeprefix("^")]
+        return self.alphabet - chars if negated else chars
 
     def _range(self, begin: int) -> set[str]:
         at, low = self.at, self._one(begin)
@@ -359,7 +359,11 @@ def _between(low: str, high: str, alphabet: frozenset[str], *, folded: bool) -> 
     return frozenset(
         char
         for char in alphabet
-        if any(low <= one <= high for one in ((char, char.lower(), char.upper()) if folded else char) if len(one) == 1)
+        if any(
+            low <= variant <= high
+            for variant in ((char, char.lower(), char.upper()) if folded else char)
+            if len(variant) == 1
+        )
     )
 
 
@@ -377,7 +381,11 @@ def _unicode(name: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[
     return frozenset(
         char
         for char in alphabet
-        if any(is_in(one) for one in ((char, char.lower(), char.upper()) if folded else (char,)) if len(one) == 1)
+        if any(
+            is_in(variant)
+            for variant in ((char, char.lower(), char.upper()) if folded else (char,))
+            if len(variant) == 1
+        )
     )
 
 
@@ -386,7 +394,9 @@ def _script(char: str) -> str:
     if unicodedata.category(char)[0] not in "LM":
         return ""
     named = unicodedata.name(char, "")
-    return next((one for one in _SCRIPTS if named.startswith(_NAMED.get(one.upper(), one.upper()) + " ")), "")
+    return next(
+        (script for script in _SCRIPTS if named.startswith(_NAMED.get(script.upper(), script.upper()) + " ")), ""
+    )
 
 
 class Pattern:
@@ -428,7 +438,7 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """`matching` at once."""
-        return next(found for found in self.matching(name) if found is not None)
+        return next(is_match for is_match in self.matching(name) if is_match is not None)
 
     def _keep(self, step: tuple[frozenset[int], str, str], after: frozenset[int]) -> frozenset[int]:
         """As RE2 does: where it would be too much all is forgotten."""
@@ -441,7 +451,7 @@ class Pattern:
         return after
 
     def _after(self, states: frozenset[int], before: str, char: str) -> frozenset[int]:
-        reached = (self._states[each] for each in self._reached(states, before, char))
+        reached = (self._states[number] for number in self._reached(states, before, char))
         return frozenset(state.to[0] for state in reached if state.kind == _CHARS and char in state.chars)
 
     def _reached(self, states: Iterable[int], before: str, after: str) -> set[int]:
@@ -456,17 +466,17 @@ class Pattern:
             _BOUNDARY: boundary,
             _INSIDE: not boundary,
         }
-        found: set[int] = set()
+        reached: set[int] = set()
         waiting = list(states)
         while waiting:
             number = waiting.pop()
-            if number not in found:
-                found.add(number)
+            if number not in reached:
+                reached.add(number)
                 state = self._states[number]
                 if holds.get(state.kind, False):
                     waiting += state.to
-        self._done += len(found)
-        return found
+        self._done += len(reached)
+        return reached
 
     def _add(self, kind: int, to: list[int], chars: frozenset[str] = frozenset()) -> int:
         if len(self._states) >= _LARGEST:

@@ -22,10 +22,10 @@ from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
     Appended,
+    CommitBatch,
     CommitOffsets,
     CommitsLogged,
     Committed,
-    CommitTurn,
     DeleteGroup,
     DeleteOffsets,
     Event,
@@ -46,7 +46,7 @@ from broker_sim.coordinator.share import offsets as share_offsets
 from broker_sim.coordinator.share import partitions as share_partitions
 from broker_sim.coordinator.share import requests as share_requests
 from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.state import Held, ShardState
+from broker_sim.coordinator.state import DeferredReply, ShardState
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.streams import departing as streams_departing
 from broker_sim.coordinator.streams import heartbeat as streams_heartbeat
@@ -79,7 +79,7 @@ class Shard(ShardState):
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
-            gone = [one.topic_id for name in event.topics if (one := self.topics.by_name.get(name)) is not None]
+            gone = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
             offsets.topics_changed(self, event)
             share_partitions.forget_topics(self, [topic_id for topic_id in gone if topic_id not in self.topics.names])
@@ -125,7 +125,7 @@ class Shard(ShardState):
         self.writes.clear()
         self.groups.clear()
         self.asked.clear()
-        self.store.buried.clear()
+        self.store.pending_deletion.clear()
         out.asks = ()
         return out
 
@@ -178,7 +178,7 @@ class Shard(ShardState):
         write = self.writes.get(ticket)
         if write is None:
             return
-        if not self.settings.policy.late_append_is_published or isinstance(write, Held):
+        if not self.settings.policy.late_append_is_published or isinstance(write, DeferredReply):
             del self.writes[ticket]
         write.failed(self, Err.REQUEST_TIMED_OUT)
         write.token = None
@@ -268,7 +268,7 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     share_offsets.ForgetOffsets: share_offsets.delete,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
-    CommitTurn: offsets.commit_turn,
+    CommitBatch: offsets.commit_batch,
     DeleteOffsets: offsets.delete_offsets,
     DeleteGroup: offsets.delete_group,
     StableFetch: offsets.stable_fetch,

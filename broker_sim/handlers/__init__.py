@@ -19,7 +19,7 @@ from typing import Any
 
 from broker_sim.handlers.context import FastHandler, RequestContext
 from broker_sim.handlers.repeated import Repeated
-from broker_sim.handlers.traits import PLAIN, Traits
+from broker_sim.handlers.traits import PLAIN, ErrorTraits
 from kafka_wire.api_keys import OTHERS, ApiKey, advertised, is_flexible, message_class, release
 from kafka_wire.codec import (
     DecodeError,
@@ -75,7 +75,7 @@ class Route:
         response_version: int | None = None,
         fast: FastHandler | None = None,
         repeated: Repeated | None = None,
-        traits: Traits = PLAIN,
+        traits: ErrorTraits = PLAIN,
     ) -> None:
         self.api_key, self.api_version, self.name = api_key, api_version, name
         self.flexible = is_flexible(api_key, api_version)
@@ -179,8 +179,8 @@ def _missing_api(api_key: int, version: int, as_version: str) -> str:
     name, since = OTHERS.get(api_key, ("", ""))
     if name and release(since) <= release(as_version):
         return f"broker-sim has no {name} (API key {api_key}, version {version}), which Kafka {as_version} has"
-    told = f"{name}, " if name else ""
-    return f"{told}API key {api_key} (version {version}) is not known to Kafka {as_version}"
+    prefix = f"{name}, " if name else ""
+    return f"{prefix}API key {api_key} (version {version}) is not known to Kafka {as_version}"
 
 
 def supported(as_version: str) -> dict[int, tuple[int, int]]:
@@ -208,9 +208,9 @@ def _handler(api_key: int) -> ModuleType:
     return importlib.import_module(f"{__name__}.{handler_modules()[api_key]}")
 
 
-def traits_of(api_key: int) -> Traits:
+def traits_of(api_key: int) -> ErrorTraits:
     """``TRAITS`` of an API's handler file, which is imported; those of most APIs where it says nothing."""
-    traits: Traits = getattr(_handler(api_key), "TRAITS", PLAIN)
+    traits: ErrorTraits = getattr(_handler(api_key), "TRAITS", PLAIN)
     return traits
 
 

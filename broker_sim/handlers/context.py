@@ -13,7 +13,7 @@ It answers in one of five ways, and exactly once:
    from then on.
 3. *Never*: it calls ``ctx.no_reply()`` and returns None (Produce with acks=0); the next request goes on.
 4. *At the end of this turn*: it returns ``DEFERRED`` after it handed ``ctx`` to the runtime, which calls
-   ``ctx.reply`` from ``flush_turn()``.
+   ``ctx.reply`` from ``flush_batches()``.
 5. *In pieces*: what may take more than some milliseconds is a generator that yields between its pieces (``slices``), and
    the handler returns ``ctx.in_pieces(generator)``: the response where one piece was enough, else None, and the request
    is parked as in 2. The world may have changed at each yield: who leads, what exists. What came in a frame of `LARGE` bytes or
@@ -21,14 +21,14 @@ It answers in one of five ways, and exactly once:
 
 The turn. One turn of the event loop reads many frames from many connections. Work that is cheaper in bulk - the
 append of many OffsetCommits to one offsets partition - is collected during the turn and done at its end by
-``broker.runtime.flush_turn()``:
+``broker.runtime.flush_batches()``:
 
 * After DEFERRED a connection goes on with its following frames *of the same API* only. Before a frame of another API
   is handled the turn is ended, so nothing later on the connection overtakes the commit.
-* At the end of the turn, at the latest in the loop's next iteration, the server calls ``runtime.flush_turn()`` once,
+* At the end of the turn, at the latest in the loop's next iteration, the server calls ``runtime.flush_batches()`` once,
   then writes each connection's replies in request order with one write.
-* ``flush_turn()`` is synchronous and may be called at any time, by anyone, also when nothing is open.
-* A reply that does not come out of ``flush_turn()`` leaves its request parked as in 2, and those deferred behind it
+* ``flush_batches()`` is synchronous and may be called at any time, by anyone, also when nothing is open.
+* A reply that does not come out of ``flush_batches()`` leaves its request parked as in 2, and those deferred behind it
   with it. A handler that knows that its log will not answer now returns None instead, so that the connection's next
   request waits unhandled.
 
@@ -118,10 +118,10 @@ class ConnectionLike(Protocol):
     def client_host(self) -> str: ...
 
     def defer(self, correlation_id: int) -> RequestContext:
-        """For fast paths: the context with which ``flush_turn()`` answers this frame; return DEFERRED after it."""
+        """For fast paths: the context with which ``flush_batches()`` answers this frame; return DEFERRED after it."""
 
-    def late(self) -> list[bytes]:
-        """For fast paths: ``flush_turn()`` will put the whole reply, size and header included, in pieces into this list; return
+    def reserve_reply(self) -> list[bytes]:
+        """For fast paths: ``flush_batches()`` will put the whole reply, size and header included, in pieces into this list; return
         DEFERRED after it. The code that fills the list then calls :meth:`replied`."""
 
     def replied(self, context: RequestContext | None = None) -> None:
@@ -172,10 +172,10 @@ class Owner(Protocol):
 
     def closed(self, connection: Any) -> None: ...
 
-    def join_turn(self, connection: Any) -> None:
-        """Call ``connection.turn_ended()`` after the flush at the end of this turn."""
+    def enlist(self, connection: Any) -> None:
+        """Call ``connection.iteration_ended()`` after the flush at the end of this turn."""
 
-    def end_turn(self) -> None:
+    def end_iteration(self) -> None:
         """Flush the open turn, if there is one, now."""
 
 
@@ -303,7 +303,7 @@ class RequestContext:
             next(job)
         except StopIteration as done:
             if done.value is DEFERRED:
-                self.broker.runtime.flush_turn()
+                self.broker.runtime.flush_batches()
             elif done.value is not None:
                 self.reply(done.value)
         except Exception:

@@ -75,8 +75,8 @@ def ask(
     if flow is Flow.ADDS:
         backoff_ms = config.int("add.partitions.to.txn.retry.backoff.ms")
         give_up_ms = state.clock.wire.now_ms() + config.int("add.partitions.to.txn.retry.backoff.max.ms")
-    told = done if not refused else lambda more: done({**refused, **more})
-    _Question(ctx, writer, asked, flow, told, backoff_ms, give_up_ms).put()
+    on_verified = done if not refused else lambda more: done({**refused, **more})
+    _Question(ctx, writer, asked, flow, on_verified, backoff_ms, give_up_ms).put()
     return True
 
 

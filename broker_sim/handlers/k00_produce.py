@@ -19,7 +19,7 @@ from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.in_transaction import Flow, Writer, ask
 from broker_sim.handlers.produce_fast import FAST
-from broker_sim.handlers.traits import Failing, Parts, Traits
+from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
@@ -88,28 +88,28 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
     writers: dict[Writer, None] = {}
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     for topic in request.topic_data:
-        for one in topic.partition_data:
+        for part in topic.partition_data:
             if pace.full():
                 yield
-            partition, _ = _find(ctx, topic, one.index, by_id)
+            partition, _ = _find(ctx, topic, part.index, by_id)
             if partition is None:
                 continue
             producer = None
             try:
-                header = produce_batch(one.records or b"", version)
+                header = produce_batch(part.records or b"", version)
                 if header.is_transactional and header.producer_id >= 0:
                     producer = header.producer_id, header.producer_epoch, header.base_sequence
             except ShortBatch:
                 if state.config.release < _SHORT_FALL_SINCE:
                     continue
                 try:
-                    producer = _producer_of_short(one.records or b"")
+                    producer = _producer_of_short(part.records or b"")
                 except struct.error:
                     return _all_refused(ctx, request.acks, request.topic_data, Err.UNKNOWN_SERVER_ERROR, None)
             except RecordBatchError:
                 continue
             if producer is not None:
-                sequences[partition.topic.name, one.index] = producer[2]
+                sequences[partition.topic.name, part.index] = producer[2]
                 writers[Writer(request.transactional_id or "", producer[0], producer[1])] = None
     if len(writers) > 1 and state.config.release >= (3, 5):
         return _all_refused(ctx, request.acks, request.topic_data, Err.INVALID_PRODUCER_ID_MAPPING, None)
@@ -160,23 +160,23 @@ def _produce(
     for data in data_of:
         answers: list[PartitionProduceResponse] = []
         topics.append(TopicProduceResponse(data.name, data.topic_id, answers))
-        for one in data.partition_data:
-            if pace.full(len(one.records or b"") + _PARTITION_COST):
+        for part in data.partition_data:
+            if pace.full(len(part.records or b"") + _PARTITION_COST):
                 yield
-            partition, error = _find(ctx, data, one.index, by_id)
+            partition, error = _find(ctx, data, part.index, by_id)
             if partition is None:
-                answer = PartitionProduceResponse(one.index, error, -1)
-            elif refused and (partition.topic.name, one.index) in refused:
-                answer = _kept_out(one.index, refused[partition.topic.name, one.index], ctx.api_version)
+                answer = PartitionProduceResponse(part.index, error, -1)
+            elif refused and (partition.topic.name, part.index) in refused:
+                answer = _kept_out(part.index, refused[partition.topic.name, part.index], ctx.api_version)
             else:
-                answer = yield from _append(ctx, partition, one, request)
+                answer = yield from _append(ctx, partition, part, request)
                 if answer.error_code == Err.NONE and acks == ALL:
                     end = partition.log_end_offset
                     if partition.high_watermark < end:
                         waiting.append((partition, end, answer))
-            doubled = broken.get((data.name, data.topic_id, one.index)) if broken else None
+            doubled = broken.get((data.name, data.topic_id, part.index)) if broken else None
             if doubled is not None and answer.error_code not in _NOWHERE:
-                answer = PartitionProduceResponse(one.index, doubled.error, -1)
+                answer = PartitionProduceResponse(part.index, doubled.error, -1)
             failed = failed or answer.error_code != Err.NONE
             answers.append(answer)
     response = ProduceResponse(topics)
@@ -208,46 +208,46 @@ def _refusal_of_all(
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     short: list[tuple[TopicProduceData, PartitionProduceData]] = []
     for topic in request.topic_data:
-        for one in topic.partition_data:
+        for part in topic.partition_data:
             if pace.full():
                 yield
             try:
-                size = next_batch_size(one.records or b"")
+                size = next_batch_size(part.records or b"")
                 if request.transactional_id is not None:
                     continue
                 if 0 < size < HEADER_BYTES:
-                    short.append((topic, one))
+                    short.append((topic, part))
                 if size <= TRANSACTIONAL_AT:
                     continue
             except CorruptRecord as problem:
                 return problem.error, str(problem)
             except UnreadableRecords as problem:
                 return problem.error, None
-            if (one.records or b"")[16] == 2 and (one.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
+            if (part.records or b"")[16] == 2 and (part.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
                 return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
-    if any(_falls_over(ctx, topic, one, by_id) for topic, one in short):
+    if any(_falls_over(ctx, topic, part, by_id) for topic, part in short):
         return Err.UNKNOWN_SERVER_ERROR, None
     if ctx.api_version < 7:
         for topic in request.topic_data:
-            for one in topic.partition_data:
-                batch = one.records or b""
+            for part in topic.partition_data:
+                batch = part.records or b""
                 if (
                     next_batch_size(batch) > TRANSACTIONAL_AT
                     and batch[16] == 2
                     and batch[TRANSACTIONAL_AT] & 7 > Codec.ZSTD
-                ) and _find(ctx, topic, one.index, by_id)[0] is not None:
+                ) and _find(ctx, topic, part.index, by_id)[0] is not None:
                     return Err.UNKNOWN_SERVER_ERROR, None
     return None
 
 
-def _falls_over(ctx: RequestContext, topic: TopicProduceData, one: PartitionProduceData, by_id: bool) -> bool:
+def _falls_over(ctx: RequestContext, topic: TopicProduceData, part: PartitionProduceData, by_id: bool) -> bool:
     """Whether Kafka falls over a short batch as it looks for its producer, in a request without a transactional id."""
-    if ctx.broker.state.config.release < _SHORT_FALL_SINCE or _find(ctx, topic, one.index, by_id)[0] is None:
+    if ctx.broker.state.config.release < _SHORT_FALL_SINCE or _find(ctx, topic, part.index, by_id)[0] is None:
         return False
     try:
-        produce_batch(one.records or b"", ctx.api_version)
+        produce_batch(part.records or b"", ctx.api_version)
     except ShortBatch:
-        return next_batch_size(one.records or b"") < _PRODUCER_ID_END
+        return next_batch_size(part.records or b"") < _PRODUCER_ID_END
     except RecordBatchError:
         pass
     return False
@@ -264,7 +264,7 @@ def _all_refused(
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [PartitionProduceResponse(one.index, error, -1, error_message=text) for one in topic.partition_data],
+                [PartitionProduceResponse(part.index, error, -1, error_message=text) for part in topic.partition_data],
             )
             for topic in data
         ]
@@ -369,7 +369,7 @@ def _rejected(partition: Partition, index: int, problem: RecordBatchError | Stor
     if not isinstance(problem, CorruptRecord | RecordTooLarge | RecordListTooLarge | KafkaStorageError):
         answer.log_start_offset = partition.log_start_offset
     if isinstance(problem, RecordBatchError) and problem.record_errors:
-        answer.record_errors = [BatchIndexAndErrorMessage(*one) for one in problem.record_errors]
+        answer.record_errors = [BatchIndexAndErrorMessage(*error) for error in problem.record_errors]
         answer.error_message = str(problem)
     return answer
 
@@ -391,18 +391,18 @@ def _once_each(topics: list[TopicProduceData], version: int) -> Generator[None, 
     broken: dict[Place, RecordBatchError] = {}
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     for topic in topics:
-        for one in topic.partition_data:
+        for part in topic.partition_data:
             if pace.full():
                 yield
             mine = last.setdefault((topic.name, topic.topic_id), {})
-            earlier = mine.pop(one.index, None)
-            mine[one.index] = one
+            earlier = mine.pop(part.index, None)
+            mine[part.index] = part
             if earlier is None:
                 continue
-            before, now = (_unsound(data, version) for data in (earlier, one))
+            before, now = (_unsound(data, version) for data in (earlier, part))
             if (before is None) != (now is None):
-                mine[one.index] = one if now is None else earlier
-                broken[topic.name, topic.topic_id, one.index] = cast(RecordBatchError, now or before)
+                mine[part.index] = part if now is None else earlier
+                broken[topic.name, topic.topic_id, part.index] = cast(RecordBatchError, now or before)
     topics[:] = [TopicProduceData(name, topic_id, list(of.values())) for (name, topic_id), of in last.items()]
     return broken
 
@@ -417,7 +417,7 @@ def _unsound(data: PartitionProduceData, version: int) -> RecordBatchError | Non
 
 def _endpoints(state: ClusterState, topics: list[TopicProduceResponse]) -> list[NodeEndpoint]:
     """The brokers that the answers name as leaders."""
-    leaders = (one.current_leader.leader_id for topic in topics for one in topic.partition_responses)
+    leaders = (part.current_leader.leader_id for topic in topics for part in topic.partition_responses)
     nodes = (state.brokers.get(node) for node in dict.fromkeys(leaders) if node >= 0)
     return [NodeEndpoint(b.node_id, b.host, b.port, b.rack) for b in nodes if b is not None]
 
@@ -483,8 +483,8 @@ def _fail(answer: PartitionProduceResponse, error: Err) -> None:
     answer.error_code = error
 
 
-def _failure(failing: Failing) -> ProduceResponse | None:
-    request: ProduceRequest = failing.request
+def _failure(error_request: ErrorRequest) -> ProduceResponse | None:
+    request: ProduceRequest = error_request.request
     if request.acks == NONE:
         return None
     return ProduceResponse(
@@ -492,11 +492,14 @@ def _failure(failing: Failing) -> ProduceResponse | None:
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [PartitionProduceResponse(one.index, failing.err, base_offset=-1) for one in topic.partition_data],
+                [
+                    PartitionProduceResponse(part.index, error_request.err, base_offset=-1)
+                    for part in topic.partition_data
+                ],
             )
             for topic in request.topic_data
         ]
     )
 
 
-TRAITS = Traits(failed=_failure, parts=Parts())
+TRAITS = ErrorTraits(failed=_failure, parts=PartialErrors())

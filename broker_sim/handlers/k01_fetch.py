@@ -18,7 +18,7 @@ from typing import cast
 from broker_sim.common.slices import Pace, at_once
 from broker_sim.handlers.context import RequestContext, TappedContext
 from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
-from broker_sim.handlers.traits import Failing, Held, Traits
+from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, SessionPartitions
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import NO_EPOCH, access_error
 from broker_sim.storage import StorageError
@@ -58,7 +58,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
 def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, FetchResponse | None]:
     by_id = ctx.api_version >= 13
     fetched = {
-        (topic.topic, topic.topic_id, one.partition): one for topic in request.topics for one in topic.partitions
+        (topic.topic, topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions
     }
     asked = list(fetched.items())
     if ctx.broker.state.config.release >= (3, 8) and not 0 <= _shard(request.session_id) < _SHARDS:
@@ -73,12 +73,12 @@ def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, 
             return _refused(ctx, request)
         incremental = False
     else:
-        found = _resume(ctx, request, asked, by_id)
-        if found is None:
+        resumed = _resume(ctx, request, asked, by_id)
+        if resumed is None:
             return _refused(ctx, request)
-        if isinstance(found, Err):
-            return FetchResponse(0, found, 0, [])
-        session, asked = found
+        if isinstance(resumed, Err):
+            return FetchResponse(0, resumed, 0, [])
+        session, asked = resumed
         if by_id and not _nameless_last(ctx, asked):
             return _refused(ctx, request)
         incremental = session is not None
@@ -117,7 +117,9 @@ def _resume(
         session.epoch = request.session_epoch
         return None
     forgotten = [
-        (topic.topic, topic.topic_id, one) for topic in request.forgotten_topics_data for one in topic.partitions
+        (topic.topic, topic.topic_id, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
     ]
     session.update(asked, forgotten)
     if not session.partitions:
@@ -139,8 +141,8 @@ def _nameless_last(ctx: RequestContext, asked: list[Asked]) -> bool:
     """
     if all(topic_id != ZERO_UUID for (_, topic_id, _), _ in asked):
         return True
-    found = [(key, _find(ctx.broker.state, key, True)) for key, _ in asked]
-    absent = [key for error in _MISSING for key, what in found if what is error]
+    located = [(key, _find(ctx.broker.state, key, True)) for key, _ in asked]
+    absent = [key for error in _MISSING for key, what in located if what is error]
     return all(topic_id != ZERO_UUID for _, topic_id, _ in absent[:-1])
 
 
@@ -157,7 +159,7 @@ def _refused(ctx: RequestContext, request: FetchRequest) -> FetchResponse:
         FetchableTopicResponse(
             topic.topic,
             topic.topic_id,
-            [PartitionData(one.partition, error, -1, -1, -1, records=records) for one in topic.partitions],
+            [PartitionData(part.partition, error, -1, -1, -1, records=records) for part in topic.partitions],
         )
         for topic in request.topics
     ]
@@ -219,8 +221,8 @@ class Fetch:
         self.min_bytes = min(request.min_bytes, self._max_bytes())
         answers, size, due = yield from self._reading()
         if due:
-            told = zip(self.asked, answers, strict=True)
-            self.absent = {key: _MISSING[one.error_code] for (key, _), one in told if one.error_code in _MISSING}
+            rows = zip(self.asked, answers, strict=True)
+            self.absent = {key: _MISSING[row.error_code] for (key, _), row in rows if row.error_code in _MISSING}
         if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
             return self._response(answers)
         state = self.ctx.broker.state
@@ -262,15 +264,15 @@ class Fetch:
         for key, asked in self.asked:
             if pace.full():
                 yield
-            found = _find(state, key, version >= 13)
-            if isinstance(found, Err):
-                answers.append(_failed(asked.partition, found))
+            located = _find(state, key, version >= 13)
+            if isinstance(located, Err):
+                answers.append(_failed(asked.partition, located))
                 due = True
                 continue
-            known.append(found)
-            self.read_bytes += found.appended_bytes
-            self.read_events += found.events
-            answer = self._read_one(found, asked, min(left, asked.partition_max_bytes), first, version)
+            known.append(located)
+            self.read_bytes += located.appended_bytes
+            self.read_events += located.events
+            answer = self._read_one(located, asked, min(left, asked.partition_max_bytes), first, version)
             if answer.error_code or answer.diverging_epoch.end_offset >= 0:
                 due = True
             elif answer.records:
@@ -279,7 +281,7 @@ class Fetch:
             left = max(0, left - len(answer.records or b""))
             answers.append(answer)
             if tapped is not None and not answer.error_code:
-                found.read_by(tapped.client_id, tapped.client_host, tapped.request_id)
+                located.read_by(tapped.client_id, tapped.client_host, tapped.request_id)
         self.known = known
         return answers, size, due
 
@@ -320,7 +322,9 @@ class Fetch:
                 records = cast(bytes, read(offset, limit, up_to_offset=end, min_one_batch=first))
                 if committed and log.ended.aborted:
                     within = log.aborted_within(offset, len(records))
-                    aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in within]
+                    aborted = [
+                        AbortedTransaction(transaction.producer_id, transaction.first_offset) for transaction in within
+                    ]
             except StorageError as problem:
                 return _unread(asked.partition, problem.error)
         return PartitionData(
@@ -371,44 +375,44 @@ class Fetch:
         request, session = self.request, self.session
         topics: list[FetchableTopicResponse] = []
         session_id = 0
-        told = [(key, answer) for (key, _), answer in zip(self.asked, answers, strict=True)]
+        rows = [(key, answer) for (key, _), answer in zip(self.asked, answers, strict=True)]
         if self.absent:
-            told.sort(key=lambda one: self.absent.get(one[0], 0))
+            rows.sort(key=lambda row: self.absent.get(row[0], 0))
         if session is not None:
             session_id = session.session_id
-            told = _news(session, told)
+            rows = _news(session, rows)
         elif request.session_epoch == INITIAL_EPOCH and self.ctx.api_version >= 7:
-            session_id = self._new_session(told)
+            session_id = self._new_session(rows)
         name, topic_id = "", ZERO_UUID
-        for key, answer in told:
+        for key, answer in rows:
             if not topics or key[0] != name or key[1] != topic_id:
                 name, topic_id, _ = key
                 topics.append(FetchableTopicResponse(name, topic_id, []))
             topics[-1].partitions.append(answer)
         response = FetchResponse(0, Err.NONE, session_id, topics)
         if self.ctx.api_version >= 16:
-            response.node_endpoints = self._endpoints(told)
+            response.node_endpoints = self._endpoints(rows)
         return response
 
-    def _new_session(self, told: list[tuple[Key, PartitionData]]) -> int:
+    def _new_session(self, rows: list[tuple[Key, PartitionData]]) -> int:
         broker = self.ctx.broker
         session = sessions_of(broker).create(self.asked, self.ctx.api_version >= 13, broker.state.clock.now_ms())
         if session is None:
             return 0
-        for key, answer in told:
+        for key, answer in rows:
             session.partitions[key].has_news(answer)
         return session.session_id
 
-    def _endpoints(self, told: list[tuple[Key, PartitionData]]) -> list[NodeEndpoint]:
+    def _endpoints(self, rows: list[tuple[Key, PartitionData]]) -> list[NodeEndpoint]:
         brokers = self.ctx.broker.state.brokers
-        leaders = dict.fromkeys(answer.current_leader.leader_id for _, answer in told)
+        leaders = dict.fromkeys(answer.current_leader.leader_id for _, answer in rows)
         nodes = (brokers.get(node) for node in leaders if node >= 0)
         return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]
 
 
-def _news(session: Session, told: list[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
+def _news(session: Session, rows: list[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
     news: list[tuple[Key, PartitionData]] = []
-    for key, answer in told:
+    for key, answer in rows:
         cached = session.partitions.get(key)
         if cached is not None and cached.has_news(answer):
             news.append((key, answer))
@@ -469,39 +473,43 @@ AT_PARTITIONS = frozenset(
 """Errors that a Fetch meets at a partition; all others end the whole fetch."""
 
 
-def _failure(failing: Failing) -> FetchResponse:
+def _failure(error_request: ErrorRequest) -> FetchResponse:
     """A top-level error makes a client ask again and think no further. What brokers find at a partition (another leader, an
     offset out of range) therefore goes out as they would say it: for each partition of the request and of its session, which ends
     with it (id 0).
     """
-    request: FetchRequest = failing.request
-    at_partitions = failing.err in AT_PARTITIONS
-    asked = [(topic.topic, topic.topic_id, one.partition) for topic in request.topics for one in topic.partitions]
+    request: FetchRequest = error_request.request
+    at_partitions = error_request.err in AT_PARTITIONS
+    asked = [(topic.topic, topic.topic_id, part.partition) for topic in request.topics for part in topic.partitions]
     if at_partitions:
-        asked = list(dict.fromkeys([*asked, *failing.held]))
+        asked = list(dict.fromkeys([*asked, *error_request.session_partitions]))
     topics: dict[tuple[str, bytes], list[PartitionData]] = {}
-    if at_partitions or failing.version < 13:
+    if at_partitions or error_request.version < 13:
         for name, topic_id, index in asked:
-            offsets = failing.well(name, topic_id, index) if failing.well is not None and at_partitions else None
+            offsets = (
+                error_request.healthy_row(name, topic_id, index)
+                if error_request.healthy_row is not None and at_partitions
+                else None
+            )
             if offsets is None:
-                row = PartitionData(index, failing.err, high_watermark=-1)
+                row = PartitionData(index, error_request.err, high_watermark=-1)
             else:
                 log_start, high_watermark = offsets
                 row = PartitionData(index, Err.NONE, high_watermark, high_watermark, log_start)
             topics.setdefault((name, topic_id), []).append(row)
     return FetchResponse(
-        error_code=Err.NONE if at_partitions else failing.err,
+        error_code=Err.NONE if at_partitions else error_request.err,
         session_id=0 if at_partitions else request.session_id,
         responses=[FetchableTopicResponse(name, topic_id, rows) for (name, topic_id), rows in topics.items()],
     )
 
 
-def _held(broker: Broker, request: FetchRequest) -> Held:
+def _session_partitions(broker: Broker, request: FetchRequest) -> SessionPartitions:
     """What the session of an incremental fetch holds (KIP-227)."""
     if not request.session_id or request.session_epoch <= INITIAL_EPOCH:
         return ()
-    sessions = (one for one in sessions_of(broker) if one.session_id == request.session_id)
-    return next((list(one.partitions) for one in sessions), ())
+    sessions = (session for session in sessions_of(broker) if session.session_id == request.session_id)
+    return next((list(session.partitions) for session in sessions), ())
 
 
-TRAITS = Traits(failed=_failure, held=_held)
+TRAITS = ErrorTraits(failed=_failure, session_partitions=_session_partitions)

@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace, counted
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError, Partition
 from broker_sim.metadata.topics import leader_partition
 from broker_sim.storage import StorageError
@@ -54,7 +54,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
 
 def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
     count = yield from counted(
-        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
     once = ctx.broker.state.config.release >= (4, 0)
     if once and request.isolation_level not in (0, 1):
@@ -73,15 +73,15 @@ def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None
             answered = topics[topic.name] = ListOffsetsTopicResponse(topic.name)
             shown.append(answered)
         answers = answered.partitions
-        told = {one.partition_index for one in answers}
+        indexes = {answer.partition_index for answer in answers}
         for asked in topic.partitions:
             if pace.full():
                 yield
             index = asked.partition_index
             if count[topic.name, index] > 1 and ctx.api_version > 0:
-                if not once or index not in told:
+                if not once or index not in indexes:
                     answers.append(_refused(index, Err.INVALID_REQUEST))
-                    told.add(index)
+                    indexes.add(index)
                 continue
             answers.append((yield from _answer(ctx, request, topic.name, asked)))
     return ListOffsetsResponse(0, shown)
@@ -91,7 +91,7 @@ def _all_refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
     """An isolation level that there is not: Kafka 4 falls over it before it looks at anything."""
     topics = [
         ListOffsetsTopicResponse(
-            topic.name, [_refused(one.partition_index, Err.UNKNOWN_SERVER_ERROR) for one in topic.partitions]
+            topic.name, [_refused(part.partition_index, Err.UNKNOWN_SERVER_ERROR) for part in topic.partitions]
         )
         for topic in request.topics
     ]
@@ -124,13 +124,15 @@ def _answer(
             now_ms = state.clock.now_ms()
             offsets = _old_style(partition, timestamp, asked.max_num_offsets, request.replica_id, now_ms)
             return ListOffsetsPartitionResponse(index, Err.NONE, old_style_offsets=offsets)
-        found = yield from _find(partition, request, timestamp, special)
+        located = yield from _find(partition, request, timestamp, special)
     except KafkaError as error:
         return _refused(index, error.error)
     except StorageError as problem:
         cause = problem.__cause__  # a record that can't be read has its own error here
         return _refused(index, cause.error if isinstance(cause, RecordBatchError) else problem.error)
-    return ListOffsetsPartitionResponse(index, Err.NONE, timestamp=found[0], offset=found[1], leader_epoch=found[2])
+    return ListOffsetsPartitionResponse(
+        index, Err.NONE, timestamp=located[0], offset=located[1], leader_epoch=located[2]
+    )
 
 
 def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
@@ -155,8 +157,8 @@ def _find(
     if special and timestamp != MAX_TIMESTAMP:
         return _NOTHING
     by_time = log.finding_max_timestamp() if special else log.finding_timestamp(timestamp, log.log_start_offset)
-    found = yield from by_time
-    return _NOTHING if found is None or found.offset >= end else found
+    located = yield from by_time
+    return _NOTHING if located is None or located.offset >= end else located
 
 
 def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: int, now_ms: int) -> list[int]:
@@ -166,7 +168,9 @@ def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: in
     """
     log = partition.log
     start, end = log.log_start_offset, log.log_end_offset
-    points = [(max(one.base_offset, start), max(one.max_timestamp, one.created_ms)) for one in log.segments]
+    points = [
+        (max(segment.base_offset, start), max(segment.max_timestamp, segment.created_ms)) for segment in log.segments
+    ]
     if log.segments[-1].size:
         points.append((end, now_ms))
     if timestamp == LATEST:
@@ -182,4 +186,4 @@ def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: in
     return offsets
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

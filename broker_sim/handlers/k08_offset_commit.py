@@ -18,11 +18,11 @@ from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.records import encode as encode_record
 from broker_sim.handlers.context import DEFERRED, LARGE, ConnectionLike, Deferred, FastHandler, RequestContext
-from broker_sim.handlers.groups import gate, merged, waits_for_timers
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.groups import find_shard, merged, waits_for_timers
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState
-from broker_sim.runtime.commit_batching import CHUNK_BYTES, VALUE_VERSION, CommitLayout, LateCommit
-from broker_sim.runtime.group_coordinator import GroupSlot
+from broker_sim.runtime.commit_batching import CHUNK_BYTES, VALUE_VERSION, BatchedCommit, CommitLayout
+from broker_sim.runtime.group_coordinator import GroupShardContext
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
@@ -122,7 +122,7 @@ def _commit(
         value_version = runtime.settings.policy.commit_value_version
         records = (OffsetRecord(request.group_id, *offset) for offset in offsets)
         command.encoded = yield from listed((encode_record(record, value_version) for record in records), _PIECE // 4)
-    shard = gate(ctx, request.group_id, empty_id_is_legal=True)
+    shard = find_shard(ctx, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return (yield from response(shard))
     answered: Deferred | None = runtime.submit(shard, ctx, command, response)
@@ -165,8 +165,8 @@ def _response(
             yield
         name, topic_id, asked = topic.name, topic.topic_id, []
         called = name, topic_id
-        told = name if topic_id == ZERO_UUID else ""
-        nowhere = OffsetCommitResponseTopic(told, topic_id)
+        shown_name = name if topic_id == ZERO_UUID else ""
+        nowhere = OffsetCommitResponseTopic(shown_name, topic_id)
         if called in unknown:
             nowhere = missing.setdefault(called, nowhere)
         for p, part in enumerate(topic.partitions):
@@ -180,7 +180,7 @@ def _response(
             else:
                 missing.setdefault(called, nowhere).partitions.append(row)
         if asked:
-            there.append((called, OffsetCommitResponseTopic(told, topic_id, asked)))
+            there.append((called, OffsetCommitResponseTopic(shown_name, topic_id, asked)))
     return OffsetCommitResponse(topics=merged(missing, there))
 
 
@@ -250,7 +250,7 @@ class _Shapes(dict[int, "_Known"]):
 class _Known:
     """One layout: how to take a body apart into what must be as it was and what may change, and what comes of it."""
 
-    __slots__ = ("_version", "constants", "good", "layout", "request", "slot", "state_version", "unpack")
+    __slots__ = ("_version", "constants", "context", "good", "layout", "request", "state_version", "unpack")
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class _Known:
         request: OffsetCommitRequest,
         version: int,
         topic_ids: Mapping[str, bytes],
-        slot: GroupSlot,
+        context: GroupShardContext,
         state_version: int,
     ) -> None:
         layout, constants = _layout(body, request, version)
@@ -267,7 +267,7 @@ class _Known:
         self.request = request
         self._version = version
         self.good = _pieces(request, version, Err.NONE)
-        self.slot, self.state_version = slot, state_version
+        self.context, self.state_version = context, state_version
         offsets = [
             (
                 topic.name,
@@ -349,14 +349,14 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
                 or len(metadata) * 2 > runtime.max_metadata_chars
             ):
                 return
-    shard = gate(connection, request.group_id, empty_id_is_legal=True)
+    shard = find_shard(connection, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return
     if len(shapes) >= _SHAPES:
         shapes.clear()
     stores_ids = version >= _BY_ID or policy.commits_by_name_store_topic_ids
     topic_ids = {topic.name: state.topics[topic.name].topic_id for topic in request.topics} if stores_ids else {}
-    known = _Known(body, request, version, topic_ids, runtime.slot_of(shard), state.version)
+    known = _Known(body, request, version, topic_ids, runtime.context_of(shard), state.version)
     shapes[len(body) << 4 | version] = known
 
 
@@ -372,12 +372,12 @@ def _fast(version: int) -> FastHandler:
             pieces = known.unpack(frame, body)
             broker = connection.broker
             if pieces[::2] == known.constants and broker.state.version == known.state_version:
-                slot = known.slot
-                if not slot.partition.held and slot.partition.gate is None:
+                context = known.context
+                if not context.partition.high_watermark_frozen and context.partition.append_interceptor is None:
                     shapes.used += 1
-                    reply = connection.late()
-                    commit = LateCommit(known.layout, pieces[1::2], reply, frame[8:12], known, connection)
-                    broker.runtime.commit_later(slot, commit)
+                    reply = connection.reserve_reply()
+                    commit = BatchedCommit(known.layout, pieces[1::2], reply, frame[8:12], known, connection)
+                    broker.runtime.queue_commit(context, commit)
                     return DEFERRED
         if len(frame) < LARGE and shapes.learned <= _SHAPES + shapes.used // _SHAPES:
             _learn(connection, shapes, frame[body:], version)
@@ -398,4 +398,4 @@ _OF_PARTITIONS = {
 }
 """Errors of one partition; all others are the group's."""
 
-TRAITS = Traits(parts=Parts(frozenset(_OF_PARTITIONS)))
+TRAITS = ErrorTraits(parts=PartialErrors(frozenset(_OF_PARTITIONS)))

@@ -14,11 +14,11 @@ from typing import TypeVar
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.classic.vote import scala_mutable_order
-from broker_sim.coordinator.offsets import coming, unstable
+from broker_sim.coordinator.offsets import uncommitted_offsets, unstable_offsets
 from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import find_shard
 from broker_sim.metadata.cluster_state import ClusterState
 from kafka_wire.errors import Err
 from kafka_wire.messages.k09_offset_fetch import (
@@ -73,7 +73,7 @@ def _behind_writes(ctx: RequestContext, version: int, request: OffsetFetchReques
     if not request.require_stable:
         return {}
     groups = [group.group_id for group in request.groups] if version >= 8 else [request.group_id]
-    shards = {group_id: gate(ctx, group_id, empty_id_is_legal=True) for group_id in groups}
+    shards = {group_id: find_shard(ctx, group_id, empty_id_is_legal=True) for group_id in groups}
     return {name: shard for name, shard in shards.items() if not isinstance(shard, Err) and shard.behind_writes}
 
 
@@ -120,7 +120,7 @@ def _answer(
         for group in request.groups:
             if pace.full(5):
                 yield
-            shard = refused.get(group.group_id) or gate(ctx, group.group_id, empty_id_is_legal=True)
+            shard = refused.get(group.group_id) or find_shard(ctx, group.group_id, empty_id_is_legal=True)
             if isinstance(shard, Err):
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=shard))
                 continue
@@ -131,7 +131,7 @@ def _answer(
             topics = yield from _of_group(ctx.broker.state, version, shard, group, request.require_stable, pace)
             groups.append(OffsetFetchResponseGroup(group.group_id, topics))
         return OffsetFetchResponse(groups=groups)
-    shard = refused.get(request.group_id) or gate(ctx, request.group_id, empty_id_is_legal=True)
+    shard = refused.get(request.group_id) or find_shard(ctx, request.group_id, empty_id_is_legal=True)
     asked = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
     if isinstance(shard, Err):
         if version >= 2:
@@ -201,9 +201,9 @@ def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None
         asked = _each_once(asked)
     offsets = queries.committed(shard, group_id)
     stable_at_once = require_stable and not shard.settings.policy.answers_wait_for_writes
-    moving = unstable(shard, group_id) if stable_at_once else set()
+    moving = uncommitted_offsets(shard, group_id) if stable_at_once else set()
     if require_stable:
-        moving |= coming(shard, group_id)
+        moving |= unstable_offsets(shard, group_id)
     if asked is None:
         asked = [(name, list(partitions)) for name, partitions in offsets.items()]
     for name, indexes in asked:
@@ -248,8 +248,8 @@ def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
     """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
     store: dict[tuple[str, str, int], Offset] = ctx.broker.runtime.legacy_offsets
     for topic in request.topics or []:
-        found = ((i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes)
-        yield topic.name, ((i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in found)
+        offsets = ((i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes)
+        yield topic.name, ((i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in offsets)
 
 
 def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
@@ -259,7 +259,7 @@ def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -
     state = ctx.broker.state
     known = []
     for group_id in [group.group_id for group in request.groups] if version >= 8 else [request.group_id]:
-        shard = gate(ctx, group_id, empty_id_is_legal=True)
+        shard = find_shard(ctx, group_id, empty_id_is_legal=True)
         group = None if isinstance(shard, Err) else shard.groups.get(group_id)
         if isinstance(shard, Err) or group is None:
             return None

@@ -9,7 +9,7 @@ from collections import Counter
 from broker_sim.coordinator.classic.rebalance import join_error
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, waits_for_timers
+from broker_sim.handlers.groups import find_shard, waits_for_timers
 from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -27,7 +27,7 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
     if isinstance(shard, Err):
         named = shard not in _MISDIRECTED or ctx.broker.runtime.settings.policy.misdirected_join_names_member
         return join_error(ctx.api_version, shard, request.member_id if named else "")
-    if len(request.protocols) > 1 and len({each.name for each in request.protocols}) < len(request.protocols):
+    if len(request.protocols) > 1 and len({protocol.name for protocol in request.protocols}) < len(request.protocols):
         _warn_of_double(ctx, request.group_id, [protocol.name for protocol in request.protocols])
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
@@ -36,7 +36,7 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
 def _coordinator(ctx: RequestContext, request: JoinGroupRequest) -> Shard | Err:
     """The shard that coordinates the group, or the error of the gate or of a session timeout out of range."""
     settings = ctx.broker.runtime.settings
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms
     if not in_range and (not isinstance(shard, Err) or (settings.policy.name == "java" and request.group_id != "")):
         return Err.INVALID_SESSION_TIMEOUT

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import LeaveGroup, Leaver
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import behind_timers, gate
+from broker_sim.handlers.groups import behind_timers, find_shard
 from kafka_wire.errors import Err
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -17,7 +17,7 @@ _PIECE = 1000
 
 @behind_timers
 def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
-    """The gate, then the group; ids and instance ids come back as they were asked."""
+    """The find_shard, then the group; ids and instance ids come back as they were asked."""
     response: LeaveGroupResponse | None = ctx.in_pieces(_leave(ctx, request))
     return response
 
@@ -30,7 +30,7 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
         if pace.full():
             yield
         leavers.append(Leaver(member.member_id, member.group_instance_id))
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     batch = ctx.api_version >= 3
     if isinstance(shard, Err):
         can_tell = batch or ctx.broker.runtime.settings.policy.old_leave_tells_top_errors

@@ -65,14 +65,14 @@ def _create(
         state.check_new_name(asked.name, siblings)
         raise KafkaError(Err.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     assignments: dict[int, list[int]] = {}
-    for one in asked.assignments:
-        if one.partition_index in assignments:
+    for assignment in asked.assignments:
+        if assignment.partition_index in assignments:
             _check_up_to(state, asked, assignments, siblings)
             raise KafkaError(
                 Err.INVALID_REPLICA_ASSIGNMENT,
-                f"Found multiple manual partition assignments for partition {one.partition_index}",
+                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
-        assignments[one.partition_index] = one.broker_ids
+        assignments[assignment.partition_index] = assignment.broker_ids
     topic = yield from state.creating_topic(
         asked.name,
         asked.num_partitions,
@@ -123,12 +123,12 @@ _TO_COME = (("local.retention.bytes", "-2"), ("local.retention.ms", "-2"), ("rem
 def _settings(state: ClusterState, topic: Topic, given: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
     """Every setting as the new topic has it, with its source; what was given here as it was written."""
     config = state.config
-    found: list[CreatableTopicConfigs] = []
+    result: list[CreatableTopicConfigs] = []
     for name in config.topic_settings:
         entries = config.topic_entries(name, topic.configs)
         value = given.get(name) or to_text(config.topic_value(name, topic.configs))
         source = entries[0].source if entries else ConfigSource.DEFAULT
-        found.append(CreatableTopicConfigs(name, value, False, source, False))
+        result.append(CreatableTopicConfigs(name, value, False, source, False))
     if config.release < (3, 6):  # they are not settings yet, and are told of here alone
-        found += [CreatableTopicConfigs(name, value, False, ConfigSource.DEFAULT, False) for name, value in _TO_COME]
-    return found
+        result += [CreatableTopicConfigs(name, value, False, ConfigSource.DEFAULT, False) for name, value in _TO_COME]
+    return result

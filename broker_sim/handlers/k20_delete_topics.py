@@ -38,8 +38,8 @@ def _delete_all(ctx: RequestContext, request: DeleteTopicsRequest) -> Generator[
         return (
             yield from _all_refused(asked, Err.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else Err.INVALID_REQUEST)
         )
-    count = yield from counted((one.name, one.topic_id) for one in asked)
-    if request.timeout_ms <= 0 and any(_is_sound(one) and count[one.name, one.topic_id] == 1 for one in asked):
+    count = yield from counted((topic.name, topic.topic_id) for topic in asked)
+    if request.timeout_ms <= 0 and any(_is_sound(topic) and count[topic.name, topic.topic_id] == 1 for topic in asked):
         # too late already when it comes to Kafka's controller, which does nothing then
         return (yield from _all_refused(asked, Err.REQUEST_TIMED_OUT))
     chosen, results = yield from _choose(state, asked, count)
@@ -60,7 +60,7 @@ def _delete_all(ctx: RequestContext, request: DeleteTopicsRequest) -> Generator[
 
 def _all_refused(asked: list[DeleteTopicState], error: Err) -> Generator[None, None, DeleteTopicsResponse]:
     return DeleteTopicsResponse(
-        0, (yield from listed(DeletableTopicResult(one.name, one.topic_id, error) for one in asked))
+        0, (yield from listed(DeletableTopicResult(topic.name, topic.topic_id, error) for topic in asked))
     )
 
 
@@ -73,24 +73,26 @@ def _choose(
     state: ClusterState, asked: list[DeleteTopicState], count: Counter[tuple[str | None, bytes]]
 ) -> Generator[None, None, tuple[list[Topic], list[DeletableTopicResult]]]:
     """The topics to delete, and a refusal for everything else that was asked, before anything is deleted."""
-    ids = {one.topic_id for one in asked if one.name is None}
+    ids = {item.topic_id for item in asked if item.name is None}
     chosen: dict[bytes, Topic] = {}
     refused: dict[tuple[str | None, bytes, int], DeletableTopicResult] = {}
     clashes: dict[bytes, DeletableTopicResult] = {}
     pace = Pace(_PIECE)
-    for number, one in enumerate(asked):
+    for number, requested in enumerate(asked):
         if pace.full():
             yield
-        key = (one.name, one.topic_id)
+        key = (requested.name, requested.topic_id)
         try:
-            topic = _find(state, one, count[key])
+            topic = _find(state, requested, count[key])
         except KafkaError as error:
-            answer = DeletableTopicResult(one.name, one.topic_id, error.error, error.message)
-            refused.setdefault((*key, -1 if _is_sound(one) else number), answer)  # else as often as it stands there
+            answer = DeletableTopicResult(requested.name, requested.topic_id, error.error, error.message)
+            refused.setdefault(
+                (*key, -1 if _is_sound(requested) else number), answer
+            )  # else as often as it stands there
             continue
-        if one.name is not None and topic.topic_id in ids:
+        if requested.name is not None and topic.topic_id in ids:
             text = "The provided topic name maps to an ID that was already supplied."
-            clashes[topic.topic_id] = DeletableTopicResult(one.name, topic.topic_id, Err.INVALID_REQUEST, text)
+            clashes[topic.topic_id] = DeletableTopicResult(requested.name, topic.topic_id, Err.INVALID_REQUEST, text)
         chosen[topic.topic_id] = topic
     free = [topic for topic_id, topic in chosen.items() if topic_id not in clashes]
     return free, [*refused.values(), *clashes.values()]

@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import INTERNAL_TOPICS, leader_partition
 from broker_sim.storage import StorageError
@@ -36,13 +36,13 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
 
 def _delete_all(ctx: RequestContext, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
     # as in the map that Kafka makes of it: of a partition that is named twice the last offset counts
-    wanted = {(topic.name, one.partition_index): one for topic in request.topics for one in topic.partitions}
+    wanted = {(topic.name, item.partition_index): item for topic in request.topics for item in topic.partitions}
     topics: dict[str, DeleteRecordsTopicResult] = {}
     pace = Pace(_PIECE)
-    for (name, _), one in wanted.items():
+    for (name, _), part in wanted.items():
         if pace.full():
             yield
-        topics.setdefault(name, DeleteRecordsTopicResult(name)).partitions.append(_delete(ctx, name, one))
+        topics.setdefault(name, DeleteRecordsTopicResult(name)).partitions.append(_delete(ctx, name, part))
     return DeleteRecordsResponse(0, list(topics.values()))
 
 
@@ -65,4 +65,4 @@ def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> D
     return DeleteRecordsPartitionResult(index, partition.log_start_offset, Err.NONE)
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

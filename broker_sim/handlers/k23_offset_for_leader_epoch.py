@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import leader_partition
 from kafka_wire.errors import Err
@@ -39,8 +39,8 @@ def _answers(
     for topic in request.topics:
         answered = OffsetForLeaderTopicResult(topic.topic, [])
         topics.append(answered)
-        for one in topic.partitions:
-            answered.partitions.append(_answer(ctx, topic.topic, one))
+        for part in topic.partitions:
+            answered.partitions.append(_answer(ctx, topic.topic, part))
             if pace.full():
                 yield
         if pace.full():
@@ -58,4 +58,4 @@ def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) ->
     return EpochEndOffset(Err.NONE, asked.partition, *partition.log.end_offset_for_epoch(asked.leader_epoch))
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Traits
+from broker_sim.handlers.traits import ErrorTraits
 from broker_sim.metadata.cluster_state import KafkaError, Partition
 from broker_sim.metadata.topics import leader_partition
 from broker_sim.storage import Origin, StorageError
@@ -174,12 +174,12 @@ class _Uncommitted:
             self.ctx.reply(self.response)
 
     def _still(self) -> Iterator[tuple[Partition, int, WritableTxnMarkerPartitionResult]]:
-        for one in self.waiting:
-            partition, offset, row = one
+        for uncommitted in self.waiting:
+            partition, offset, row = uncommitted
             if partition.leader != self.ctx.broker.node_id:
                 row.error_code = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NOT_LEADER_OR_FOLLOWER
             elif partition.high_watermark <= offset:
-                yield one
+                yield uncommitted
 
     def _timed_out(self) -> None:
         for _, _, row in self.waiting:
@@ -193,4 +193,4 @@ class _Uncommitted:
             partition.remove_waiter(self._look)
 
 
-TRAITS = Traits()
+TRAITS = ErrorTraits()

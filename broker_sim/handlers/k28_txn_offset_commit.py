@@ -13,10 +13,10 @@ from collections.abc import Generator, Mapping
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, Producer
 from broker_sim.handlers.context import Deferred, RequestContext
-from broker_sim.handlers.groups import gate, merged
+from broker_sim.handlers.groups import find_shard, merged
 from broker_sim.handlers.in_transaction import Flow, Place, Writer, ask
 from broker_sim.handlers.k08_offset_commit import as_a_map, utf16_length
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
 from kafka_wire.errors import Err
 from kafka_wire.messages.k28_txn_offset_commit import (
@@ -63,7 +63,7 @@ def _commit(
     offsets = yield from _sorted_out(ctx, request, errors)
     if not offsets and Err.OFFSET_METADATA_TOO_LARGE not in errors.values():
         return (yield from _response(request, errors, Err.NONE))
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return (yield from _response(request, errors, shard))
     place = (OFFSETS_TOPIC, shard.partition)
@@ -121,7 +121,7 @@ def _submit(
     ctx: RequestContext, request: TxnOffsetCommitRequest, offsets: list[tuple[str, int, Offset]], errors: _Errors
 ) -> Generator[None, None, TxnOffsetCommitResponse] | None:
     """Ask the group, which answers later; the response where it can't be asked."""
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return _response(request, errors, shard)
     if request.producer_id != NO_PRODUCER_ID and request.producer_epoch == NO_EPOCH:
@@ -173,8 +173,8 @@ def _response(
     return TxnOffsetCommitResponse(topics=merged(missing, there))
 
 
-TRAITS = Traits(
-    parts=Parts(
+TRAITS = ErrorTraits(
+    parts=PartialErrors(
         frozenset(
             {
                 Err.UNKNOWN_TOPIC_OR_PARTITION,

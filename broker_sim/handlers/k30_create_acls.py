@@ -21,10 +21,15 @@ def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsRespons
 
 def _refuse_all(ctx: RequestContext, request: CreateAclsRequest) -> Generator[None, None, CreateAclsResponse | None]:
     pace = Pace(_PIECE)
-    for one in request.creations:
+    for creation in request.creations:
         if pace.full():
             yield
-        if UNKNOWN in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
+        if UNKNOWN in (
+            creation.resource_type,
+            creation.resource_pattern_type,
+            creation.operation,
+            creation.permission_type,
+        ):
             refuse(ctx)
             return None
     refused = AclCreationResult(Err.SECURITY_DISABLED, "No Authorizer is configured.")

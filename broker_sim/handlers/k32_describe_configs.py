@@ -85,12 +85,12 @@ def _describe(
         if broker.state.config.release < (4, 0):
             return _metrics_as_set(rows)
     wanted = set(resource.configuration_keys or ())
-    found: list[DescribeConfigsResourceResult] = []
+    results: list[DescribeConfigsResourceResult] = []
     for setting, value, entries in rows:
         if wanted and setting.name not in wanted:
             continue
         source = entries[0].source if entries else ConfigSource.DEFAULT
-        found.append(
+        results.append(
             DescribeConfigsResourceResult(
                 setting.name,
                 value,
@@ -105,7 +105,7 @@ def _describe(
                 setting.doc if request.include_documentation else None,
             )
         )
-    return found
+    return results
 
 
 def _entity_rows(broker: Broker, entity: entity_configs.Entity, name: str) -> list[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Container, Generator
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import DeleteOffsets
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import behind_timers, gate, merged
+from broker_sim.handlers.groups import behind_timers, find_shard, merged
 from kafka_wire.errors import Err
 from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -24,7 +24,7 @@ _PIECE = 2000
 
 @behind_timers
 def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
-    """Topics first, then the gate, then the group; an error of the whole carries no topics."""
+    """Topics first, then the find_shard, then the group; an error of the whole carries no topics."""
     response: OffsetDeleteResponse | None = ctx.in_pieces(_delete(ctx, request))
     return response
 
@@ -50,7 +50,7 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
             there.append(pair)
     if policy.commits_are_maps:
         there = list(dict.fromkeys(there))
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return OffsetDeleteResponse(error_code=shard)
 
@@ -73,7 +73,7 @@ def _as_asked(
     request: OffsetDeleteRequest, results: _Results, pace: Pace
 ) -> Generator[None, None, list[OffsetDeleteResponseTopic]]:
     """What there is, as often as it was asked for."""
-    found: list[OffsetDeleteResponseTopic] = []
+    result: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
         rows: list[OffsetDeleteResponsePartition] = []
         for part in topic.partitions:
@@ -83,17 +83,17 @@ def _as_asked(
             if pace.full():
                 yield
         if rows:
-            found.append(OffsetDeleteResponseTopic(topic.name, rows))
+            result.append(OffsetDeleteResponseTopic(topic.name, rows))
         if pace.full():
             yield
-    return found
+    return result
 
 
 def _missing(
     request: OffsetDeleteRequest, results: _Results, topics: Container[str], pace: Pace
 ) -> Generator[None, None, dict[str, OffsetDeleteResponseTopic]]:
     """What there isn't, by topic; a topic that is unknown even without partitions."""
-    found: dict[str, OffsetDeleteResponseTopic] = {}
+    by_name: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         name = topic.name
         missing: list[int] = []
@@ -103,11 +103,11 @@ def _missing(
             if pace.full():
                 yield
         if missing or name not in topics:
-            rows = found.setdefault(name, OffsetDeleteResponseTopic(name)).partitions
+            rows = by_name.setdefault(name, OffsetDeleteResponseTopic(name)).partitions
             rows += [OffsetDeleteResponsePartition(index, Err.UNKNOWN_TOPIC_OR_PARTITION) for index in missing]
         if pace.full():
             yield
-    return found
+    return by_name
 
 
 def _of_a_map(results: _Results) -> list[OffsetDeleteResponseTopic]:

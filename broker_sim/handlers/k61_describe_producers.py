@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import check_topic_name, leader_partition
 from kafka_wire.errors import Err
@@ -76,4 +76,4 @@ def _partition(ctx: RequestContext, topic: str, index: int) -> PartitionResponse
     return PartitionResponse(index, Err.NONE, None, producers)
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

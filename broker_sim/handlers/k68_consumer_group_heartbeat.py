@@ -18,7 +18,7 @@ from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, with_names_in_order
+from broker_sim.handlers.groups import find_shard, with_names_in_order
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -41,14 +41,14 @@ def handle(
     config = ctx.broker.state.config
     if not config.has_consumer_protocol:
         warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, request.group_id, _WORDS)
-        told = _WORDS if config.release >= _BY_DEFAULT else None
-        return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
+        text = _WORDS if config.release >= _BY_DEFAULT else None
+        return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=text)
     runtime = ctx.broker.runtime
     try:
         check(request, ctx.api_version, runtime.settings)
     except Refused as refused:
         return ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ConsumerGroupHeartbeatResponse(error_code=shard)
     before = _version(shard, request.group_id)

@@ -9,7 +9,7 @@ from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share.heartbeat import LongShareHeartbeat, Member, check, expecting
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, with_names_in_order
+from broker_sim.handlers.groups import find_shard, with_names_in_order
 from broker_sim.handlers.share_groups import are_off
 from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -27,7 +27,7 @@ def handle(
         check(request, runtime.settings)
     except Refused as refused:
         return ShareGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ShareGroupHeartbeatResponse(error_code=shard)
     known = shard.groups.get(request.group_id)

@@ -68,10 +68,10 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
     for topic in request.topics:
-        for one in topic.partitions:
-            if one.acknowledgement_batches:
-                at = TopicPartition(topic.topic_id, one.partition_index)
-                yield from acknowledging.add(at, one.acknowledgement_batches)
+        for part in topic.partitions:
+            if part.acknowledgement_batches:
+                at = TopicPartition(topic.topic_id, part.partition_index)
+                yield from acknowledging.add(at, part.acknowledgement_batches)
     fetch = ShareFetch(ctx, request, session, member, acknowledging)
     acknowledging.then(fetch.start)
     return None
@@ -81,15 +81,15 @@ def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -
     """The session of a request, a new one where it asks for that."""
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
     asked = [
-        TopicPartition(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions
+        TopicPartition(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions
     ]
     if epoch == INITIAL_EPOCH:
-        if any(one.acknowledgement_batches for topic in request.topics for one in topic.partitions):
+        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
         if not isinstance(session, Err):
             session.update(asked, ())
-            if any(one.topic_id not in ctx.broker.state.topics_by_id for one in asked):
+            if any(item.topic_id not in ctx.broker.state.topics_by_id for item in asked):
                 return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
         return session
     session = sessions.resume(key, epoch)
@@ -162,28 +162,28 @@ class ShareFetch:
     def _acquire(self, *, last: bool) -> dict[TopicPartition, _Got] | None:
         """What the partitions give; None where that is nothing yet, and this isn't the ``last`` look."""
         shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
-        found: dict[TopicPartition, _Got] = {}
+        results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
         for at in self.asked:
             live = shares.of(broker, self.session.key.group_id, at)
             if isinstance(live, Err):
-                found[at] = _Got(live)
+                results[at] = _Got(live)
             elif live.error is not Err.NONE:
-                found[at] = _Got(live.error)
+                results[at] = _Got(live.error)
             elif live.share is not None and live.share.may_acquire:
                 ready.append((at, live))
-        if ready and not last and not found and self._too_little(ready):
+        if ready and not last and not results and self._too_little(ready):
             return None
         left = request.max_records
-        each = max(1, request.max_bytes // max(1, len(ready)))
+        bytes_each = max(1, request.max_bytes // max(1, len(ready)))
         for at, live in ready:
             if left <= 0:
                 break
-            got = self._acquire_of(live, each, left)
+            got = self._acquire_of(live, bytes_each, left)
             if got.acquired or got.error is not Err.NONE:
-                found[at] = got
-                left -= sum(one.last - one.first + 1 for one in got.acquired)
-        return found if found or last else None
+                results[at] = got
+                left -= sum(part.last - part.first + 1 for part in got.acquired)
+        return results if results or last else None
 
     def _too_little(self, ready: Sequence[tuple[TopicPartition, LivePartition]]) -> bool:
         """Whether what is new has less than the bytes that are asked for, and nothing comes again."""
@@ -260,7 +260,10 @@ class ShareFetch:
         size: int,
     ) -> list[Acquired]:
         """Remove the records of aborted transactions, which no member acquires."""
-        aborted = {one.producer_id: one.first_offset for one in live.partition.log.aborted_within(offset, size)}
+        aborted = {
+            transaction.producer_id: transaction.first_offset
+            for transaction in live.partition.log.aborted_within(offset, size)
+        }
         ranges = [
             (header.base_offset, header.last_offset)
             for _, header in heads
@@ -273,7 +276,7 @@ class ShareFetch:
         share = live.share
         assert share is not None
         self.ctx.broker.shares.write(live, share.archive(ranges))
-        return [part for one in acquired for part in _outside(one, ranges)]
+        return [part for item in acquired for part in _outside(item, ranges)]
 
     # waiting
 
@@ -315,18 +318,18 @@ class ShareFetch:
 
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
         """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
-        session, told = self.session, self.acknowledging.told
+        session, answers = self.session, self.acknowledging.told
         rows: dict[TopicPartition, PartitionData] = {}
-        for at in [*self.asked, *(at for at in told if at not in session.partitions)]:
-            one = got.get(at, _Got())
-            if session.partitions.get(at) and at not in got and at not in told:
+        for at in [*self.asked, *(at for at in answers if at not in session.partitions)]:
+            part = got.get(at, _Got())
+            if session.partitions.get(at) and at not in got and at not in answers:
                 continue
             if at in session.partitions:
                 session.partitions[at] = True
-            row = rows[at] = PartitionData(at.partition, one.error, records=one.records)
-            row.acquired_records = [AcquiredRecords(*acquired) for acquired in one.acquired]
-            if at in told:
-                row.acknowledge_error_code, row.acknowledge_error_message = told[at].error, told[at].words
+            row = rows[at] = PartitionData(at.partition, part.error, records=part.records)
+            row.acquired_records = [AcquiredRecords(*acquired) for acquired in part.acquired]
+            if at in answers:
+                row.acknowledge_error_code, row.acknowledge_error_message = answers[at].error, answers[at].words
         leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         for at, row in rows.items():
@@ -342,16 +345,16 @@ class ShareFetch:
         )
 
 
-def _outside(one: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
+def _outside(acquired: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
     """What of acquired records lies in none of the ranges, which are in order."""
     left: list[Acquired] = []
-    begin = one.first
+    begin = acquired.first
     for first, last in ranges:
-        if last < begin or first > one.last:
+        if last < begin or first > acquired.last:
             continue
         if first > begin:
-            left.append(Acquired(begin, first - 1, one.deliveries))
+            left.append(Acquired(begin, first - 1, acquired.deliveries))
         begin = last + 1
-    if begin <= one.last:
-        left.append(Acquired(begin, one.last, one.deliveries))
+    if begin <= acquired.last:
+        left.append(Acquired(begin, acquired.last, acquired.deliveries))
     return left

@@ -22,7 +22,7 @@ def handle(ctx: RequestContext, request: DeleteShareGroupStateRequest) -> None:
     share_states.answer(
         ctx,
         request,
-        lambda key, one: Delete(key),
+        lambda key, data: Delete(key),
         row,
-        lambda topics: DeleteShareGroupStateResponse([DeleteStateResult(*one) for one in topics]),
+        lambda topics: DeleteShareGroupStateResponse([DeleteStateResult(*topic) for topic in topics]),
     )

@@ -16,21 +16,21 @@ from kafka_wire.messages.k87_read_share_group_state_summary import (
 def handle(ctx: RequestContext, request: ReadShareGroupStateSummaryRequest) -> None:
     """Tell where the group is in each partition."""
 
-    def row(index: int, found: Summary) -> PartitionResult:
+    def row(index: int, summary: Summary) -> PartitionResult:
         return PartitionResult(
             index,
-            found.error,
-            found.words,
-            found.state_epoch,
-            found.leader_epoch,
-            found.start_offset,
-            found.complete_count,
+            summary.error,
+            summary.words,
+            summary.state_epoch,
+            summary.leader_epoch,
+            summary.start_offset,
+            summary.complete_count,
         )
 
     share_states.answer(
         ctx,
         request,
-        lambda key, one: Summarize(key, one.leader_epoch),
+        lambda key, data: Summarize(key, data.leader_epoch),
         row,
-        lambda topics: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*one) for one in topics]),
+        lambda topics: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*topic) for topic in topics]),
     )

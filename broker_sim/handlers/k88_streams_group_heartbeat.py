@@ -22,7 +22,7 @@ from broker_sim.coordinator.streams.heartbeat import expecting
 from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking, reading_tags
 from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, bringing
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import find_shard
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
 from broker_sim.metadata.topics import INTERNAL_TOPICS, KafkaError, check_topic_name
 from broker_sim.runtime.group_coordinator import GroupCoordinator
@@ -60,11 +60,11 @@ def _heartbeat(
         yield from checking(request, runtime.settings.policy)
     except Refused as refused:
         return StreamsGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return StreamsGroupHeartbeatResponse(error_code=shard)
     body = yield from _read(ctx, request, shard)
-    shard = gate(ctx, request.group_id)  # it may have moved meanwhile
+    shard = find_shard(ctx, request.group_id)  # it may have moved meanwhile
     if isinstance(shard, Err):
         return StreamsGroupHeartbeatResponse(error_code=shard)
     _submit(ctx, body, shard)
@@ -114,9 +114,13 @@ def _check_names(topology: Topology | None) -> Generator[None, None, None]:
     """In pieces. Raises Refused for topics that no application may use."""
     pace = Pace(_PIECE)
     names: dict[str, None] = {}
-    for one in topology.subtopologies if topology is not None else ():
-        internal_topics = map(attrgetter("name"), chain(one.repartition_source_topics, one.state_changelog_topics))
-        for named in chunked(chain(one.source_topics, one.repartition_sink_topics, internal_topics), _PIECE):
+    for subtopology in topology.subtopologies if topology is not None else ():
+        internal_topics = map(
+            attrgetter("name"), chain(subtopology.repartition_source_topics, subtopology.state_changelog_topics)
+        )
+        for named in chunked(
+            chain(subtopology.source_topics, subtopology.repartition_sink_topics, internal_topics), _PIECE
+        ):
             names |= dict.fromkeys(named)
             if pace.full(len(named)):
                 yield

@@ -101,7 +101,7 @@ def _answer(version: int, connection: ConnectionLike, frame: bytes, body: int, c
         state.keep_answer((broker.node_id, version, key), partition)
     else:
         partition = cast(Partition, known)
-    if acks != _LEADER and (acks != _ALL or partition.held):
+    if acks != _LEADER and (acks != _ALL or partition.high_watermark_frozen):
         return None
     records = frame[at:-3] if flexible else frame[at:]
     try:

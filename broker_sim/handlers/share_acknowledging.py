@@ -92,27 +92,27 @@ class Acknowledging:
 
     def add(self, at: TopicPartition, batches: Sequence[Batch]) -> Generator[None, None, None]:
         """What is said of a partition's records, in pieces."""
-        told = self.told[at] = Told()
+        answer = self.told[at] = Told()
         if not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
-            told.error = Err.INVALID_REQUEST
+            answer.error = Err.INVALID_REQUEST
             return
         shares, broker = self._ctx.broker.shares, self._ctx.broker
         live = shares.of(broker, self._group_id, at)
         if isinstance(live, Err):
-            told.error = live
+            answer.error = live
             return
         if live.share is None:
-            told.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
+            answer.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
             return
-        said = (Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches)
+        said = (Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches)
         moved = yield from live.share.acknowledging(self._member, said, shares.clock.now_ms(), self._pace)
         if isinstance(moved, Refusal):
-            told.error, told.words = moved
+            answer.error, answer.words = moved
             return
         self._waiting += 1
 
         def written(error: Err) -> None:
-            told.error = error
+            answer.error = error
             self._one_less()
 
         shares.write(live, moved, written, getattr(self._ctx, "request_id", 0))

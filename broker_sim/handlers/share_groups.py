@@ -33,12 +33,12 @@ def current_leaders(
     ctx: RequestContext, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, Partition], list[Broker]]:
     """The current leaders of the requested partitions that this broker does not lead, with their endpoints (KIP-951)."""
-    state, found = ctx.broker.state, {}
+    state, led_elsewhere = ctx.broker.state, {}
     for at in partitions:
         topic = state.topics_by_id.get(at.topic_id)
         if topic is not None and 0 <= at.partition < len(topic.partitions):
             partition = topic.partitions[at.partition]
             if partition.leader != ctx.broker.node_id:
-                found[at] = partition
-    leaders = dict.fromkeys(partition.leader for partition in found.values())
-    return found, [state.brokers[node] for node in leaders if node in state.brokers]
+                led_elsewhere[at] = partition
+    leaders = dict.fromkeys(partition.leader for partition in led_elsewhere.values())
+    return led_elsewhere, [state.brokers[node] for node in leaders if node in state.brokers]

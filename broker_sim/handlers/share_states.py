@@ -95,12 +95,12 @@ def _ask_all(
         done()
 
     for topic, (_, rows) in zip(request.topics, topics, strict=True):
-        for at, one in enumerate(topic.partitions):
+        for at, part in enumerate(topic.partitions):
             if pace.full():
                 yield
             waiting += 1
-            key = ShareKey(request.group_id, topic.topic_id, one.partition)
-            asked, answered = command(key, one), partial(told, rows, at, one.partition)
+            key = ShareKey(request.group_id, topic.topic_id, part.partition)
+            asked, answered = command(key, part), partial(told, rows, at, part.partition)
             # where there are no share groups nobody coordinates their state, and that is all that is said (4.1.0)
             shard = ctx.broker.share_states.locate(ctx.broker, coordinator_key(key))
             if isinstance(shard, Err):
@@ -113,8 +113,8 @@ def _ask_all(
 
 def _by_id(topics: list[tuple[bytes, list[Any]]]) -> list[tuple[bytes, list[Any]]]:
     """As Kafka answers, from maps: a topic or partition that is named twice is there once, one without partitions is missing."""
-    found: dict[bytes, dict[int, Any]] = {}
+    result: dict[bytes, dict[int, Any]] = {}
     for topic_id, rows in topics:
         for row in rows:
-            found.setdefault(topic_id, {})[row.partition] = row
-    return [(topic_id, list(rows.values())) for topic_id, rows in found.items()]
+            result.setdefault(topic_id, {})[row.partition] = row
+    return [(topic_id, list(rows.values())) for topic_id, rows in result.items()]

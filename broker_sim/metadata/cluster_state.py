@@ -227,8 +227,8 @@ class ClusterState:
         with contextlib.suppress(StorageError):  # the first append of the epoch tries again
             partition.log.assign_epoch(partition.leader_epoch)
         self.has_changed(partition.topic)
-        for told in self.on_election:
-            told(partition, reason)
+        for on_election in self.on_election:
+            on_election(partition, reason)
         if moved:
             for callback in self.on_leader_changed:
                 callback(partition)
@@ -251,10 +251,10 @@ class ClusterState:
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """A partition by topic name and number; None if it does not exist."""
-        found = self.topics.get(topic)
-        if found is None or not 0 <= index < len(found.partitions):
+        existing = self.topics.get(topic)
+        if existing is None or not 0 <= index < len(existing.partitions):
             return None
-        return found.partitions[index]
+        return existing.partitions[index]
 
     def partitions(self) -> Iterable[Partition]:
         """Every partition, by topic."""
@@ -505,7 +505,7 @@ class ClusterState:
         if name in self.topics:
             return None
         settings = INTERNAL_SETTINGS[name]
-        segment_bytes, factor = (f"{settings}.{one}" for one in ("segment.bytes", "replication.factor"))
+        segment_bytes, factor = (f"{settings}.{key}" for key in ("segment.bytes", "replication.factor"))
         never = (
             f"so {name} could never be made, and no {'group' if name == OFFSETS_TOPIC else 'transaction'} would work"
         )

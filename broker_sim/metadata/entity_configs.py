@@ -44,8 +44,8 @@ class Entity(enum.IntEnum):
 _INT, _STRING, _LIST, _BOOL = ConfigType.INT, ConfigType.STRING, ConfigType.LIST, ConfigType.BOOL
 
 _GROUP = {
-    one.name: one
-    for one in (
+    definition.name: definition
+    for definition in (
         Setting("consumer.session.timeout.ms", _INT, "45000", minimum=1),
         Setting("consumer.heartbeat.interval.ms", _INT, "5000", minimum=1),
         Setting("share.session.timeout.ms", _INT, "45000", minimum=1),
@@ -85,8 +85,8 @@ _BROKERS_NAME = {"streams.assignor.name": "group.streams.assignors"}
 _GROUPS_ALONE = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
 """Settings for which a broker has none of its own; nor has it any for dead letters."""
 _CLIENT_METRICS = {
-    one.name: one
-    for one in (
+    definition.name: definition
+    for definition in (
         Setting("metrics", _LIST, ""),
         Setting("interval.ms", _INT, "300000"),
         Setting("match", _LIST, ""),
@@ -177,8 +177,8 @@ def _brokers_name(name: str) -> str:
 
 def names(release: tuple[int, int]) -> set[str]:
     """All settings of a release."""
-    found = {name for name in _group_settings(release) if release >= (4, 0)}
-    return found | set(_CLIENT_METRICS) if release >= (3, 7) else found
+    names = {name for name in _group_settings(release) if release >= (4, 0)}
+    return names | set(_CLIENT_METRICS) if release >= (3, 7) else names
 
 
 def check(config: BrokerConfig, entity: Entity, own: Mapping[str, str]) -> dict[str, str]:
@@ -334,10 +334,10 @@ def _check_patterns(text: str, *, old: bool) -> None:
         patterns = _java_split(text, ",")
     else:
         patterns = [part.strip() for part in text.split(",")] if text.strip() else []
-    for one in patterns:
-        parts = [part.strip() for part in _java_split(one, "=")]
+    for pattern in patterns:
+        parts = [part.strip() for part in _java_split(pattern, "=")]
         if len(parts) != 2 or parts[0] not in _MATCHED or not _compiles(parts[1]):
-            raise KafkaError(Err.INVALID_CONFIG, f"Illegal client matching pattern: {one}")
+            raise KafkaError(Err.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
 
 
 def _java_split(text: str, separator: str) -> list[str]:

@@ -95,16 +95,16 @@ class OffsetsContent:
 
     def topics(self) -> dict[str, dict[int, int]]:
         """Topic -> partition -> the largest offset that a group has committed of it; 0 for one that is only assigned."""
-        found: dict[str, dict[int, int]] = {}
-        for topic, partition in (one for assigned in self.assigned.values() for one in assigned):
+        result: dict[str, dict[int, int]] = {}
+        for topic, partition in (place for assigned in self.assigned.values() for place in assigned):
             if 0 <= partition <= LAST_UNSEEN:
-                found.setdefault(topic, {})[partition] = 0
+                result.setdefault(topic, {})[partition] = 0
         for (_, topic, partition), offset in self.committed.items():
             if not 0 <= partition <= LAST_UNSEEN:
                 continue
-            known = found.setdefault(topic, {})
+            known = result.setdefault(topic, {})
             known[partition] = max(offset, known.get(partition, 0))
-        return found
+        return result
 
 
 @dataclass
@@ -124,7 +124,12 @@ class Survey:
 
 
 def survey(
-    directory: Path, found: Partitions, *, partitions: int | None = None, known: Collection[str] = (), old: bool = False
+    directory: Path,
+    directories: Partitions,
+    *,
+    partitions: int | None = None,
+    known: Collection[str] = (),
+    old: bool = False,
 ) -> Survey:
     """Look at the logs ``found`` in ``directory``. ``partitions`` is a number of offsets partitions that was asked for, ``known`` are
     topics that need no logs, ``old`` says that the broker to be can't read what Kafka 3.5 and later write. Raises StoreError, OSError.
@@ -134,7 +139,7 @@ def survey(
     if topics:
         out.known = topics
         out.lines.append(f"{METADATA_TOPIC}-0 tells the settings and the partitions of {len(topics)} topics")
-    for topic, paths in found.items():
+    for topic, paths in directories.items():
         logs = {index: path for index, path in paths.items() if _is_log(path)}
         out.lines += [
             f"{path.name} is passed over: it is no log" for path in paths.values() if path not in logs.values()
@@ -157,11 +162,11 @@ def survey(
         read_offsets_log(path, index, content)
     known_count = _partitions(topics, OFFSETS_TOPIC)
     if partitions is None and known_count > max(logs):
-        count, told = known_count, "by the cluster's metadata"
+        count, source = known_count, "by the cluster's metadata"
     else:
-        count, told = partition_count(content.places, logs, partitions)
+        count, source = partition_count(content.places, logs, partitions)
     out.counts[OFFSETS_TOPIC] = count
-    out.lines += _told_of(content, count, len(logs), told, coordinated=TRANSACTION_TOPIC in out.logs)
+    out.lines += _told_of(content, count, len(logs), source, coordinated=TRANSACTION_TOPIC in out.logs)
     if old and content.needs_later_reader:
         out.lines.append(
             "some records of it are of later releases: this one gives up the partition that holds them; "
@@ -207,10 +212,10 @@ def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
         )
 
 
-def _told_of(content: OffsetsContent, count: int, here: int, told: str, *, coordinated: bool) -> list[str]:
+def _told_of(content: OffsetsContent, count: int, here: int, source: str, *, coordinated: bool) -> list[str]:
     groups = content.groups()
     lines = [
-        f"{OFFSETS_TOPIC}: {here} of {count} partitions are here ({told}); {len(groups)} group ids in {content.records} "
+        f"{OFFSETS_TOPIC}: {here} of {count} partitions are here ({source}); {len(groups)} group ids in {content.records} "
         "records"
     ]
     if content.other_kinds:
@@ -423,15 +428,15 @@ class _Reading:
 
 def _assigned(value: bytes | None) -> list[tuple[str, int]]:
     """What the members of a group's record are assigned; nothing of it where they are no consumers."""
-    found: list[tuple[str, int]] = []
+    result: list[tuple[str, int]] = []
     stored = decode_value(GROUP_METADATA, value)
     for member in stored.members if stored is not None and stored.protocol_type == "consumer" else ():
         try:
             given = decode(ConsumerProtocolAssignment, 0, member.assignment, 2)
         except DecodeError:
             continue
-        found += [(t.topic, p) for t in given.assigned_partitions for p in t.partitions]
-    return found
+        result += [(t.topic, p) for t in given.assigned_partitions for p in t.partitions]
+    return result
 
 
 # --- logs that were not copied -------------------------------------------------------------------------------------------

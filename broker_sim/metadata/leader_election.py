@@ -206,9 +206,9 @@ def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
         return -1
     alive = [node for node in partition.replicas if node != leaving and state.brokers[node].alive]
     for able in (partition.isr, partition.eligible):
-        found = next((node for node in alive if node in able), None)
-        if found is not None:
-            return found
+        chosen = next((node for node in alive if node in able), None)
+        if chosen is not None:
+            return chosen
     if state.config.release < (3, 9) or not alive:  # before, KRaft has the setting and does not look at it
         return -1
     return alive[0] if state.config.topic_value("unclean.leader.election.enable", partition.topic.configs) else -1
@@ -223,7 +223,7 @@ def _lead(state: ClusterState, partition: Partition, node_id: int, reason: str) 
         kept = partition.behind.pop(node_id, partition.log_end_offset)
         if not clean and kept < partition.log_end_offset:
             reason = _lose_from(state, partition, max(kept, partition.log_start_offset)) or reason
-    if before >= 0 and node_id >= 0 and node_id != before and partition.held:
+    if before >= 0 and node_id >= 0 and node_id != before and partition.high_watermark_frozen:
         with contextlib.suppress(StorageError):  # what the disk keeps, that follower had as well
             partition.log.truncate_to(partition.high_watermark)
     state.set_leader(partition, node_id, reason)
@@ -242,6 +242,6 @@ def _lose_from(state: ClusterState, partition: Partition, offset: int) -> str:
 
 def tell_loss(state: ClusterState, partition: Partition, lost: Lost) -> str:
     """Notify the listeners for lost records; returns the loss as text, the reason of the election."""
-    for told in state.on_loss:
-        told(partition, lost)
+    for callback in state.on_loss:
+        callback(partition, lost)
     return f"unclean election: offsets {lost.first} to {lost.last} are lost"

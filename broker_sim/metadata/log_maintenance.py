@@ -130,7 +130,7 @@ class LogMaintenance:
         if self._state.config.bool("log.cleaner.enable"):
             _begin(self._cleaning, self._round(lambda partition, pace: _clean(partition, now_ms, pace)))
 
-    def _round(self, one: Callable[[Partition, Pace], Job | None]) -> Job:
+    def _round(self, job_of: Callable[[Partition, Pace], Job | None]) -> Job:
         self._state.disk.catch_up()
         pace = Pace(PIECE)
         for partition in list(self._state.partitions()):
@@ -139,7 +139,7 @@ class LogMaintenance:
             if partition.deleted:
                 continue
             try:
-                job = one(partition, pace)
+                job = job_of(partition, pace)
                 if job is not None:
                     yield from job
             except StorageError as error:

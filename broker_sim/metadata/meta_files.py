@@ -121,8 +121,8 @@ def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
         text = files.read_file(directory / PROPERTIES_FILE).decode(errors="replace")
     except FileNotFoundError:
         return None
-    found = re.search(r"^cluster\.id=([!-~]{1,200})$", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^cluster\.id=([!-~]{1,200})$", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def write_partition_id(directory: Path, topic_id: bytes, *, files: Files = FILES, sync: bool = False) -> None:
@@ -138,9 +138,9 @@ def read_partition_id(directory: Path, files: Files = FILES) -> bytes | None:
         text = files.read_file(directory / PARTITION_FILE).decode(errors="replace")
     except FileNotFoundError:
         return None
-    found = re.search(r"^topic_id: (\S+)$", text, re.MULTILINE)
+    match = re.search(r"^topic_id: (\S+)$", text, re.MULTILINE)
     try:
-        return uuid_bytes(found[1]) if found else None
+        return uuid_bytes(match[1]) if match else None
     except ValueError:
         return None
 
@@ -182,9 +182,9 @@ def refuse_links(directory: Path, files: Files = FILES) -> None:
 
 def find_partitions(directory: Path, files: Files = FILES) -> dict[str, dict[int, Path]]:
     """Topic -> partition -> directory of every partition's log in a data directory, in the order of their names."""
-    found: dict[str, dict[int, Path]] = {}
-    for each in files.names(directory):
-        name, path = _DIRECTORY.fullmatch(each), directory / each
-        if name is not None and files.is_dir(path) and not each.startswith("__cluster_metadata-"):
-            found.setdefault(name["topic"], {})[int(name["index"])] = path
-    return found
+    logs: dict[str, dict[int, Path]] = {}
+    for directory_name in files.names(directory):
+        name, path = _DIRECTORY.fullmatch(directory_name), directory / directory_name
+        if name is not None and files.is_dir(path) and not directory_name.startswith("__cluster_metadata-"):
+            logs.setdefault(name["topic"], {})[int(name["index"])] = path
+    return logs

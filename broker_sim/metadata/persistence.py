@@ -305,10 +305,10 @@ class Persistence:
         for entity, named in saved.entity_configs.items():
             self._state.entity_configs[entity].update(named)
         lost: list[str] = []
-        for each in saved.topics:
-            topic = Topic(each.name, each.topic_id, each.configs)
+        for saved_topic in saved.topics:
+            topic = Topic(saved_topic.name, saved_topic.topic_id, saved_topic.configs)
             logs = log_config(self._state.config, topic)
-            for index, old in enumerate(each.partitions):
+            for index, old in enumerate(saved_topic.partitions):
                 lost += self._lost(topic, index)
                 self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
             self._state.install(topic)
@@ -356,7 +356,7 @@ class Persistence:
         first (rule 1). Raises OSError.
         """
         assert self.data_dir is not None
-        found: dict[str, dict[int, Path]] = {}
+        unknown: dict[str, dict[int, Path]] = {}
         for name, logs in meta_files.find_partitions(self.data_dir, self.files).items():
             known = len(self._state.topics[name].partitions) if name in self._state.topics else 0
             for index, path in logs.items():
@@ -364,13 +364,13 @@ class Persistence:
                     continue
                 if is_another_brokers:
                     if self.files.names(path):
-                        found.setdefault(name, {})[index] = path
+                        unknown.setdefault(name, {})[index] = path
                 elif self._is_left_over(path):
                     log.warning("removing %s: its topic was deleted, or its creation was interrupted", path)
                     self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
                 elif meta_files.is_log(path, self.files):
-                    found.setdefault(name, {})[index] = path
-        return found
+                    unknown.setdefault(name, {})[index] = path
+        return unknown
 
     def _tell_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
         """What stays as it is (rule 5)."""
@@ -380,17 +380,17 @@ class Persistence:
         if len(paths) > MAX_TOLD:
             log.warning("the same for %d more directories in %s", len(paths) - MAX_TOLD, self.data_dir)
 
-    def _adopt_all(self, found: dict[str, dict[int, Path]]) -> None:
+    def _adopt_all(self, directories: dict[str, dict[int, Path]]) -> None:
         """Make topics of another broker's logs. Raises StoreError, OSError."""
         assert self.data_dir is not None
-        grown = {name: logs for name, logs in found.items() if name in self._state.topics}
+        grown = {name: logs for name, logs in directories.items() if name in self._state.topics}
         self._tell_unknown(grown)
-        found = {name: logs for name, logs in found.items() if name not in self._state.topics}
-        if not found:
+        directories = {name: logs for name, logs in directories.items() if name not in self._state.topics}
+        if not directories:
             return
         if not self.files.real:
             raise meta_files.StoreError(
-                f"{self.data_dir} has logs that are missing in {meta_files.STATE_FILE}: {', '.join(found)}"
+                f"{self.data_dir} has logs that are missing in {meta_files.STATE_FILE}: {', '.join(directories)}"
             )
         from broker_sim.metadata import (
             foreign_directory,  # it reads what groups and controllers write: not for everybody's start
@@ -399,7 +399,7 @@ class Persistence:
         asked = "offsets.topic.num.partitions"
         survey = foreign_directory.survey(
             self.data_dir,
-            found,
+            directories,
             partitions=self._state.config.int(asked) if self._state.config.given(asked) else None,
             known=self._state.topics,
             old=self._state.config.release < (3, 5),
@@ -425,17 +425,24 @@ class Persistence:
             self.data_dir,
         )
 
-    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int, told: KnownTopic | None) -> None:
+    def _adopt(
+        self, name: str, directories: Mapping[int, Path], partitions: int, known_topic: KnownTopic | None
+    ) -> None:
         """A topic of these log directories, as far as its settings let its logs stay as they are; gaps become empty
         partitions.
         """
-        known = [meta_files.read_partition_id(path) for path in found.values()] + [told.topic_id if told else None]
-        topic_id = next((one for one in known if one is not None and one not in self._state.topics_by_id), None)
+        known = [meta_files.read_partition_id(path) for path in directories.values()] + [
+            known_topic.topic_id if known_topic else None
+        ]
+        topic_id = next(
+            (candidate for candidate in known if candidate is not None and candidate not in self._state.topics_by_id),
+            None,
+        )
         settings = {"cleanup.policy": "compact"} if name in _COMPACTED else {}
         if name == OFFSETS_TOPIC:
             settings["compression.type"] = "producer"
             settings["segment.bytes"] = str(self._state.config.int("offsets.topic.segment.bytes"))
-        for setting, value in (told.configs if told else {}).items():
+        for setting, value in (known_topic.configs if known_topic else {}).items():
             if setting not in _ENDS_KEEPING:
                 with contextlib.suppress(ConfigError):  # of another release, perhaps
                     settings |= self._state.config.check_topic({setting: value})

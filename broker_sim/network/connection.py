@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
                     continue
             route = routes[code]
             if self._deferring >= 0 and (self._deferring != route.api_key or tap is not None):
-                self._owner.end_turn()
+                self._owner.end_iteration()
                 if self._stop:
                     break
             frame = data if size + 4 == total else data[pos:end]
@@ -376,7 +376,7 @@ class Connection(asyncio.Protocol):
         try:
             response = context.route.handle(context, request)
             if response is DEFERRED:
-                self.broker.runtime.flush_turn()
+                self.broker.runtime.flush_batches()
             elif response is not None:
                 context.reply(response)
         except Exception:
@@ -441,19 +441,19 @@ class Connection(asyncio.Protocol):
     # --- replies ----------------------------------------------------------------------------------------------------
 
     def defer(self, correlation_id: int) -> RequestContext:
-        """See ``context``: a fast path will answer this frame from ``flush_turn()``."""
+        """See ``context``: a fast path will answer this frame from ``flush_batches()``."""
         assert self._route is not None
         context = RequestContext(self, self._route, correlation_id)
         self._defer(context)
         return context
 
-    def late(self) -> list[bytes]:
+    def reserve_reply(self) -> list[bytes]:
         """See ``context``: the place of a reply that comes at the end of the turn."""
         reply = self._replies.place()
         if self._deferring < 0:
             assert self._route is not None
             self._deferring = self._route.api_key
-            self._owner.join_turn(self)
+            self._owner.enlist(self)
         return reply
 
     def write_now(self, data: bytes) -> None:
@@ -473,7 +473,7 @@ class Connection(asyncio.Protocol):
         self._replies.wait(context)
         if self._deferring < 0:
             self._deferring = context.route.api_key
-            self._owner.join_turn(self)
+            self._owner.enlist(self)
 
     def replied(self, context: RequestContext | None = None) -> None:
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
@@ -490,18 +490,18 @@ class Connection(asyncio.Protocol):
                 return
         self._drain()
 
-    def turn_ended(self) -> None:
+    def iteration_ended(self) -> None:
         """The turn was flushed: every deferred request has its reply, or is parked from now on."""
         self._deferring = -1
         held, pending = self._held, self._replies.pending
         alone = pending is not None and len(pending) == 1 and not self._replies.out and not self._stop
         if pending is not None and alone and held.nothing_behind and held.reading:
-            one = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
-            if isinstance(one, list) and one and self._transport is not None:
+            only = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
+            if isinstance(only, list) and only and self._transport is not None:
                 pending.clear()
                 held.rest = None
                 self.last_active = self._owner.tick
-                self._transport.write(b"".join(one))
+                self._transport.write(b"".join(only))
                 return
         self._drain()
         if self._replies.pending:
@@ -556,7 +556,7 @@ class Connection(asyncio.Protocol):
         if self._stop & _CLOSING:
             return
         if self._deferring >= 0:
-            self._owner.end_turn()
+            self._owner.end_iteration()
         self._write()
         self._stop |= _CLOSING
         if self._transport is not None and not self._stop & _PACED:

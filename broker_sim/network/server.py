@@ -98,7 +98,7 @@ class BrokerServer:
         self._server: asyncio.Server | None = None
         self._hung_up = False
         self._sweep: Timer | None = None
-        self._turn: list[Connection] = []
+        self._enlisted: list[Connection] = []
         self._all_closed: asyncio.Future[None] | None = None
         self._address: tuple[str, int] = ("", 0)
         self._keeper: socket.socket | None = None
@@ -154,7 +154,7 @@ class BrokerServer:
             await self._accept_no_more(self._server)
             self._server.close()
             self._server = None
-        self.end_turn()
+        self.end_iteration()
         if self.connections:
             self._all_closed = self._loop.create_future()
             for connection in tuple(self.connections):
@@ -175,8 +175,8 @@ class BrokerServer:
         """The descriptors of its port and of its connections; for another thread, that looks while the loop's can't."""
         listening = [] if self._server is None else [sock.fileno() for sock in self._server.sockets]
         transports = [connection._transport for connection in tuple(self.connections)]
-        sockets = [each.get_extra_info("socket") for each in transports if each is not None]
-        return listening + [each.fileno() for each in sockets if each is not None]
+        sockets = [transport.get_extra_info("socket") for transport in transports if transport is not None]
+        return listening + [sock.fileno() for sock in sockets if sock is not None]
 
     # --- what its connections call ------------------------------------------------------------------------------------
 
@@ -196,28 +196,28 @@ class BrokerServer:
         self.connections.pop(connection, None)
         if self.tap is not None:
             self.tap.closed(connection)
-        for told in self.broker.on_closed:
-            told(self.broker, connection)
+        for callback in self.broker.on_closed:
+            callback(self.broker, connection)
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
             self._all_closed.set_result(None)
 
-    def join_turn(self, connection: Connection) -> None:
-        """The connection has deferred requests: it gets ``turn_ended()`` at the end of this turn of the loop."""
-        if not self._turn:
-            self.call_soon(self.end_turn)
-        self._turn.append(connection)
+    def enlist(self, connection: Connection) -> None:
+        """The connection has deferred requests: it gets ``iteration_ended()`` at the end of this turn of the loop."""
+        if not self._enlisted:
+            self.call_soon(self.end_iteration)
+        self._enlisted.append(connection)
 
-    def end_turn(self) -> None:
+    def end_iteration(self) -> None:
         """Flush what the runtime collected and let the connections write; nothing where nothing was deferred."""
-        connections, self._turn = self._turn, []
+        connections, self._enlisted = self._enlisted, []
         if not connections:
             return
         try:
-            self.broker.runtime.flush_turn()
+            self.broker.runtime.flush_batches()
         except Exception:
-            log.exception("flush_turn failed on broker %d", self.broker.node_id)
+            log.exception("flush_batches failed on broker %d", self.broker.node_id)
         for connection in connections:
-            connection.turn_ended()
+            connection.iteration_ended()
 
     # --- idle connections ---------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class BrokerServer:
     def _look(self) -> None:
         self.tick += 1
         oldest = self.tick - _LOOKS
-        for connection in [one for one in self.connections if one.last_active < oldest]:
+        for connection in [connection for connection in self.connections if connection.last_active < oldest]:
             log.info("closing the connection of %s: idle for %d ms", connection.client_host, self._max_idle_ms)
             connection.abort()
         self._sweep = None

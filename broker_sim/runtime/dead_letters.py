@@ -143,7 +143,7 @@ def _records(letters: Letters, now_ms: int, *, copies: bool) -> Iterator[Record]
     contents = _contents(letters) if copies else {}
     for at, offset in enumerate(range(letters.first, letters.last + 1)):
         key, value = contents.get(offset, (None, None))
-        told = {
+        fields = {
             "topic": letters.partition.topic.name,
             "partition": letters.partition.index,
             "offset": offset,
@@ -151,20 +151,20 @@ def _records(letters: Letters, now_ms: int, *, copies: bool) -> Iterator[Record]
             "delivery.count": letters.deliveries,
             "message": letters.why,
         }
-        headers = [(f"__dlq.errors.{name}", str(what).encode()) for name, what in told.items()]
+        headers = [(f"__dlq.errors.{name}", str(what).encode()) for name, what in fields.items()]
         yield Record(at, now_ms, key, value, headers)
 
 
 def _contents(letters: Letters) -> dict[int, tuple[bytes | None, bytes | None]]:
     """Keys and values, as far as the log has them and they can be read."""
-    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    contents: dict[int, tuple[bytes | None, bytes | None]] = {}
     try:
         for batch in letters.partition.log.batches(max(letters.first, letters.partition.log.log_start_offset)):
             if batch.header.base_offset > letters.last:
                 break
             for record in batch.records():
                 if letters.first <= record.offset <= letters.last:
-                    found[record.offset] = record.key, record.value
+                    contents[record.offset] = record.key, record.value
     except (StorageError, OffsetOutOfRange, ValueError) as problem:
         log.warning("records %s to %s of %s: %s", letters.first, letters.last, letters.partition.name, problem)
-    return found
+    return contents

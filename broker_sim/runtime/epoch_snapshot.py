@@ -120,7 +120,7 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
         for key, numbers in stored.target(member_id).items()
     }
     session = group.session_of(member_id)
-    read = [] if topology is None else [name for one in topology.subtopologies for name in _read(one)]
+    read = [] if topology is None else [name for subtopology in topology.subtopologies for name in _read(subtopology)]
     return {
         "member": member_id,
         "client_id": member.client_id,
@@ -142,35 +142,35 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
     }
 
 
-def _tasks(held: Mapping[TaskKey, Iterable[int]]) -> dict[str, list[str]]:
+def _tasks(owned: Mapping[TaskKey, Iterable[int]]) -> dict[str, list[str]]:
     """Role -> task ids as Kafka Streams writes them, of the roles in which there are any."""
-    found = {
+    by_role = {
         role: [
-            f"{key.subtopology}_{number}" for key in sorted(held) if key.role == role for number in sorted(held[key])
+            f"{key.subtopology}_{number}" for key in sorted(owned) if key.role == role for number in sorted(owned[key])
         ]
         for role in ROLES
     }
-    return {role: tasks for role, tasks in found.items() if tasks}
+    return {role: tasks for role, tasks in by_role.items() if tasks}
 
 
-def _read(one: Subtopology) -> list[str]:
+def _read(subtopology: Subtopology) -> list[str]:
     """The topics that a subtopology's tasks read."""
-    return [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
+    return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
 
 
 def _partitions(
     tasks: Mapping[TaskKey, Iterable[int]], topology: Topology | None, topics: Topics
 ) -> dict[str, list[int]]:
     """What active tasks read: a task has the partition of its number of each topic of its subtopology."""
-    found: dict[str, list[int]] = {}
-    for one in topology.subtopologies if topology is not None else ():
-        numbers = sorted(tasks.get(TaskKey(ACTIVE, one.subtopology_id), ()))
-        for name in _read(one):
+    result: dict[str, list[int]] = {}
+    for subtopology in topology.subtopologies if topology is not None else ():
+        numbers = sorted(tasks.get(TaskKey(ACTIVE, subtopology.subtopology_id), ()))
+        for name in _read(subtopology):
             image = topics.by_name.get(name)
             has = [number for number in numbers if image is not None and number < image.partitions]
             if has:
-                found[name] = has
-    return dict(sorted(found.items()))
+                result[name] = has
+    return dict(sorted(result.items()))
 
 
 def _named(units: Mapping[bytes, Iterable[int]], topics: Topics) -> dict[str, list[int]]:

@@ -1,6 +1,6 @@
 """Writes into the journal what becomes of groups: the coordinator's steps, seen from outside.
 
-    watch = GroupWatch(journal)
+    watch = GroupObserver(journal)
     outcome = watch.step(shard, "__consumer_offsets-12", event, now_ms)     # in place of shard.step(event, now_ms)
 
 Rules:
@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.classic.group import CUT_OFF, ClassicGroup, Member
+from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, ClassicGroup, Member
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.offsets import EndTransactionWrite, TransactionalCommitWrite
 from broker_sim.coordinator.outcome import (
     Appended,
+    CommitBatch,
     CommitOffsets,
     Committed,
-    CommitTurn,
     Event,
     Heartbeat,
     Offset,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 WHOLE = 64
 """Members that a snapshot shows all of."""
 
-_QUIET = (Heartbeat, CommitOffsets, CommitTurn, StableFetch)
+_QUIET = (Heartbeat, CommitOffsets, CommitBatch, StableFetch)
 _APIS = {
     JoinGroupRequest: "JoinGroup",
     SyncGroupRequest: "SyncGroup",
@@ -65,7 +65,7 @@ _APIS = {
 Snapshot = dict[str, Any]
 
 
-class GroupWatch:
+class GroupObserver:
     """The journal's eye on all shards of a cluster."""
 
     def __init__(self, journal: Journal) -> None:
@@ -221,8 +221,8 @@ class GroupWatch:
         for group_id, offsets in groups.items():
             if isinstance(write, TransactionalCommitWrite):
                 producer_id = write.producer.producer_id
-                told = {"action": "staged", "producer_id": producer_id, **request}
-                self.journal.write("staged", log=log, group=group_id, offsets=offsets, **told)
+                fields = {"action": "staged", "producer_id": producer_id, **request}
+                self.journal.write("staged", log=log, group=group_id, offsets=offsets, **fields)
             else:
                 self.journal.write("offsets", log=log, group=group_id, offsets=offsets, **request)
 
@@ -251,11 +251,13 @@ class GroupWatch:
             for group_id, offsets in groups.items():
                 group = shard.groups.get(group_id)
                 there = {} if group is None else group.offsets
-                shown = {f"{t}-{p}": one.offset for (t, p), one in offsets.items() if there.get(t, {}).get(p) is one}
-                left = {f"{t}-{p}": one.offset for (t, p), one in offsets.items() if f"{t}-{p}" not in shown}
+                shown = {
+                    f"{t}-{p}": offset.offset for (t, p), offset in offsets.items() if there.get(t, {}).get(p) is offset
+                }
+                left = {f"{t}-{p}": offset.offset for (t, p), offset in offsets.items() if f"{t}-{p}" not in shown}
                 if shown:
-                    told = {"producer_id": producer_id}
-                    self.journal.write("offsets", log=log, group=group_id, offsets=shown, **told)
+                    fields = {"producer_id": producer_id}
+                    self.journal.write("offsets", log=log, group=group_id, offsets=shown, **fields)
                 if left:
                     action = "passed over" if committed.get(producer_id, False) else "aborted"
                     self.journal.write(
@@ -292,15 +294,15 @@ _Staged = dict[int, dict[str, dict[tuple[str, int], Offset]]]
 
 
 def _staged(shard: Shard) -> _Staged:
-    found: _Staged = {}
+    result: _Staged = {}
     for producer_id, places in shard.store.transactions.items():
         for group_id, topic, partition in places:
             group = shard.groups.get(group_id)
-            staged = None if group is None else group.staged.get((topic, partition))
+            staged = None if group is None else group.pending_txn_offsets.get((topic, partition))
             if staged is not None and producer_id in staged.by_producer:
                 _, offset = staged.by_producer[producer_id]
-                found.setdefault(producer_id, {}).setdefault(group_id, {})[topic, partition] = offset
-    return found
+                result.setdefault(producer_id, {}).setdefault(group_id, {})[topic, partition] = offset
+    return result
 
 
 def _ends(writes: Iterable[Write]) -> dict[int, bool]:
@@ -336,7 +338,7 @@ def snapshot(group: ClassicGroup) -> Snapshot:
 
 def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
     parked = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
-    waits = next((api for api, token in parked.items() if token not in (None, CUT_OFF)), None)
+    waits = next((api for api, token in parked.items() if token not in (None, ANSWERED_STILL_COUNTED)), None)
     consumer = member.protocol_type == "consumer"
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     worker = {"worker": _worker(metadata, member.assignment)} if member.protocol_type == CONNECT else {}
@@ -369,12 +371,12 @@ _partitions = lru_cache(4096)(assigned_partitions)
 """The same bytes are looked at again at every step of a group's, and most members subscribe to the same."""
 
 
-def _shown(one: Snapshot | None, other: Snapshot | None) -> Snapshot | None:
+def _shown(snapshot: Snapshot | None, other: Snapshot | None) -> Snapshot | None:
     """``one`` as it is written: of a large group the members that ``other`` has not, or has otherwise."""
-    if one is None or one["size"] <= WHOLE:
-        return one
+    if snapshot is None or snapshot["size"] <= WHOLE:
+        return snapshot
     known = {member["member"]: member for member in other["members"]} if other else {}
-    return {**one, "members": [member for member in one["members"] if known.get(member["member"]) != member]}
+    return {**snapshot, "members": [member for member in snapshot["members"] if known.get(member["member"]) != member]}
 
 
 def _kind(record: Record) -> str:
@@ -405,10 +407,10 @@ def _touched(event: Event, writes: dict[int, Write], published: list[Write]) -> 
             return {} if write is None else _groups(write)
         return {str(rest[0]): None} if rest else None
     if type(event) is Appended:
-        found: dict[str, None] = {}
+        touched: dict[str, None] = {}
         for ticket in (event.ticket, *event.more):
-            found.update(_groups(writes[ticket]))
-        return found
+            touched.update(_groups(writes[ticket]))
+        return touched
     return dict.fromkeys(group for write in published or writes.values() for group in _groups(write))
 
 

@@ -34,13 +34,13 @@ from broker_sim.runtime.timers import KeyedTimers
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.runtime.share_watch import ShareWatch
+    from broker_sim.runtime.share_observer import ShareObserver
 
 log = logging.getLogger("broker_sim.coordinator")
 
 __all__ = ["LivePartition", "SharePartitions"]
 
-_TOLD: dict[Err, Err] = {
+_CLIENT_ERRORS: dict[Err, Err] = {
     Err.NOT_COORDINATOR: Err.COORDINATOR_NOT_AVAILABLE,
     Err.COORDINATOR_NOT_AVAILABLE: Err.COORDINATOR_NOT_AVAILABLE,
     Err.COORDINATOR_LOAD_IN_PROGRESS: Err.COORDINATOR_NOT_AVAILABLE,
@@ -96,7 +96,7 @@ class SharePartitions:
         self.timers: KeyedTimers[tuple[int, tuple[str, ShareKey]]] = KeyedTimers(self.clock, self._fire)
         self.fired: list[str] | None = None
         """What timers that fire are for, in words; None where nobody wants to know."""
-        self.watch: ShareWatch | None = None
+        self.observer: ShareObserver | None = None
         release = state.config.release
         self.policy = PartitionPolicy(
             given_back_uncounted=release < (4, 2),
@@ -117,11 +117,11 @@ class SharePartitions:
         self._sessions.clear()
         self.state.on_leader_changed.remove(self._leader_changed)
 
-    def observe(self, watch: ShareWatch) -> None:
+    def observe(self, observer: ShareObserver) -> None:
         """Have a journal written from here on."""
-        self.watch = watch
+        self.observer = observer
         for live in self.loaded():
-            watch.loaded(live)
+            observer.loaded(live)
 
     def timer_text(self, index: int, key: tuple[str, ShareKey]) -> str:
         """As in ``lock of group billing on orders-3``."""
@@ -189,29 +189,29 @@ class SharePartitions:
         return [live for live in self._live.values() if live.share is not None]
 
     def _load(self, live: LivePartition) -> None:
-        def told(answers: list[Found]) -> None:
+        def on_read(answers: list[Found]) -> None:
             if self._live.get(live.key) is not live:
                 return
-            found = answers[0]
-            if found.error is not Err.NONE:
-                log.warning("share group %s on %s: %s", live.key.group_id, live.partition.name, found.error.name)
-                self._drop(live, _TOLD.get(found.error, Err.UNKNOWN_SERVER_ERROR))
+            answer = answers[0]
+            if answer.error is not Err.NONE:
+                log.warning("share group %s on %s: %s", live.key.group_id, live.partition.name, answer.error.name)
+                self._drop(live, _CLIENT_ERRORS.get(answer.error, Err.UNKNOWN_SERVER_ERROR))
                 return
             group_id = live.key.group_id
             live.read_committed = self._setting(group_id, "share.isolation.level") == "read_committed"
-            start = found.start_offset
+            start = answer.start_offset
             if start == NOWHERE:
                 start = self._first_offset(live)
-            live.state_epoch = found.state_epoch
-            live.share = SharePartition.loaded(self.policy, self.limits(group_id), start, found.batches)
-            if self.watch is not None:
-                self.watch.loaded(live)
-            for first, last, one in live.share.archiving():
-                often = one.deliveries >= live.share.limits.deliveries
-                self._send_letters(live, first, last, one.deliveries, TOO_OFTEN if often else REJECTED)
+            live.state_epoch = answer.state_epoch
+            live.share = SharePartition.loaded(self.policy, self.limits(group_id), start, answer.batches)
+            if self.observer is not None:
+                self.observer.loaded(live)
+            for first, last, delivery in live.share.archiving():
+                often = delivery.deliveries >= live.share.limits.deliveries
+                self._send_letters(live, first, last, delivery.deliveries, TOO_OFTEN if often else REJECTED)
             live.wake()
 
-        self._persister.ask([Read(live.key, live.leader_epoch)], told)
+        self._persister.ask([Read(live.key, live.leader_epoch)], on_read)
 
     def _first_offset(self, live: LivePartition) -> int:
         """Where a group begins that has read nothing of a partition yet."""
@@ -222,21 +222,21 @@ class SharePartitions:
         if reset == "latest":
             return end
         since = self.clock.now_ms() - duration_ms(reset.removeprefix("by_duration:"))
-        found = partition.log.offset_for_timestamp(since)
-        return end if found is None or found.offset >= end else found.offset
+        located = partition.log.offset_for_timestamp(since)
+        return end if located is None or located.offset >= end else located.offset
 
     def _drop(self, live: LivePartition, error: Err) -> None:
         """What is held is of no use any more: who waits is told why, and the next to ask loads it anew."""
         if self._live.get(live.key) is live:
             del self._live[live.key]
         self.timers.cancel((live.key.partition, ("lock", live.key)))
-        if self.watch is not None:
-            self.watch.dropped(live, error)
+        if self.observer is not None:
+            self.observer.dropped(live, error)
         live.error = error
         live.wake()
 
     def _leader_changed(self, partition: Partition) -> None:
-        for live in [one for one in self._live.values() if one.partition is partition]:
+        for live in [live for live in self._live.values() if live.partition is partition]:
             self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 
     # what becomes of records
@@ -256,8 +256,8 @@ class SharePartitions:
         share, now_ms = live.share, self.clock.now_ms()
         assert share is not None
         acquired = share.acquire(member, read, now_ms, batch_size=batch_size, max_records=max_records, exactly=exactly)
-        if acquired and self.watch is not None:
-            self.watch.acquired(live, member, acquired, request, now_ms)
+        if acquired and self.observer is not None:
+            self.observer.acquired(live, member, acquired, request, now_ms)
         self.watch_locks(live)
         return acquired
 
@@ -265,20 +265,20 @@ class SharePartitions:
         self,
         live: LivePartition,
         moved: Transition,
-        told: Callable[[Err], object] = _nobody,
+        on_written: Callable[[Err], object] = _nobody,
         request: int = 0,
         *,
         letter: tuple[str, str] = ("", ""),
     ) -> None:
-        """Have a transition written down; ``told`` with what the member is to be told. ``request``: its number in the journal, 0 where
-        nobody has asked."""
+        """Have a transition written down; ``on_written`` with what the member is to be told. ``request``: its number in the journal, 0
+        where nobody has asked."""
         share = live.share
         assert share is not None
-        if moved.renewed and self.watch is not None:
-            self.watch.moved(live, Transition(renewed=moved.renewed), request)
+        if moved.renewed and self.observer is not None:
+            self.observer.moved(live, Transition(renewed=moved.renewed), request)
         if not moved.changes:
             self.watch_locks(live)
-            told(Err.NONE)
+            on_written(Err.NONE)
             return
 
         def answered(answers: list[Result]) -> None:
@@ -287,25 +287,25 @@ class SharePartitions:
                 share.settle(moved)
             else:
                 share.undo(moved)
-            if self.watch is not None:
-                self.watch.moved(live, Transition(moved.changes), request, error, letter=letter)
+            if self.observer is not None:
+                self.observer.moved(live, Transition(moved.changes), request, error, letter=letter)
             if error is Err.NONE:
                 self._write_letters(live, moved)
             if self._live.get(live.key) is live:
                 if error in _FENCED:
-                    self._drop(live, _TOLD[error])
+                    self._drop(live, _CLIENT_ERRORS[error])
                 else:
                     self.watch_locks(live)
                     live.wake()
-            told(Err.NONE if error is Err.NONE else _TOLD.get(error, Err.UNKNOWN_SERVER_ERROR))
+            on_written(Err.NONE if error is Err.NONE else _CLIENT_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR))
 
         self._persister.ask([self._command(live, moved)], answered)
 
     def _write_letters(self, live: LivePartition, moved: Transition) -> None:
         """What a transition gives up, and that is stored, goes to where the group keeps its dead letters."""
-        for one in moved.archiving:
-            why = REJECTED if one.why is Why.REJECTED else TOO_OFTEN
-            self._send_letters(live, one.first, one.last, one.delivery.deliveries, why)
+        for archived in moved.archiving:
+            why = REJECTED if archived.why is Why.REJECTED else TOO_OFTEN
+            self._send_letters(live, archived.first, archived.last, archived.delivery.deliveries, why)
 
     def _send_letters(self, live: LivePartition, first: int, last: int, deliveries: int, why: str) -> None:
         def sent(where: str, problem: str) -> None:
@@ -343,9 +343,9 @@ class SharePartitions:
 
     def _expired(self, live: LivePartition, share: SharePartition, ended: list[Transition]) -> None:
         """Locks have ended: that counts at once, and is written down."""
-        if self.watch is not None:
+        if self.observer is not None:
             for moved in ended:
-                self.watch.moved(live, moved, 0)
+                self.observer.moved(live, moved, 0)
 
         def answered(answers: list[Result]) -> None:
             for moved, answer in zip(ended, answers, strict=True):
@@ -363,11 +363,11 @@ class SharePartitions:
 
     def sessions(self, broker: Broker) -> ShareSessions:
         """Those of a broker."""
-        found = self._sessions.get(broker.node_id)
-        if found is None:
+        sessions = self._sessions.get(broker.node_id)
+        if sessions is None:
             most = self.state.config.int("group.share.max.share.sessions")
-            found = self._sessions[broker.node_id] = ShareSessions(most)
-        return found
+            sessions = self._sessions[broker.node_id] = ShareSessions(most)
+        return sessions
 
     def end_session(self, broker: Broker, session: ShareSession) -> None:
         """A session is over: what its member has is free again."""

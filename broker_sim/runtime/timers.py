@@ -58,7 +58,7 @@ class KeyedTimers(Generic[K]):
 
     def __iter__(self) -> Iterator[tuple[int, K]]:
         """Every armed (deadline, key), the next one first."""
-        return iter(sorted(((one.deadline_ms, key) for key, one in self._armed.items()), key=lambda pair: pair[0]))
+        return iter(sorted(((armed.deadline_ms, key) for key, armed in self._armed.items()), key=lambda pair: pair[0]))
 
     def armed(self, key: K) -> Armed[K] | None:
         """The key's deadline to move on, None if it isn't armed."""
@@ -66,34 +66,34 @@ class KeyedTimers(Generic[K]):
 
     def deadline_ms(self, key: K) -> int | None:
         """When ``key`` will fire, None if it isn't armed."""
-        one = self._armed.get(key)
-        return None if one is None else one.deadline_ms
+        armed = self._armed.get(key)
+        return None if armed is None else armed.deadline_ms
 
     def set(self, key: K, deadline_ms: int) -> None:
         """Arm ``key``, or move it."""
         if deadline_ms < self._due_ms and key in self._fired:
             deadline_ms = self._due_ms + 1
-        one = self._armed.get(key)
-        if one is None:
-            one = self._armed[key] = Armed(key, deadline_ms)
-            self._enter(one)
+        armed = self._armed.get(key)
+        if armed is None:
+            armed = self._armed[key] = Armed(key, deadline_ms)
+            self._enter(armed)
             return
-        one.deadline_ms = deadline_ms
-        if deadline_ms < one.place[0]:
-            self._order.remove((*one.place, one))
-            self._enter(one)
+        armed.deadline_ms = deadline_ms
+        if deadline_ms < armed.place[0]:
+            self._order.remove((*armed.place, armed))
+            self._enter(armed)
 
     def cancel(self, key: K) -> None:
         """Disarm ``key``; nothing happens if it isn't armed."""
-        one = self._armed.pop(key, None)
-        if one is not None:
-            one.alive = False
-            self._order.remove((*one.place, one))
+        armed = self._armed.pop(key, None)
+        if armed is not None:
+            armed.alive = False
+            self._order.remove((*armed.place, armed))
 
     def clear(self) -> None:
         """Disarm everything."""
-        for one in self._armed.values():
-            one.alive = False
+        for armed in self._armed.values():
+            armed.alive = False
         self._armed.clear()
         self._order.clear()
         self._waiting.clear()
@@ -101,11 +101,11 @@ class KeyedTimers(Generic[K]):
             self._alarm.cancel()
             self._alarm = None
 
-    def _enter(self, one: Armed[K]) -> None:
+    def _enter(self, armed: Armed[K]) -> None:
         self._number += 1
-        deadline_ms = one.deadline_ms
-        one.place = (deadline_ms, self._number)
-        self._order.add((deadline_ms, self._number, one))
+        deadline_ms = armed.deadline_ms
+        armed.place = (deadline_ms, self._number)
+        self._order.add((deadline_ms, self._number, armed))
         if self._alarm is None or deadline_ms < self._alarm_ms:
             self._set_alarm(deadline_ms)
 
@@ -137,11 +137,11 @@ class KeyedTimers(Generic[K]):
         """Whether a deadline has passed, and not just now."""
         order = self._order
         while order and order[0][0] < now:
-            one: Armed[K] = order[0][2]
-            if one.deadline_ms < now:
+            armed: Armed[K] = order[0][2]
+            if armed.deadline_ms < now:
                 return True
             order.pop(0)
-            self._enter(one)
+            self._enter(armed)
         return False
 
     def _read_first(self, now: int) -> bool:
@@ -163,14 +163,14 @@ class KeyedTimers(Generic[K]):
         order, fired, self._due_ms = self._order, self._fired, now
         try:
             while order and order[0][0] <= now:
-                one: Armed[K] = order.pop(0)[2]
-                if one.deadline_ms > now:
-                    self._enter(one)
+                armed: Armed[K] = order.pop(0)[2]
+                if armed.deadline_ms > now:
+                    self._enter(armed)
                 else:
-                    one.alive = False
-                    del self._armed[one.key]
-                    fired.add(one.key)
-                    self._fire(one.key)
+                    armed.alive = False
+                    del self._armed[armed.key]
+                    fired.add(armed.key)
+                    self._fire(armed.key)
         finally:
             fired.clear()
         if order and (self._alarm is None or order[0][0] < self._alarm_ms):

@@ -215,13 +215,13 @@ async def test_a_failing_flush_parks_the_requests_and_is_logged(bench: Bench, ca
         raise ZeroDivisionError
 
     bench.answer(handler)
-    bench.runtime.flush_turn = broken  # type: ignore[method-assign]
+    bench.runtime.flush_batches = broken  # type: ignore[method-assign]
     connection, transport = bench.connect()
     connection.data_received(heartbeat(1))
     for _ in range(3):
         await asyncio.sleep(0)
     assert not transport.closed
-    assert "flush_turn failed on broker 1" in caplog.text
+    assert "flush_batches failed on broker 1" in caplog.text
 
 
 async def test_a_reply_with_a_text_too_long_for_the_wire_fails_the_request_not_its_connection(

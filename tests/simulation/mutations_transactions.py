@@ -238,7 +238,7 @@ def readers_are_not_told_of_aborted_transactions(p: Patches) -> None:
 
 @mutation(10, "transactions")
 def offsets_that_are_staged_are_shown_as_stable(p: Patches) -> None:
-    p.put(k09_offset_fetch, "coming", lambda state, group: set())
+    p.put(k09_offset_fetch, "unstable_offsets", lambda state, group: set())
 
 
 @mutation(10, "transactions")

@@ -155,7 +155,7 @@ def assign_by_hash(
     wanted = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
     most = -(-len(wanted) // len(members)) if members else 0
     given: dict[str, dict[Partition, None]] = {}
-    found = _found(members, wanted, given)
+    found_by_hash = _found(members, wanted, given)
     kept: dict[Partition, None] = {}
     had: dict[Partition, list[str]] = {}
     for member in members:
@@ -163,11 +163,11 @@ def assign_by_hash(
             had.setdefault(partition, []).append(member)
     for partition in _map_order(had):
         for member in had[partition]:
-            if partition not in found and len(given[member]) < most:
+            if partition not in found_by_hash and len(given[member]) < most:
                 given[member][partition] = kept[partition] = None
     turn = list(members)
     at = 0
-    for partition in [one for one in wanted if one not in found and one not in kept]:
+    for partition in [candidate for candidate in wanted if candidate not in found_by_hash and candidate not in kept]:
         at %= len(turn)
         while len(given[turn[at]]) > most:
             del turn[at]
@@ -183,18 +183,18 @@ def _by_hash_each(
     """Where members read different topics: the same, topic by topic, and without a limit to what is kept (in Kafka there is one: what
     it would take away stays shared here)."""
     given: dict[str, dict[Partition, None]] = {}
-    found: dict[Partition, None] = {}
+    found_by_hash: dict[Partition, None] = {}
     for member, reads in members.items():
         mine = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
-        found |= _found([member], mine, given)
+        found_by_hash |= _found([member], mine, given)
     kept: dict[Partition, None] = {}
     for member, reads in members.items():
         for topic, number in _had(targets.get(member, {}), reads):
-            if (topic, number) not in found:
+            if (topic, number) not in found_by_hash:
                 given[member][topic, number] = kept[topic, number] = None
     for topic, numbers in shared.items():
         readers = [member for member, reads in members.items() if topic in reads]
-        left = [number for number in numbers if (topic, number) not in found and (topic, number) not in kept]
+        left = [number for number in numbers if (topic, number) not in found_by_hash and (topic, number) not in kept]
         for at, number in enumerate(left if readers else ()):
             given[readers[at % len(readers)]][topic, number] = None
     return _named(given)
@@ -204,14 +204,14 @@ def _found(
     members: Iterable[str], wanted: Sequence[Partition], given: dict[str, dict[Partition, None]]
 ) -> dict[Partition, None]:
     """The partition that each member finds."""
-    found: dict[Partition, None] = {}
+    result: dict[Partition, None] = {}
     for member in members:
         code = string_hash(member)
         signed = code if code < 1 << 31 else code - (1 << 32)
         mine = [wanted[abs(signed) % len(wanted)]] if wanted else []
         given[member] = dict.fromkeys(mine)
-        found |= given[member]
-    return found
+        result |= given[member]
+    return result
 
 
 def _had(target: Units[bytes], reads: frozenset[bytes]) -> list[Partition]:

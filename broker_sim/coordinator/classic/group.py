@@ -1,7 +1,7 @@
-"""A classic group and its members: state, and the tables that say which request a state answers how.
+"""A classic group and its members: state, and the tables of the responses in each state.
 
 The states are Kafka's; ``TRANSITIONS`` lists where each may come from (GroupState.scala, ClassicGroupState.java). A group holds no
-timers and no callbacks: timers are keyed by ids, parked requests are tokens in the members.
+timers and no callbacks: timers are keyed by ids, deferred requests are tokens in the members.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
 
 NO_MEMBER = ""
 NO_GENERATION = -1
-CUT_OFF = -2
-"""The token of a parked request that was answered with an error though the coordinator goes on counting it as parked."""
+ANSWERED_STILL_COUNTED = -2
+"""The token of a deferred request that was answered with an error but that the coordinator still counts as waiting."""
 
 
 State = GroupState
@@ -69,7 +69,7 @@ COMMIT_ANSWER: dict[State, Err] = {
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a group. ``join_token`` and ``sync_token`` are its parked requests; the ``join_version`` is the API version of the
+    """A member of a group. ``join_token`` and ``sync_token`` are its deferred requests; the ``join_version`` is the API version of the
     last JoinGroup, which its answer must fit."""
 
     member_id: str
@@ -93,13 +93,13 @@ class Member:
                 return metadata
         return b""
 
-    def says(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a JoinGroup with these says what the last one said."""
-        return self.protocols == [(each.name, each.metadata) for each in protocols]
+    def matches(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
+        """Whether these protocols are those of the member's last JoinGroup (MemberMetadata.matches)."""
+        return self.protocols == [(protocol.name, protocol.metadata) for protocol in protocols]
 
     @property
-    def is_parked(self) -> bool:
-        """Whether a JoinGroup or SyncGroup of it waits: its session can't expire then, unless it is new."""
+    def has_deferred_request(self) -> bool:
+        """Whether a JoinGroup or SyncGroup of it is deferred: its session can't expire then, unless the member is new."""
         return self.join_token is not None or self.sync_token is not None
 
 
@@ -119,17 +119,19 @@ class ClassicGroup(Group):
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending_members: dict[str, int] = field(default_factory=dict)  # told MEMBER_ID_REQUIRED -> session timeout ms
-    pending_sync: dict[str, None] = field(default_factory=dict)  # members that owe a SyncGroup for this generation
-    joining: int = 0  # members with a parked JoinGroup
+    pending_members: dict[str, int] = field(
+        default_factory=dict
+    )  # ids given with MEMBER_ID_REQUIRED -> session timeout in ms
+    pending_sync: dict[str, None] = field(default_factory=dict)  # members without a SyncGroup in this generation
+    joining: int = 0  # members with a deferred JoinGroup
     supporters: dict[str, int] = field(default_factory=dict)  # protocol -> how many members support it
     stored: GroupMetadataValue | None = None  # the group's record as the log has it
-    new_member_added: bool = False  # somebody joined within the initial rebalance delay
+    new_member_added: bool = False  # a member joined within the initial rebalance delay
     initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
     in_initial_delay: bool = False
     initial_delay_ms: int = 0  # the delay that runs now
     was_empty: bool = False  # the state before PreparingRebalance was Empty
-    wedged: bool = False  # the join phase ended without a protocol that all support: none ends here any more
+    join_phase_failed: bool = False  # the join phase ended without a common protocol and is never completed
     _said: list[bytes] | None = None  # the subscriptions that this generation began with, not looked at yet
     _topics: frozenset[str] | None = None  # and the topics in them; None: all there are
 
@@ -320,10 +322,10 @@ class ClassicGroup(Group):
 
     def assign(self) -> None:
         """Members have the assignments that are stored."""
-        for one in self.stored.members if self.stored is not None else ():
-            member = self.members.get(one.member_id)
+        for stored in self.stored.members if self.stored is not None else ():
+            member = self.members.get(stored.member_id)
             if member is not None:
-                member.assignment = one.assignment
+                member.assignment = stored.assignment
 
     def record(self, assignments: dict[str, bytes] | None = None) -> GroupRecord:
         """What it is now, for the log; with other assignments where given."""

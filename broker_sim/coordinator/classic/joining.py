@@ -3,7 +3,7 @@ come back without their id take over their old slot."""
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import CUT_OFF, NO_MEMBER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, NO_MEMBER, ClassicGroup, Member, State
 from broker_sim.coordinator.classic.rebalance import (
     answer_join,
     answer_sync,
@@ -20,7 +20,7 @@ from broker_sim.coordinator.classic.rebalance import (
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.records import GroupRecord
-from broker_sim.coordinator.state import HeldParked, ShardState, Write
+from broker_sim.coordinator.state import DeferredMemberRequest, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from kafka_wire.messages.offsets_log import GroupMetadataValue
@@ -43,8 +43,8 @@ def join(
         group = ClassicGroup(request.group_id, state_ts_ms=shard.now_ms)
         group_is_new = True
         if replaces is not None:
-            group.take_offsets_of(replaces)
-            shard.store.succeed(replaces, group)
+            group.adopt_offsets_of(replaces)
+            shard.store.begin_replacement(replaces, group)
         shard.groups[request.group_id] = group
     elif not isinstance(group, ClassicGroup):
         shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id))
@@ -69,10 +69,10 @@ def join(
     if error is not None:
         shard.reply(token, error)
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
-        group.visible_from = shard.last_written + 2  # behind its record
+        group.visible_at_high_watermark = shard.last_written + 2  # behind its record
         shard.write(NewGroupWrite(group.group_id, shard, replaces))
     if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
-        shard.hold(HeldJoin(group.group_id, token))
+        shard.defer(DeferredJoin(group.group_id, token))
 
 
 class NewGroupWrite(Write):
@@ -109,12 +109,12 @@ class NewGroupWrite(Write):
             shard.cancel(("pending", group.group_id, member_id))
         shard.cancel(("rebalance", group.group_id))
         shard.cancel(("sync", group.group_id))  # or it would fire for the next group of that name
-        shard.store.forget(group)
+        shard.store.discard(group)
         if self.replaces is not None:
-            shard.store.undo(self.replaces, group)
+            shard.store.revert_replacement(self.replaces, group)
 
 
-class HeldJoin(HeldParked):
+class DeferredJoin(DeferredMemberRequest):
     """A parked JoinGroup. Where it is cut off its member stays, and counts as one that has joined (its awaitingJoinFuture does in
     Kafka)."""
 
@@ -129,7 +129,7 @@ class HeldJoin(HeldParked):
         if member is not None:
             mapped = shard.settings.policy.sync_errors.get(error, error)
             shard.reply(self.token, join_error(member.join_version, mapped, NO_MEMBER))
-            member.join_token = CUT_OFF
+            member.join_token = ANSWERED_STILL_COUNTED
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
@@ -195,10 +195,10 @@ def _join_known(
         return join_error(client.api_version, error, member_id)
     member = group.members[member_id]
     if group.state is State.COMPLETING_REBALANCE:
-        if member.says(request.protocols):  # the answer of this generation may have been lost
+        if member.matches(request.protocols):  # the answer of this generation may have been lost
             return join_answer(shard, group, member, client.api_version)
     elif group.state is State.STABLE:
-        if member_id != group.leader and member.says(request.protocols):
+        if member_id != group.leader and member.matches(request.protocols):
             return join_answer(shard, group, member, client.api_version)
     elif group.state is not State.PREPARING_REBALANCE:
         return join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id)
@@ -308,7 +308,7 @@ def replace_static(
             voted is None
         ):  # Kafka falls over a vote without a candidate, with the place taken over and its JoinGroup parked
             shard.reply(token, join_error(client.api_version, Err.UNKNOWN_SERVER_ERROR, NO_MEMBER))
-            member.join_token = CUT_OFF
+            member.join_token = ANSWERED_STILL_COUNTED
         elif voted == group.protocol:
             shard.write(StaticWrite(group, old_id, new_id, old_leader, before, client.api_version))
         else:

@@ -18,7 +18,7 @@ from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
 
-OF_THE_LIVING = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
+ACCEPTED_HEARTBEAT = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
 """The answers to a Heartbeat with which the member's session begins anew."""
 
 
@@ -39,7 +39,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
         shard.reply(token, Err.UNKNOWN_MEMBER_ID)
         return
     answer = heartbeat_answer(group, request.member_id, request.instance_id, request.generation)
-    if answer in OF_THE_LIVING:
+    if answer in ACCEPTED_HEARTBEAT:
         restart_session(shard, group, group.members[request.member_id])
         shard.answer(token, answer)
     else:
@@ -49,7 +49,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 def session_expired(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
     """A member was silent for its session timeout; one with a parked request is alive, unless it is new."""
     member = group.members.get(member_id)
-    if member is not None and (member.is_new or not member.is_parked):
+    if member is not None and (member.is_new or not member.has_deferred_request):
         _remove_and_rebalance(shard, group, member.member_id)
 
 

@@ -6,7 +6,14 @@ them. What the other rooms need for it stands here too: answering parked request
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import CUT_OFF, NO_GENERATION, NO_MEMBER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import (
+    ANSWERED_STILL_COUNTED,
+    NO_GENERATION,
+    NO_MEMBER,
+    ClassicGroup,
+    Member,
+    State,
+)
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.state import ShardState, Write
 from kafka_wire.errors import Err
@@ -59,7 +66,7 @@ def restart_session(shard: ShardState, group: ClassicGroup, member: Member) -> N
 def answer_join(shard: ShardState, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
     """Answer a parked JoinGroup, if there is one."""
     if member.join_token is not None:
-        if member.join_token != CUT_OFF:
+        if member.join_token != ANSWERED_STILL_COUNTED:
             shard.reply(member.join_token, answer)
         member.join_token = None
         group.joining -= 1
@@ -69,7 +76,7 @@ def answer_sync(shard: ShardState, member: Member, answer: SyncGroupResponse) ->
     """Answer a parked SyncGroup, if there is one."""
     if member.sync_token is None:
         return False
-    if member.sync_token != CUT_OFF:
+    if member.sync_token != ANSWERED_STILL_COUNTED:
         shard.reply(member.sync_token, answer)
     member.sync_token = None
     return True
@@ -123,7 +130,7 @@ def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
 def try_complete_join(shard: ShardState, group: ClassicGroup) -> None:
     """Close the window early if everybody is in; never during the initial delay, never while a member id is outstanding."""
     everybody = group.joining == len(group.members) and not group.pending_members
-    if everybody and not group.in_initial_delay and not group.wedged:
+    if everybody and not group.in_initial_delay and not group.join_phase_failed:
         complete_join(shard, group)
 
 
@@ -149,7 +156,9 @@ def complete_join(shard: ShardState, group: ClassicGroup) -> None:
         return
     protocol = group.vote(shard.settings.policy.votes_are_counted_in)
     if protocol is None:
-        group.wedged = True  # Kafka's end of the join phase throws here, and is not tried again: who waits waits on
+        group.join_phase_failed = (
+            True  # Kafka's end of the join phase throws here, and is not tried again: who waits waits on
+        )
         return
     group.protocol = protocol
     group.fix_subscriptions()

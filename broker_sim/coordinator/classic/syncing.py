@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import CUT_OFF, SYNC_ANSWER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, SYNC_ANSWER, ClassicGroup, Member, State
 from broker_sim.coordinator.classic.rebalance import (
     answer_sync,
     fail_syncs,
@@ -11,7 +11,7 @@ from broker_sim.coordinator.classic.rebalance import (
     sync_error,
 )
 from broker_sim.coordinator.outcome import Client, TimerKey
-from broker_sim.coordinator.state import HeldParked, ShardState, Write
+from broker_sim.coordinator.state import DeferredMemberRequest, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -77,10 +77,10 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
         given = {a.member_id: a.assignment for a in request.assignments}
         shard.write(SyncWrite(group, {member_id: given.get(member_id, b"") for member_id in group.members}))
     elif shard.behind_writes:
-        shard.hold(HeldSync(group.group_id, token))
+        shard.defer(DeferredSync(group.group_id, token))
 
 
-class HeldSync(HeldParked):
+class DeferredSync(DeferredMemberRequest):
     """A follower's parked SyncGroup."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class HeldSync(HeldParked):
         member = next((m for m in group.members.values() if m.sync_token == self.token), None) if group else None
         if member is not None:
             shard.reply(self.token, sync_error(shard.settings.policy.sync_errors.get(error, error)))
-            member.sync_token = CUT_OFF
+            member.sync_token = ANSWERED_STILL_COUNTED
 
 
 def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> Err:

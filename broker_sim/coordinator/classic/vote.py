@@ -37,12 +37,12 @@ def java_ordering(names: Collection[str]) -> Generator[None, None, list[str]]:
         if pace.full(1 + len(name) // 8):
             yield
         buckets.setdefault(bucket(name), []).append(name)
-    found: list[str] = []
+    order: list[str] = []
     for number in sorted(buckets):
         if pace.full():
             yield
-        found += buckets[number]
-    return found
+        order += buckets[number]
+    return order
 
 
 def _java_bucket(size: int) -> Callable[[str], int]:

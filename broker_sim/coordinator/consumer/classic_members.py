@@ -122,12 +122,12 @@ def _refusal(shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest)
 def _fits(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
     """Whether the protocols of a joiner are of the consumer protocol, and one of them is known to all classic members."""
     others = [
-        {each.name for each in member.classic_member_metadata.supported_protocols}
+        {protocol.name for protocol in member.classic_member_metadata.supported_protocols}
         for member_id, member in group.latest.members.items()
         if member.classic_member_metadata is not None and member_id != request.member_id
     ]
-    names = [each.name for each in request.protocols]
-    return request.protocol_type == "consumer" and any(all(name in one for one in others) for name in names)
+    names = [protocol.name for protocol in request.protocols]
+    return request.protocol_type == "consumer" and any(all(name in other for other in others) for name in names)
 
 
 def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) -> None:
@@ -157,7 +157,8 @@ def _say(
         subscribed_topic_regex="",
         rebalance_timeout_ms=request.rebalance_timeout_ms if client.api_version >= 1 else request.session_timeout_ms,
         classic_member_metadata=log.ClassicMemberMetadata(
-            request.session_timeout_ms, [log.ClassicProtocol(each.name, each.metadata) for each in request.protocols]
+            request.session_timeout_ms,
+            [log.ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols],
         ),
     )
     if known is None or after != known:
@@ -263,6 +264,6 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
 def join_expired(shard: ShardState, key: TimerKey) -> None:
     """A classic member was told to join again, and hasn't."""
     group, member_id = shard.groups.get(str(key[1])), str(key[2])
-    if isinstance(group, ConsumerGroup) and member_id in group.told_to_join:
-        del group.told_to_join[member_id]
+    if isinstance(group, ConsumerGroup) and member_id in group.must_rejoin:
+        del group.must_rejoin[member_id]
         departing.expel(shard, group, member_id)

@@ -111,7 +111,7 @@ class DowngradeWrite(Write):
         before, made = self.groups
         if shard.groups.get(before.group_id) is not made:
             return
-        shard.store.undo(before, made)
+        shard.store.revert_replacement(before, made)
         rewind(shard, before, self)
         shard.cancel(("rebalance", before.group_id))
         for member_id in before.latest.members:

@@ -56,12 +56,12 @@ def _has(shard: ShardState, current: Current[bytes]) -> list[tuple[bytes, Iterab
     return [*current.assigned.items(), *given_up.items()]
 
 
-def _named(topics: Topics, held: Units[bytes]) -> Assignment:
+def _named(topics: Topics, owned: Units[bytes]) -> Assignment:
     """With the topics' names; what is gone is left out."""
     return Assignment(
         [
             TopicPartitions(topic_id, topics.names[topic_id], list(numbers))
-            for topic_id, numbers in held.items()
+            for topic_id, numbers in owned.items()
             if topic_id in topics.names
         ]
     )

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, session_key
-from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
@@ -26,11 +26,13 @@ from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.offsets_log import ConsumerGroupMemberMetadataValue as Member
 
 
-def _read_held(listed: list[log.TopicPartitions]) -> dict[bytes, dict[int, int]]:
+def _read_owned(listed: list[log.TopicPartitions]) -> dict[bytes, dict[int, int]]:
     return {
-        one.topic_id: dict(zip(one.partitions, one.assignment_epochs or [0] * len(one.partitions), strict=False))
-        for one in listed
-        if one.partitions
+        topic.topic_id: dict(
+            zip(topic.partitions, topic.assignment_epochs or [0] * len(topic.partitions), strict=False)
+        )
+        for topic in listed
+        if topic.partitions
     }
 
 
@@ -39,8 +41,8 @@ def _read_current(value: log.ConsumerGroupCurrentMemberAssignmentValue) -> Curre
         value.member_epoch,
         value.previous_member_epoch,
         MemberState(value.state),
-        _read_held(value.assigned_partitions),
-        _read_held(value.partitions_pending_revocation),
+        _read_owned(value.assigned_partitions),
+        _read_owned(value.partitions_pending_revocation),
     )
 
 
@@ -50,7 +52,7 @@ LAYOUT: Layout[bytes] = Layout(
     target_metadata=types.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
     target=types.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
     current=types.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    read_target=lambda value: units_of((one.topic_id, one.partitions) for one in value.topic_partitions),
+    read_target=lambda value: units_of((topic.topic_id, topic.partitions) for topic in value.topic_partitions),
     read_current=_read_current,
 )
 
@@ -140,7 +142,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
 
     older_epochs_commit: bool = False
     assignor: str | None = None  # which one made the target
-    told_to_join: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
+    must_rejoin: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
     matched_version: int = -1  # of the topics, when regular expressions were matched against them last
     matching: Matching | None = None  # that is on
 
@@ -182,8 +184,8 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         )
 
     def validate_commit(self, request: CommitOffsets) -> Err:
-        """An epoch that was is good for the partitions that the member has had since, where that is so at all; of those `late_commits`
-        tells which are not."""
+        """An older epoch is accepted, if the release does so at all, for the partitions that the member has had since;
+        `stale_partitions` returns the others."""
         is_classic = self._is_classic(request.member_id)
         return commit_error(self.latest, request, older_epochs=self.older_epochs_commit, is_classic=is_classic)
 
@@ -191,8 +193,8 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         member = self.latest.members.get(member_id)
         return member is not None and member.classic_member_metadata is not None
 
-    def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
-        """Which partitions of a commit with an older epoch the member had not got yet at that epoch, or has no more."""
+    def stale_partitions(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
+        """The partitions of a commit with an older epoch that the member got after that epoch, or has lost, with their error."""
         if not request.member_id or request.member_id not in self.latest.members:
             return {}
         current = self.latest.current(request.member_id)
@@ -267,7 +269,7 @@ def _vote(votes: dict[str, int], assignor: str | None, step: int) -> None:
             del votes[assignor]
 
 
-def _since(assigned: Held[bytes], topic_id: bytes | None, partition: int) -> float:
+def _since(assigned: UnitEpochs[bytes], topic_id: bytes | None, partition: int) -> float:
     numbers = {} if topic_id is None else assigned.get(topic_id, {})
     return numbers.get(partition, float("inf"))
 
@@ -296,10 +298,10 @@ def target_value(target: Units[Any]) -> log.ConsumerGroupTargetAssignmentMemberV
 def current_value(current: Current[bytes], *, with_epochs: bool) -> log.ConsumerGroupCurrentMemberAssignmentValue:
     """``with_epochs``: since when a member has each partition is stored (4.3)."""
 
-    def listed(held: Held[bytes]) -> list[log.TopicPartitions]:
+    def listed(owned: UnitEpochs[bytes]) -> list[log.TopicPartitions]:
         return [
             log.TopicPartitions(topic_id, list(numbers), list(numbers.values()) if with_epochs else [])
-            for topic_id, numbers in held.items()
+            for topic_id, numbers in owned.items()
         ]
 
     return log.ConsumerGroupCurrentMemberAssignmentValue(

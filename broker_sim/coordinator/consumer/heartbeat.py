@@ -94,7 +94,7 @@ def _heartbeat(
     before = group.latest.current(member_id)
     subscriptions.check(request.subscribed_topic_regex)
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
-        shard.store.succeed(changes.before, group)
+        shard.store.begin_replacement(changes.before, group)
     shard.groups[group.group_id] = group
     known = group.latest.members.get(member_id, NOBODY)
     _say(changes, client, request, member_id, expected)
@@ -105,9 +105,9 @@ def _heartbeat(
     move_group(shard, changes)
     compute_target(shard, changes, assignor)
     owned = request.topic_partitions
-    reported = None if owned is None else [(one.topic_id, one.partitions) for one in owned]
+    reported = None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned]
     after = reconcile(shard, changes, member_id, before, reported)
-    told = _is_full(request) or units(before.assigned) != units(after.assigned)
+    shows_assignment = _is_full(request) or units(before.assigned) != units(after.assigned)
     assignment = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in after.assigned.items()]
     group.session_timeout_ms = shard.consumer_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
@@ -116,7 +116,7 @@ def _heartbeat(
         member_id=member_id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=shard.consumer_setting(group.group_id, "heartbeat_interval_ms"),
-        assignment=Assignment(assignment) if told else None,
+        assignment=Assignment(assignment) if shows_assignment else None,
     )
     submit(shard, token, changes, answer, refusal)
     subscriptions.maybe_refresh(shard, group)
@@ -179,7 +179,7 @@ def _check_epoch(current: Current[bytes], request: Request) -> None:
     if epoch == current.epoch:
         return
     repeats = epoch < current.epoch and epoch == current.previous and owned is not None
-    if repeats and covers(current.assigned, ((one.topic_id, one.partitions) for one in owned or [])):
+    if repeats and covers(current.assigned, ((topic.topic_id, topic.partitions) for topic in owned or [])):
         return
     than = "greater" if epoch > current.epoch else "smaller"
     raise Refused(

@@ -40,7 +40,7 @@ def remove(shard: ShardState, changes: Changes, member_ids: Iterable[str]) -> No
     latest, group_id = group.latest, group.group_id
     for member_id in member_ids:
         forget(shard, changes, member_id)
-    for pattern in [each for each in latest.matched if not latest.patterns[each]]:
+    for pattern in [pattern for pattern in latest.matched if not latest.patterns[pattern]]:
         key = log.ConsumerGroupRegularExpressionKey(group_id, pattern)
         changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
     epoch = latest.group_epoch + 1

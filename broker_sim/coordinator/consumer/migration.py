@@ -79,7 +79,7 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
     for pending in group.pending_members:
         shard.cancel(("pending", group.group_id, pending))
     made = ConsumerGroup.made(group.group_id, shard.settings.policy)
-    made.take_offsets_of(group)
+    made.adopt_offsets_of(group)
     changes = Changes(made, [GroupRecord(group.group_id, None)], group)
     _take_members(shard, changes, said, group.generation)
     return changes
@@ -110,13 +110,13 @@ def _take_members(
         changes.add(LAYOUT.member, member_key(group_id, member_id), value)
     metadata = log.ConsumerGroupMetadataValue(generation, group.metadata_hash(shard.topics))
     changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group_id), metadata)
-    held = {member_id: held_by_id(shard.topics, has) for member_id, (_, _, has) in said.items()}
-    for member_id, has in held.items():
+    owned = {member_id: held_by_id(shard.topics, has) for member_id, (_, _, has) in said.items()}
+    for member_id, has in owned.items():
         changes.add(LAYOUT.target, target_key(group_id, member_id), target_value(has))
     target = log.ConsumerGroupTargetAssignmentMetadataValue(generation)
     changes.add(LAYOUT.target_metadata, log.ConsumerGroupTargetAssignmentMetadataKey(group_id), target)
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
-    for member_id, has in held.items():
+    for member_id, has in owned.items():
         assigned = {topic_id: dict.fromkeys(numbers, generation) for topic_id, numbers in has.items()}
         current = Current(generation, generation, MemberState.STABLE, assigned)
         changes.add(LAYOUT.current, current_key(group_id, member_id), current_value(current, with_epochs=with_epochs))
@@ -150,12 +150,12 @@ def to_classic(
     """A classic group in the place of a consumer group, with those of its members that stay; it rebalances at once where somebody
     leaves. Its records end the one and begin the other."""
     latest, group_id = group.latest, group.group_id
-    order = [*leaving_ids, *(each for each in latest.members if each not in leaving_ids)]
-    records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, each), None) for each in order]
-    records += [EpochRecord(LAYOUT.target, target_key(group_id, each), None) for each in order]
+    order = [*leaving_ids, *(member_id for member_id in latest.members if member_id not in leaving_ids)]
+    records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, member_id), None) for member_id in order]
+    records += [EpochRecord(LAYOUT.target, target_key(group_id, member_id), None) for member_id in order]
     target, *rest = group.tombstones(shard.settings.policy)
     records.append(target)
-    records += [EpochRecord(LAYOUT.member, member_key(group_id, each), None) for each in order]
+    records += [EpochRecord(LAYOUT.member, member_key(group_id, member_id), None) for member_id in order]
     records += [
         EpochRecord(
             types.CONSUMER_GROUP_REGULAR_EXPRESSION, log.ConsumerGroupRegularExpressionKey(group_id, pattern), None
@@ -164,7 +164,7 @@ def to_classic(
     ]
     records += rest
     made = ClassicGroup(group_id, state=State.STABLE, state_ts_ms=shard.now_ms)
-    made.take_offsets_of(group)
+    made.adopt_offsets_of(group)
     made.generation, made.protocol_type = latest.group_epoch, "consumer"
     for member_id, member in latest.members.items():
         forget_session(shard, group, member_id)
@@ -173,7 +173,7 @@ def to_classic(
         classic = member.classic_member_metadata
         if member_id in leaving_ids or classic is None:
             continue
-        protocols = [(each.name, each.metadata) for each in classic.supported_protocols]
+        protocols = [(protocol.name, protocol.metadata) for protocol in classic.supported_protocols]
         made.protocol = made.protocol or protocols[0][0]
         made.add(
             ClassicMember(
@@ -190,8 +190,8 @@ def to_classic(
         )
     made.fix_subscriptions()
     records.append(made.record())
-    made.visible_from = shard.last_written + 2  # behind its record
-    shard.store.succeed(group, made)
+    made.visible_at_high_watermark = shard.last_written + 2  # behind its record
+    shard.store.begin_replacement(group, made)
     for classic_member in made.members.values():
         restart_session(shard, made, classic_member)
     if leaving_ids:

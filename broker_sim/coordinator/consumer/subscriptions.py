@@ -50,7 +50,7 @@ def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
     latest = group.latest
     if not latest.patterns:
         return
-    looked_ms = max([one.timestamp for one in latest.matched.values()], default=-_NOT_MORE_OFTEN_MS)
+    looked_ms = max([matched.timestamp for matched in latest.matched.values()], default=-_NOT_MORE_OFTEN_MS)
     unknown = any(text not in latest.matched for text in latest.patterns)
     stale = group.matched_version != shard.topics.version and shard.now_ms > looked_ms + _NOT_MORE_OFTEN_MS
     if unknown or stale:
@@ -65,15 +65,15 @@ def refresh(shard: ShardState, key: TimerKey) -> None:
     if group.matching is None:
         group.matched_version = shard.topics.version
         group.matching = _matching(list(group.latest.patterns), list(shard.topics.by_name))
-    found = next(group.matching)
-    if found is None:
+    topics_by_pattern = next(group.matching)
+    if topics_by_pattern is None:
         shard.arm(("patterns", group.group_id), _NEXT_PIECE_MS)
         return
     group.matching = None
     changes, latest = Changes(group), group.latest
     differs = False
     for text in latest.patterns:
-        topics = found.get(text)
+        topics = topics_by_pattern.get(text)
         if topics is None:  # it came meanwhile: the next heartbeat looks again
             continue
         known = latest.matched.get(text)
@@ -90,10 +90,10 @@ def refresh(shard: ShardState, key: TimerKey) -> None:
 
 
 def _matching(texts: list[str], names: list[str]) -> Matching:
-    found: dict[str, list[str]] = {}
+    topics_by_pattern: dict[str, list[str]] = {}
     for text in texts:
         compiled = pattern(text)
-        topics = found[text] = []
+        topics = topics_by_pattern[text] = []
         for name in names:  # internal ones, too, as at Kafka
             for said in compiled.matching(name):
                 if said is None:
@@ -101,4 +101,4 @@ def _matching(texts: list[str], names: list[str]) -> Matching:
                 elif said:
                     topics.append(name)
         topics.sort()
-    yield found
+    yield topics_by_pattern

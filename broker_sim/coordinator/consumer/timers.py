@@ -15,13 +15,13 @@ __all__ = ["expect_join", "forget_join", "forget_revocation", "watch_revocation"
 
 def expect_join(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
     """A classic member has been told to join again: the time that it has for that runs from the first time on."""
-    if member_id not in group.told_to_join:
-        group.told_to_join[member_id] = None
+    if member_id not in group.must_rejoin:
+        group.must_rejoin[member_id] = None
         shard.arm(("join", group.group_id, member_id), group.latest.members[member_id].rebalance_timeout_ms)
 
 
 def forget_join(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
     """It has, or is gone."""
-    if isinstance(group, ConsumerGroup) and member_id in group.told_to_join:
-        del group.told_to_join[member_id]
+    if isinstance(group, ConsumerGroup) and member_id in group.must_rejoin:
+        del group.must_rejoin[member_id]
         shard.cancel(("join", group.group_id, member_id))

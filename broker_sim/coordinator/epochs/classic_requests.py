@@ -39,5 +39,5 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
 def replaced(empty: ClassicGroup, made: EpochGroup[Any]) -> Changes:
     """An empty classic group gives its place, with its offsets, to one by epochs. Member ids that it has given out (MEMBER_ID_REQUIRED)
     and that no member has used don't keep it: Kafka looks at its state alone."""
-    made.take_offsets_of(empty)
+    made.adopt_offsets_of(empty)
     return Changes(made, [GroupRecord(empty.group_id, None)], empty)

@@ -12,8 +12,8 @@ from kafka_wire.errors import Err
 def commit_error(
     latest: EpochState[Any, Any], request: CommitOffsets, *, older_epochs: bool, is_classic: bool = False
 ) -> Err:
-    """``older_epochs``: an epoch that was is good, for the partitions that `late_commits` leaves; ``is_classic``: the member speaks the
-    classic protocol."""
+    """Whether the member may commit. ``older_epochs``: an older epoch is accepted for partitions that are not in `stale_partitions`;
+    ``is_classic``: the member uses the classic protocol."""
     if request.generation < 0 and not latest.members:
         return Err.NONE
     in_transaction = request.producer is not NOBODY

@@ -64,11 +64,11 @@ class EpochGroup(Group, Generic[S]):
     def timers_of(self, member_id: str) -> list[tuple[TimerKey, int]]:
         """The timers that run for a member, with their times in ms."""
         session = self.session_of(member_id)
-        found = [] if session is None else [session]
+        timers = [] if session is None else [session]
         if self.latest.current(member_id).state is MemberState.UNREVOKED:
             timeout_ms: int = self.latest.members[member_id].rebalance_timeout_ms
-            found.append((revocation_key(self.group_id, member_id), timeout_ms))
-        return found
+            timers.append((revocation_key(self.group_id, member_id), timeout_ms))
+        return timers
 
     def resume(self) -> bool:
         """What is stored is all there is."""

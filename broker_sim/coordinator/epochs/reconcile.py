@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
-from broker_sim.coordinator.epochs.holdings import Held, K, Units, touches
+from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units, touches
 
 LEFT = -1
 """The epoch with which a member leaves for good."""
@@ -36,8 +36,8 @@ class Current(Generic[K]):
     epoch: int = 0
     previous: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Held[K] = field(default_factory=dict)
-    revoking: Held[K] = field(default_factory=dict)
+    assigned: UnitEpochs[K] = field(default_factory=dict)
+    revoking: UnitEpochs[K] = field(default_factory=dict)
 
     def is_at(self, target_epoch: int) -> bool:
         """Whether it has nothing to do until the target moves."""
@@ -56,14 +56,14 @@ class Step(Generic[K]):
 @dataclass(frozen=True, slots=True)
 class Goal(Generic[K]):
     """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``:
-    what the member itself may have again as soon as it has given it up. ``recast(held, step, waits)``: changes a step of a member that
+    what the member itself may have again as soon as it has given it up. ``recast(owned, step, waits)``: changes a step of a member that
     holds ``held``, where a unit may go from one key to another; ``waits()``: whether the member has to revoke something first."""
 
     epoch: int
     units: Units[K]
     is_taken: Callable[[K, int], bool]
-    regained: Held[K] = field(default_factory=dict)
-    recast: Callable[[Held[K], Step[K], Callable[[], bool]], None] | None = None
+    regained: UnitEpochs[K] = field(default_factory=dict)
+    recast: Callable[[UnitEpochs[K], Step[K], Callable[[], bool]], None] | None = None
 
 
 Reported = Iterable[tuple[K, Iterable[int]]] | None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
-from broker_sim.coordinator.epochs.holdings import Held, K, Units
+from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units
 from broker_sim.coordinator.epochs.reconcile import Current
 from broker_sim.coordinator.records import EpochRecord
 
@@ -133,12 +133,12 @@ class EpochState(Generic[K, M]):
         self._own(member_id, current.assigned)
         self._own(member_id, current.revoking)
 
-    def _own(self, member_id: str, held: Held[K]) -> None:
-        for key, numbers in held.items():
+    def _own(self, member_id: str, owned: UnitEpochs[K]) -> None:
+        for key, numbers in owned.items():
             self.owners.setdefault(key, {}).update(dict.fromkeys(numbers, member_id))
 
-    def _release(self, member_id: str, held: Held[K]) -> None:
-        for key, numbers in held.items():
+    def _release(self, member_id: str, owned: UnitEpochs[K]) -> None:
+        for key, numbers in owned.items():
             holders = self.owners.get(key, {})
             for number in numbers:
                 if holders.get(number) == member_id:

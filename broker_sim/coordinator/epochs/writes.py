@@ -42,7 +42,9 @@ def submit(
     """Hand a request's records to the log and answer when it has them; without any, answer as a request that could write."""
     if changes.records:
         if not changes.group.stored.is_known:
-            changes.group.visible_from = max(changes.group.visible_from, shard.last_written + 2)
+            changes.group.visible_at_high_watermark = max(
+                changes.group.visible_at_high_watermark, shard.last_written + 2
+            )
         shard.write(EpochWrite(token, changes, answer, refusal))
     elif token is not None:
         shard.answer(token, answer, refusal)
@@ -96,6 +98,6 @@ class EpochWrite(Write):
         if latest.is_known or shard.groups.get(group.group_id) is not group:
             return
         if self.before is None:
-            shard.store.forget(group)
+            shard.store.discard(group)
         else:
-            shard.store.undo(self.before, group)
+            shard.store.revert_replacement(self.before, group)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 from broker_sim.coordinator.epochs.group import EpochGroup
-from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
@@ -29,7 +29,7 @@ def _read_current(value: log.ShareGroupCurrentMemberAssignmentValue) -> Current[
         value.member_epoch,
         value.previous_member_epoch,
         MemberState.STABLE,
-        {one.topic_id: dict.fromkeys(one.partitions, 0) for one in value.assigned_partitions if one.partitions},
+        {topic.topic_id: dict.fromkeys(topic.partitions, 0) for topic in value.assigned_partitions if topic.partitions},
     )
 
 
@@ -39,7 +39,7 @@ LAYOUT: Layout[bytes] = Layout(
     target_metadata=types.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
     target=types.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
     current=types.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    read_target=lambda value: units_of((one.topic_id, one.partitions) for one in value.topic_partitions),
+    read_target=lambda value: units_of((topic.topic_id, topic.partitions) for topic in value.topic_partitions),
     read_current=_read_current,
 )
 
@@ -76,7 +76,7 @@ class ShareGroupState(EpochState[bytes, Member]):
         value: log.ShareGroupStatePartitionMetadataValue = record.value or log.ShareGroupStatePartitionMetadataValue()
         self.initializing = _read_topics(value.initializing_topics)
         self.initialized = _read_topics(value.initialized_topics)
-        self.deleting = {one.topic_id: one.topic_name for one in value.deleting_topics}
+        self.deleting = {topic.topic_id: topic.topic_name for topic in value.deleting_topics}
 
     def topics(self) -> Collection[str]:
         return self.named.keys()
@@ -88,10 +88,10 @@ class ShareGroupState(EpochState[bytes, Member]):
         other.deleting = dict(self.deleting)
         return other
 
-    def _own(self, member_id: str, held: Held[bytes]) -> None:
+    def _own(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
         """Nobody owns what is shared."""
 
-    def _release(self, member_id: str, held: Held[bytes]) -> None:
+    def _release(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
         """Likewise."""
 
     @property
@@ -101,7 +101,7 @@ class ShareGroupState(EpochState[bytes, Member]):
 
 
 def _read_topics(listed: list[log.TopicPartitionsInfo]) -> Topic:
-    return {one.topic_id: TopicState(one.topic_name, tuple(sorted(one.partitions))) for one in listed}
+    return {topic.topic_id: TopicState(topic.topic_name, tuple(sorted(topic.partitions))) for topic in listed}
 
 
 @dataclass(slots=True, eq=False)
@@ -224,4 +224,4 @@ def partitions_value(
 
 
 def _listed(topics: Iterable[tuple[bytes, TopicState]]) -> list[log.TopicPartitionsInfo]:
-    return [log.TopicPartitionsInfo(topic_id, one.name, list(one.partitions)) for topic_id, one in topics]
+    return [log.TopicPartitionsInfo(topic_id, topic.name, list(topic.partitions)) for topic_id, topic in topics]

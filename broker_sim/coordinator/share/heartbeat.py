@@ -52,8 +52,8 @@ NOBODY = log.ShareGroupMemberMetadataValue(rack_id=None)
 def check(request: Request, settings: Settings) -> None:
     """What a heartbeat must look like, before anybody looks for its group. Raises Refused. Source: GroupCoordinatorService.
     throwIfShareGroupHeartbeatRequestIsInvalid, in its order and words."""
-    told = settings.policy.nameless_share_member_is_told
-    need(request.member_id != "", "MemberId can't be empty." if told else None)
+    has_text = settings.policy.nameless_share_member_is_told
+    need(request.member_id != "", "MemberId can't be empty." if has_text else None)
     need(request.group_id != "", "GroupId can't be empty.")
     need(request.rack_id != "", "RackId can't be empty.")
     if request.member_epoch == 0:
@@ -121,19 +121,19 @@ def _heartbeat(
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
     full = request.member_epoch == 0 or request.subscribed_topic_names is not None
-    told = full or units(before.assigned) != units(after.assigned)
+    shows_assignment = full or units(before.assigned) != units(after.assigned)
     assignment = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in after.assigned.items()]
     answer = Response(
         member_id=member_id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=shard.share_setting(group.group_id, "heartbeat_interval_ms"),
-        assignment=Assignment(assignment) if told else None,
+        assignment=Assignment(assignment) if shows_assignment else None,
     )
     if not lacks:
         submit(shard, token, changes, answer, refusal)
         return
     if not group.stored.is_known:
-        group.visible_from = max(group.visible_from, shard.last_written + 2)
+        group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
     commands = partitions.made_by(group.group_id, latest.group_epoch, lacks)
     making = partitions.Making(group, lacks)
     shard.write(partitions.AskingWrite(token, changes, answer, refusal, commands, making))
@@ -228,7 +228,7 @@ def _compute_target(shard: ShardState, changes: Changes) -> None:
         member_id: frozenset(
             topics.by_name[name].topic_id for name in member.subscribed_topic_names if name in topics.by_name
         )
-        for member_id, member in ((one, latest.members[one]) for one in java_order(latest.members))
+        for member_id, member in ((member_id, latest.members[member_id]) for member_id in java_order(latest.members))
     }
     there = java_order(filter(topics.by_name.__contains__, latest.named), len(latest.named))
     read = [topics.by_name[name].topic_id for name in there]
@@ -251,8 +251,8 @@ def _follow(changes: Changes, member_id: str, before: Current[bytes]) -> Current
     latest = changes.group.latest
     if before.epoch == latest.target_epoch and member_id in latest.currents:
         return before
-    held = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in latest.target(member_id).items()}
-    after = Current(latest.target_epoch, before.epoch, assigned=held)
+    owned = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in latest.target(member_id).items()}
+    after = Current(latest.target_epoch, before.epoch, assigned=owned)
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), current_value(after))
     return after
 

@@ -63,41 +63,44 @@ def _below(topic_id: bytes, numbers: Collection[int]) -> tuple[bytes, int] | Non
 
 def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generator[None, None, AlterOffsets]:
     """Look up what is asked for, in pieces; the group then does the rest in one step."""
-    found, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
+    result, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
     there: dict[str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]] = {}  # one that is named twice has one row
     for topic in request.topics:
         if pace.full():
             yield
         image = topics.by_name.get(topic.topic_name)
-        told, numbers = there.get(topic.topic_name) or (AlterShareGroupOffsetsResponseTopic(topic.topic_name), set())
+        answer_topic, numbers = there.get(topic.topic_name) or (
+            AlterShareGroupOffsetsResponseTopic(topic.topic_name),
+            set(),
+        )
         named: set[int] = set()
         if topic.topic_name not in there and (image is not None or topic.partitions):
-            found.answer.responses.append(told)
+            result.answer.responses.append(answer_topic)
         if image is not None:
-            told.topic_id = image.topic_id
-            there[topic.topic_name] = told, numbers
-        for one in topic.partitions:
+            answer_topic.topic_id = image.topic_id
+            there[topic.topic_name] = answer_topic, numbers
+        for partition in topic.partitions:
             if pace.full():
                 yield
-            row = AlterShareGroupOffsetsResponsePartition(one.partition_index)
-            told.partitions.append(row)
-            if image is None or one.partition_index >= image.partitions:
+            row = AlterShareGroupOffsetsResponsePartition(partition.partition_index)
+            answer_topic.partitions.append(row)
+            if image is None or partition.partition_index >= image.partitions:
                 row.error_code, row.error_message = unknown, unknown.text
             else:
-                named.add(one.partition_index)
-                found.rows[topic.topic_name, one.partition_index] = row
-                found.offsets[image.topic_id, one.partition_index] = one.start_offset
+                named.add(partition.partition_index)
+                result.rows[topic.topic_name, partition.partition_index] = row
+                result.offsets[image.topic_id, partition.partition_index] = partition.start_offset
         numbers |= named
         if image is not None:
-            found.begun[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(named)))
-    for name, (told, numbers) in there.items():
+            result.begun[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(named)))
+    for name, (answer_topic, numbers) in there.items():
         if pace.full(1 + len(numbers)):
             yield
-        if found.below is None:
-            found.below = _below(told.topic_id, numbers)
-        found.wanted[told.topic_id] = TopicState(name, tuple(sorted(numbers)))
-    return found
+        if result.below is None:
+            result.below = _below(answer_topic.topic_id, numbers)
+        result.wanted[answer_topic.topic_id] = TopicState(name, tuple(sorted(numbers)))
+    return result
 
 
 def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> None:
@@ -106,7 +109,7 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
         body = at_once(altering(shard.topics, body.request))
     answer, wanted, rows = body.answer, body.wanted, body.rows
     if not shard.settings.policy.share_offsets_may_be_altered:
-        answer.responses = [one for one in answer.responses if one.topic_name not in shard.topics.by_name]
+        answer.responses = [row for row in answer.responses if row.topic_name not in shard.topics.by_name]
         shard.answer(token, answer)
         return
     try:
@@ -130,10 +133,10 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
         return
 
     def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
-        each = iter(answers)
+        results = iter(answers)
         for topic in wanted.values():
             for number in topic.partitions:
-                result, row = next(each), rows[topic.name, number]
+                result, row = next(results), rows[topic.name, number]
                 row.error_code, row.error_message = result.error, result.words
         shard.reply(token, answer)
 
@@ -178,10 +181,10 @@ def _version(shard: ShardState, group_id: str) -> tuple[ShareGroup, int, int] | 
 
 def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Generator[None, None, ForgetOffsets]:
     """Look up what is asked for, in pieces; the group then does the rest in one step."""
-    found = ForgetOffsets(request.group_id, request, _version(shard, request.group_id))
-    if found.version is None:
-        return found
-    latest, topics, pace = found.version[0].latest, shard.topics.by_name, Pace(_PIECE)
+    result = ForgetOffsets(request.group_id, request, _version(shard, request.group_id))
+    if result.version is None:
+        return result
+    latest, topics, pace = result.version[0].latest, shard.topics.by_name, Pace(_PIECE)
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
     for topic in request.topics:
         if pace.full():
@@ -189,16 +192,16 @@ def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Ge
         name, image = topic.topic_name, topics.get(topic.topic_name)
         if image is None:
             row = DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=unknown.text)
-            found.refused.append(row)
+            result.refused.append(row)
         elif image.topic_id in latest.initialized or image.topic_id in latest.deleting:
-            if image.topic_id not in found.gone:
+            if image.topic_id not in result.gone:
                 whole = TopicState(name, tuple(range(image.partitions)))
-                found.gone[image.topic_id] = latest.initialized.get(image.topic_id, whole)
-            found.rows[image.topic_id] = DeleteShareGroupOffsetsResponseTopic(name, image.topic_id)
+                result.gone[image.topic_id] = latest.initialized.get(image.topic_id, whole)
+            result.rows[image.topic_id] = DeleteShareGroupOffsetsResponseTopic(name, image.topic_id)
         else:
             words = "There is no offset information to delete."
-            found.refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=words))
-    return found
+            result.refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=words))
+    return result
 
 
 def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -> None:
@@ -224,9 +227,9 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         return
 
     def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
-        each = iter(answers)
+        results = iter(answers)
         for topic_id, topic in gone.items():
-            failed = [one for one in (next(each) for _ in topic.partitions) if one.error is not Err.NONE]
+            failed = [result for result in (next(results) for _ in topic.partitions) if result.error is not Err.NONE]
             if failed:
                 row = rows[topic_id]
                 row.error_code, row.error_message = failed[0].error, failed[0].words
@@ -235,8 +238,8 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
     changes = Changes(group)
     partitions.record(
         changes,
-        initialized={id_: one for id_, one in latest.initialized.items() if id_ not in gone},
-        deleting={**latest.deleting, **{id_: one.name for id_, one in gone.items()}},
+        initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in gone},
+        deleting={**latest.deleting, **{id_: topic.name for id_, topic in gone.items()}},
     )
     removing = partitions.Removing(group, gone, told_all)
     commands = partitions.removed_by(group.group_id, gone)

@@ -42,15 +42,15 @@ def record(
 
 def lacking(shard: ShardState, group: ShareGroup) -> Topic:
     """Partitions that members read, and whose state is neither there nor being made."""
-    latest, found = group.latest, Topic()
+    latest, result = group.latest, Topic()
     by_name = shard.topics.by_name
     for name in sorted(by_name.keys() & latest.named.keys()):
         image = by_name[name]
         has = {*_numbers(latest.initialized, image.topic_id), *_numbers(latest.initializing, image.topic_id)}
         lacks = tuple(number for number in range(image.partitions) if number not in has)
         if lacks:
-            found[image.topic_id] = TopicState(name, lacks)
-    return found
+            result[image.topic_id] = TopicState(name, lacks)
+    return result
 
 
 def _numbers(topics: Wanted, topic_id: bytes) -> tuple[int, ...]:
@@ -125,24 +125,27 @@ def made_by(
 
 
 class Making:
-    """States that are being made: what the record says when they are, or when they could not be. ``told``: who is answered then, with
-    what the share coordinators say of each."""
+    """States that are being made: what the record says when they are, or when they could not be. ``on_answered``: who is answered then,
+    with what the share coordinators say of each."""
 
-    __slots__ = ("group", "told", "wanted")
+    __slots__ = ("group", "on_answered", "wanted")
 
     def __init__(
-        self, group: ShareGroup, wanted: Wanted, told: Callable[[ShardState, Sequence[Result]], object] | None = None
+        self,
+        group: ShareGroup,
+        wanted: Wanted,
+        on_answered: Callable[[ShardState, Sequence[Result]], object] | None = None,
     ) -> None:
-        self.group, self.wanted, self.told = group, wanted, told
+        self.group, self.wanted, self.on_answered = group, wanted, on_answered
 
     def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
         """What was made is there; what was not is asked for again at the next heartbeat."""
         group = self.group
         if shard.groups.get(group.group_id) is group:
             made = Topic()
-            each = iter(answers)
+            results = iter(answers)
             for topic_id, topic in self.wanted.items():
-                numbers = tuple(number for number in topic.partitions if next(each).error is Err.NONE)
+                numbers = tuple(number for number in topic.partitions if next(results).error is Err.NONE)
                 if numbers:
                     made[topic_id] = TopicState(topic.name, numbers)
             changes = Changes(group)
@@ -152,8 +155,8 @@ class Making:
                 initialized=joined(group.latest.initialized, made),
             )
             submit(shard, None, changes, None)
-        if self.told is not None:
-            self.told(shard, answers)
+        if self.on_answered is not None:
+            self.on_answered(shard, answers)
 
 
 # removing
@@ -169,24 +172,28 @@ def removed_by(group_id: str, topics: Wanted) -> list[Command]:
 
 
 class Removing:
-    """States of topics that are being removed: the record forgets the topics when they are gone. ``told``: who is answered then."""
+    """States of topics that are being removed: the record forgets the topics when they are gone. ``on_answered``: who is answered
+    then."""
 
-    __slots__ = ("group", "told", "topics")
+    __slots__ = ("group", "on_answered", "topics")
 
     def __init__(
-        self, group: ShareGroup, topics: Wanted, told: Callable[[ShardState, Sequence[Result]], object] | None = None
+        self,
+        group: ShareGroup,
+        topics: Wanted,
+        on_answered: Callable[[ShardState, Sequence[Result]], object] | None = None,
     ) -> None:
-        self.group, self.topics, self.told = group, topics, told
+        self.group, self.topics, self.on_answered = group, topics, on_answered
 
     def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
         group = self.group
-        if shard.groups.get(group.group_id) is group and all(one.error is Err.NONE for one in answers):
+        if shard.groups.get(group.group_id) is group and all(result.error is Err.NONE for result in answers):
             changes = Changes(group)
             left = {id_: name for id_, name in group.latest.deleting.items() if id_ not in self.topics}
             record(changes, deleting=left)
             submit(shard, None, changes, None)
-        if self.told is not None:
-            self.told(shard, answers)
+        if self.on_answered is not None:
+            self.on_answered(shard, answers)
 
 
 def go_on(shard: ShardState, group: ShareGroup) -> None:
@@ -212,8 +219,8 @@ def forget_topics(shard: ShardState, topic_ids: Iterable[bytes]) -> None:
         changes = Changes(group)
         record(
             changes,
-            initializing={id_: one for id_, one in latest.initializing.items() if id_ not in gone},
-            initialized={id_: one for id_, one in latest.initialized.items() if id_ not in gone},
+            initializing={id_: topic for id_, topic in latest.initializing.items() if id_ not in gone},
+            initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in gone},
             deleting={id_: name for id_, name in latest.deleting.items() if id_ not in gone},
         )
         submit(shard, None, changes, None)

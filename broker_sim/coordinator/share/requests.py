@@ -40,7 +40,7 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
         return
 
     def told(shard: ShardState, answers: Sequence[Result]) -> None:
-        error = next((one.error for one in answers if one.error is not Err.NONE), Err.NONE)
+        error = next((result.error for result in answers if result.error is not Err.NONE), Err.NONE)
         if error is Err.NONE:
             offsets.delete_group(shard, token, client, request)
         else:

@@ -115,14 +115,14 @@ class SharePartition:
     ) -> SharePartition:
         """As the share coordinator has it."""
         made = cls(policy, limits, start_offset, start_offset)
-        for one in stored:
-            if one.first > made.next_offset:
-                made.batches.append(Batch(made.next_offset, one.first - 1))
-            delivery = Delivery(DeliveryState(one.state), one.deliveries)
-            made.batches.append(Batch(one.first, one.last, delivery))
-            made.next_offset = one.last + 1
+        for batch in stored:
+            if batch.first > made.next_offset:
+                made.batches.append(Batch(made.next_offset, batch.first - 1))
+            delivery = Delivery(DeliveryState(batch.state), batch.deliveries)
+            made.batches.append(Batch(batch.first, batch.last, delivery))
+            made.next_offset = batch.last + 1
             if delivery.state.is_final:
-                made.complete_count += one.last - one.first + 1
+                made.complete_count += batch.last - batch.first + 1
         made._advance()
         return made
 
@@ -172,11 +172,11 @@ class SharePartition:
                 return []
             last = min(last, self.next_offset - 1)
             room = max_records
-        found: list[Acquired] = []
+        acquired: list[Acquired] = []
         count = 0
         deadline_ms = now_ms + self.limits.lock_ms
         slowed = False
-        at = max(0, bisect_right(self.batches, read[0][0], key=lambda one: one.first) - 1)
+        at = max(0, bisect_right(self.batches, read[0][0], key=lambda batch: batch.first) - 1)
         for batch in self.batches[at:]:
             if count >= room or slowed or batch.first > last:
                 break
@@ -187,13 +187,13 @@ class SharePartition:
                 slowed = slowed_to < most
                 most = slowed_to
             got = self._acquire_of(batch, member, read[0][0], last, deadline_ms, most)
-            found += got
-            count += sum(one.last - one.first + 1 for one in got)
+            acquired += got
+            count += sum(part.last - part.first + 1 for part in got)
             if not got:
                 slowed = False
         if count < room and not slowed and self.next_offset <= last:
-            found += self._acquire_new(member, read, last, deadline_ms, batch_size, room - count, exactly)
-        return found
+            acquired += self._acquire_new(member, read, last, deadline_ms, batch_size, room - count, exactly)
+        return acquired
 
     def _most(self, batch: Batch, otherwise: int) -> int:
         """How many records of a batch may come together, after that many vain deliveries."""
@@ -202,7 +202,7 @@ class SharePartition:
         if batch.each is None:
             deliveries = batch.whole.deliveries if batch.whole.is_free else 0
         else:
-            deliveries = max((one.deliveries for one in batch.each.values() if one.is_free), default=0)
+            deliveries = max((delivery.deliveries for delivery in batch.each.values() if delivery.is_free), default=0)
         begins = max(2, (self.limits.deliveries + 1) // 2)
         if deliveries < begins:
             return otherwise
@@ -278,10 +278,10 @@ class SharePartition:
         before."""
         moved = Transition()
         renewed: list[tuple[int, int, Delivery]] = []
-        for one in acknowledgements:
+        for acknowledgement in acknowledgements:
             if pace.full():
                 yield
-            refusal = yield from self._acknowledge(member, one, moved, renewed, pace)
+            refusal = yield from self._acknowledge(member, acknowledgement, moved, renewed, pace)
             if refusal is not None:
                 self.undo(moved)
                 return refusal
@@ -322,11 +322,11 @@ class SharePartition:
                 if not (yield from self._parting(batch, pace)):
                     continue  # it is another since: look again
             last = min(said.last, batch.last)
-            each = batch.parted()
+            deliveries = batch.parted()
             for offset in range(begin, last + 1):
                 if pace.full():
                     yield
-                delivery = each.get(offset)
+                delivery = deliveries.get(offset)
                 if delivery is None:
                     continue  # it is done with since
                 if delivery.state is not DeliveryState.ACQUIRED or delivery.moving:
@@ -343,7 +343,7 @@ class SharePartition:
 
     def _at(self, offset: int) -> Batch | None:
         """The batch that has a record, or the first behind it."""
-        at = bisect_right(self.batches, offset, key=lambda one: one.first) - 1
+        at = bisect_right(self.batches, offset, key=lambda batch: batch.first) - 1
         if at < 0:
             return self.batches[0] if self.batches else None
         if self.batches[at].last < offset:
@@ -352,16 +352,16 @@ class SharePartition:
 
     def _parting(self, batch: Batch, pace: Pace) -> Generator[None, None, bool]:
         """As `_part`, in pieces; false where something has become of the batch meanwhile."""
-        whole, each = batch.whole, dict[int, Delivery]()
+        whole, deliveries = batch.whole, dict[int, Delivery]()
         before = (whole.state, whole.member, whole.deadline_ms, whole.moving)
         for offset in range(batch.first, batch.last + 1):
-            each[offset] = whole.copy()
+            deliveries[offset] = whole.copy()
             if pace.full():
                 yield
         after = (whole.state, whole.member, whole.deadline_ms, whole.moving)
         if batch.each is not None or after != before or self._at(batch.first) is not batch:
             return False
-        batch.each = each
+        batch.each = deliveries
         self._part(batch)
         return True
 
@@ -580,10 +580,10 @@ _PAST = "Batch record not found. The {} offset in request is past acquired recor
 def _joined(acquired: list[Acquired]) -> list[Acquired]:
     """Neighbours that were delivered equally often as one."""
     joined: list[Acquired] = []
-    for one in acquired:
+    for part in acquired:
         before = joined[-1] if joined else None
-        if before is not None and before.last + 1 == one.first and before.deliveries == one.deliveries:
-            joined[-1] = Acquired(before.first, one.last, one.deliveries)
+        if before is not None and before.last + 1 == part.first and before.deliveries == part.deliveries:
+            joined[-1] = Acquired(before.first, part.last, part.deliveries)
         else:
-            joined.append(one)
+            joined.append(part)
     return joined

@@ -46,10 +46,10 @@ class ShareSession:
 
     def update(self, fetched: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
         """Take over what a request changes."""
-        for one in fetched:
-            self.partitions.setdefault(one, False)
-        for one in forgotten:
-            self.partitions.pop(one, None)
+        for partition in fetched:
+            self.partitions.setdefault(partition, False)
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
 
 
 class ShareSessions:

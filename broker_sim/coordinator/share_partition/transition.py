@@ -59,21 +59,21 @@ class Transition:
     @property
     def archiving(self) -> list[Change]:
         """What waits for its dead letter."""
-        return [one for one in self.changes if one.delivery.state is DeliveryState.ARCHIVING]
+        return [change for change in self.changes if change.delivery.state is DeliveryState.ARCHIVING]
 
     @property
     def batches(self) -> list[StateBatch]:
         """As the share coordinator is told them: neighbours that became the same are one, as it would store them."""
         runs: list[StateBatch] = []
         first, end, what = 0, -1, (-1, -1)
-        for one in self.changes:
-            became = one.delivery.state, one.delivery.deliveries
-            if became == what and one.first == end:
-                end = one.last + 1
+        for change in self.changes:
+            became = change.delivery.state, change.delivery.deliveries
+            if became == what and change.first == end:
+                end = change.last + 1
                 continue
             if end >= 0:
                 runs.append(StateBatch(first, end - 1, *what))
-            first, end, what = one.first, one.last + 1, became
+            first, end, what = change.first, change.last + 1, became
         if end >= 0:
             runs.append(StateBatch(first, end - 1, *what))
         return runs

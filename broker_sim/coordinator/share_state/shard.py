@@ -119,7 +119,7 @@ class ShareStateShard:
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
-            gone = [one.topic_id for name in event.topics if (one := self.topics.by_name.get(name)) is not None]
+            gone = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
             self._forget([topic_id for topic_id in gone if topic_id not in self.topics.names])
         elif type(event) is TimerFired:
@@ -168,12 +168,12 @@ class ShareStateShard:
         if error is not None or state is None:
             self._answer(token, command, error or Result())
             return
-        found = Found(Err.NONE, None, state.state_epoch, state.start_offset, state.batches)
+        result = Found(Err.NONE, None, state.state_epoch, state.start_offset, state.batches)
         if command.leader_epoch in (-1, state.leader_epoch):
-            self._answer(token, command, found)
+            self._answer(token, command, result)
             return
         again = commands.Write(key, state.state_epoch, command.leader_epoch, state.start_offset, (), UNCOUNTED)
-        self._write(token, command, self._record(state, again), found)
+        self._write(token, command, self._record(state, again), result)
 
     def write(self, token: int, command: commands.Write) -> None:
         """What has become of records, in an update, or in a snapshot where there are many updates already."""
@@ -222,7 +222,7 @@ class ShareStateShard:
 
     def _forget(self, topic_ids: list[bytes]) -> None:
         """Topics are no more: what groups had of them ends."""
-        for key in [one for one in self.states if one.topic_id in topic_ids]:
+        for key in [key for key in self.states if key.topic_id in topic_ids]:
             self._write(-1, commands.Delete(key), None, Result())
 
     def _malformed(self, command: Command) -> Result | None:
@@ -333,8 +333,8 @@ class ShareStateShard:
     def _tell(self, write: _Write, error: Err) -> None:
         if write.token < 0:
             return  # nobody waits
-        told = JAVA.commit_errors.get(error, error)
-        self.out.replies.append((write.token, commands.failed(write.command, told)))
+        client_error = JAVA.commit_errors.get(error, error)
+        self.out.replies.append((write.token, commands.failed(write.command, client_error)))
 
     def _timed_out(self, key: TimerKey) -> None:
         """Who waits is told so; what the log makes of it later counts."""

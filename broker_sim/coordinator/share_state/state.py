@@ -102,7 +102,7 @@ def snapshot(state: ShareState) -> log.ShareSnapshotValue:
 
 def listed(batches: tuple[StateBatch, ...]) -> list[log.StateBatch]:
     """As the log's messages have them."""
-    return [log.StateBatch(one.first, one.last, one.state, one.deliveries) for one in batches]
+    return [log.StateBatch(batch.first, batch.last, batch.state, batch.deliveries) for batch in batches]
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
@@ -121,5 +121,5 @@ def decode(key: bytes | None, value: bytes | None) -> ShareRecord:
         raise OtherRecord(f"type {int.from_bytes(key[:2], 'big', signed=True)}")
     if not read.group_id:
         raise DecodeError("a share group's state without a group")
-    found = None if value is None else log.decode_value(read, value)
-    return ShareRecord(ShareKey(read.group_id, read.topic_id, read.partition), found)
+    decoded = None if value is None else log.decode_value(read, value)
+    return ShareRecord(ShareKey(read.group_id, read.topic_id, read.partition), decoded)

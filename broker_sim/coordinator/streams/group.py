@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from broker_sim.common.slices import at_once
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, state_name
-from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
@@ -50,17 +50,19 @@ TaskOffsets = dict[tuple[str, int], int]
 
 def _read_target(value: log.StreamsGroupTargetAssignmentMemberValue) -> dict[TaskKey, tuple[int, ...]]:
     roles = zip(ROLES, (value.active_tasks, value.standby_tasks, value.warmup_tasks), strict=True)
-    return units_of((TaskKey(role, one.subtopology_id), one.partitions) for role, tasks in roles for one in tasks)
+    return units_of(
+        (TaskKey(role, task_ids.subtopology_id), task_ids.partitions) for role, tasks in roles for task_ids in tasks
+    )
 
 
-def _read_held(*roles: list[log.TaskIds]) -> dict[TaskKey, dict[int, int]]:
+def _read_owned(*roles: list[log.TaskIds]) -> dict[TaskKey, dict[int, int]]:
     return {
-        TaskKey(role, one.subtopology_id): dict(
-            zip(one.partitions, one.assignment_epochs or [0] * len(one.partitions), strict=False)
+        TaskKey(role, task_ids.subtopology_id): dict(
+            zip(task_ids.partitions, task_ids.assignment_epochs or [0] * len(task_ids.partitions), strict=False)
         )
         for role, tasks in zip(ROLES, roles, strict=True)
-        for one in tasks
-        if one.partitions
+        for task_ids in tasks
+        if task_ids.partitions
     }
 
 
@@ -69,8 +71,8 @@ def _read_current(value: log.StreamsGroupCurrentMemberAssignmentValue) -> Curren
         value.member_epoch,
         value.previous_member_epoch,
         MemberState(value.state - _FIRST_STATE),
-        _read_held(value.active_tasks, value.standby_tasks, value.warmup_tasks),
-        _read_held(
+        _read_owned(value.active_tasks, value.standby_tasks, value.warmup_tasks),
+        _read_owned(
             value.active_tasks_pending_revocation,
             value.standby_tasks_pending_revocation,
             value.warmup_tasks_pending_revocation,
@@ -106,7 +108,7 @@ class StreamsState(EpochState[TaskKey, Member]):
         if record.type == LAYOUT.group:
             value: log.StreamsGroupMetadataValue = record.value or log.StreamsGroupMetadataValue()
             self.validated_epoch = value.validated_topology_epoch
-            self.assignment_settings = {one.key: one.value for one in value.last_assignment_configs or ()}
+            self.assignment_settings = {config.key: config.value for config in value.last_assignment_configs or ()}
 
     def replay_other(self, record: EpochRecord) -> None:
         self.topology = record.value
@@ -146,13 +148,13 @@ class StreamsState(EpochState[TaskKey, Member]):
                     return True
         return False
 
-    def _own(self, member_id: str, held: Held[TaskKey]) -> None:
-        for key, numbers in held.items():
+    def _own(self, member_id: str, owned: UnitEpochs[TaskKey]) -> None:
+        for key, numbers in owned.items():
             for number in numbers:
                 self.holders.setdefault(key, {}).setdefault(number, {})[member_id] = None
 
-    def _release(self, member_id: str, held: Held[TaskKey]) -> None:
-        for key, numbers in held.items():
+    def _release(self, member_id: str, owned: UnitEpochs[TaskKey]) -> None:
+        for key, numbers in owned.items():
             for number in numbers:
                 members = self.holders.get(key, {}).get(number, {})
                 members.pop(member_id, None)
@@ -216,10 +218,10 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return bool(self.latest.members) and topology is not None and topic in source_subtopologies(topology)
 
     def validate_commit(self, request: CommitOffsets) -> Err:
-        """As a consumer group; for an older epoch `late_commits` returns the partitions that it is refused for."""
+        """As a consumer group; for an older epoch `stale_partitions` returns the partitions that it is refused for."""
         return commit_error(self.latest, request, older_epochs=True)
 
-    def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
+    def stale_partitions(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
         """Where any partition of a commit with an older epoch belongs to a task that the member had not got yet at that epoch, or has
         no more, none of them is taken."""
         if not request.member_id or request.member_id not in self.latest.members:
@@ -231,9 +233,9 @@ class StreamsGroup(EpochGroup[StreamsState]):
 
         def since(topic: str, partition: int) -> float:
             key = TaskKey(ACTIVE, readers.get(topic, ""))
-            for held in (current.assigned, current.revoking):
-                if topic in readers and partition in held.get(key, ()):
-                    return held[key][partition]
+            for owned in (current.assigned, current.revoking):
+                if topic in readers and partition in owned.get(key, ()):
+                    return owned[key][partition]
             return float("inf")
 
         if all(request.generation >= since(topic, partition) for topic, partition, _ in request.offsets):
@@ -268,9 +270,9 @@ class StreamsGroup(EpochGroup[StreamsState]):
         known = self._configured
         if known is not None and known[0] is topology and known[1] == topics.version:
             return known[2]
-        found = at_once(configuring(topology, topics))
-        self._configured = topology, topics.version, found
-        return found
+        result = at_once(configuring(topology, topics))
+        self._configured = topology, topics.version, result
+        return result
 
     def configured_as(self, brought: Brought) -> None:
         """That is known already."""
@@ -305,17 +307,17 @@ def target_value(target: Units[TaskKey]) -> log.StreamsGroupTargetAssignmentMemb
 def current_value(current: Current[TaskKey]) -> log.StreamsGroupCurrentMemberAssignmentValue:
     """Of active tasks it is stored since when the member has them."""
 
-    def listed(held: Held[TaskKey], role: str) -> list[log.TaskIds]:
+    def listed(owned: UnitEpochs[TaskKey], role: str) -> list[log.TaskIds]:
         return [
             log.TaskIds(subtopology, list(numbers), list(numbers.values()) if role == ACTIVE else [])
-            for subtopology, numbers in _of_role(held.items(), role)
+            for subtopology, numbers in _of_role(owned.items(), role)
         ]
 
     return log.StreamsGroupCurrentMemberAssignmentValue(
         current.epoch,
         current.previous,
         current.state + _FIRST_STATE,
-        *(listed(held, role) for held in (current.assigned, current.revoking) for role in ROLES),
+        *(listed(owned, role) for owned in (current.assigned, current.revoking) for role in ROLES),
     )
 
 

@@ -106,13 +106,13 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
         if isinstance(brought.found, Refused):
             raise brought.found
         group.configured_as(brought)
-    found = group.configured(topology, shard.topics)
-    _check_tasks(found, reported)
+    configured = group.configured(topology, shard.topics)
+    _check_tasks(configured, reported)
     is_known, is_alone = shard.groups.get(group.group_id) is group, list(group.latest.members) == [replaced]
-    _check_endpoints(group, request, found, is_known=is_known)
+    _check_endpoints(group, request, configured, is_known=is_known)
     was_empty, status = not group.latest.members, list(_stale(group, request))
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
-        shard.store.succeed(changes.before, group)
+        shard.store.begin_replacement(changes.before, group)
     shard.groups[group.group_id] = group
     if replaced is not None:
         departing.take_over(shard, changes, replaced, member_id)
@@ -122,14 +122,14 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
         encoded = None if brought is None else brought.encoded
         changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology, encoded)
     if is_known:
-        group.shown = found
+        group.shown = configured
         _note_offsets(group, request)
-    move_group(shard, changes, found)
+    move_group(shard, changes, configured)
     delay_ms = shard.streams_setting(group.group_id, "initial_rebalance_delay_ms")
     if was_empty and delay_ms > 0 and not group.delayed:
         group.delayed = True
         shard.arm(("initial", group.group_id), delay_ms)
-    delayed_by = compute_target(shard, changes, found)
+    delayed_by = compute_target(shard, changes, configured)
     if delayed_by is not None:
         status.append(Status(StatusCode.ASSIGNMENT_DELAYED, delayed_by))
     after = reconcile(shard, changes, member_id, before, reported)
@@ -139,8 +139,8 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
         departing.shut_down(group, member_id)
     changed = units(before.assigned) != units(after.assigned)
     _count_endpoints(group, member_id, endpoint, changed)
-    answer = _answer(shard, group, request, found, whole=request.member_epoch == 0 or changed)
-    status += _more_status(shard, client, group, member_id, found)
+    answer = _answer(shard, group, request, configured, whole=request.member_epoch == 0 or changed)
+    status += _more_status(shard, client, group, member_id, configured)
     answer.status = status
     if not is_known:
         answer.endpoint_information_epoch = group.endpoint_epoch = 0
@@ -148,7 +148,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
     if is_alone:
         # with the member that it replaces nobody is in the group for a moment; this answer is made before
         group.shutdown_by = None
-    submit(shard, token, changes, (answer, found.missing), refusal)
+    submit(shard, token, changes, (answer, configured.missing), refusal)
 
 
 # what may refuse it
@@ -241,24 +241,25 @@ def _topology(group: StreamsGroup, brought: Brought | None) -> Topology:
     return known
 
 
-def _check_tasks(found: Configured, reported: Reported) -> None:
+def _check_tasks(configured: Configured, reported: Reported) -> None:
     """Raises Refused for tasks that the topology doesn't have."""
-    for key, numbers in reported if reported is not None and found.is_ready else ():
-        one = found.subtopologies.get(key.subtopology)
-        if one is None:
+    for key, numbers in reported if reported is not None and configured.is_ready else ():
+        subtopology = configured.subtopologies.get(key.subtopology)
+        if subtopology is None:
             raise Refused(Err.INVALID_REQUEST, f"Subtopology {key.subtopology} does not exist in the topology.")
         for number in numbers:
-            if not 0 <= number < one.tasks:
+            if not 0 <= number < subtopology.tasks:
                 raise Refused(
                     Err.INVALID_REQUEST,
-                    f"Task {number} for subtopology {key.subtopology} is invalid. Number of tasks for this subtopology: {one.tasks}",
+                    f"Task {number} for subtopology {key.subtopology} is invalid. "
+                    f"Number of tasks for this subtopology: {subtopology.tasks}",
                 )
 
 
-def _check_endpoints(group: StreamsGroup, request: Request, found: Configured, *, is_known: bool) -> None:
+def _check_endpoints(group: StreamsGroup, request: Request, configured: Configured, *, is_known: bool) -> None:
     """Raises Refused where the member would be told what endpoints read and the topology doesn't fit the topics, so that there are no
     subtopologies to tell it by. Kafka falls over that; all that stays of such a heartbeat is the endpoints' epoch."""
-    if found.is_ready or found.subtopologies:
+    if configured.is_ready or configured.subtopologies:
         return
     member_id, members = request.member_id, group.latest.members
     before = _endpoint(group, member_id)
@@ -277,12 +278,12 @@ def _check_endpoints(group: StreamsGroup, request: Request, found: Configured, *
 def _reported(request: Request) -> Reported:
     """The tasks that the member says it has; None: it doesn't say."""
     lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(one is None for one in lists):
+    if any(listed is None for listed in lists):
         return None
     return [
-        (TaskKey(role, one.subtopology_id), one.partitions)
+        (TaskKey(role, task_ids.subtopology_id), task_ids.partitions)
         for role, tasks in zip(ROLES, lists, strict=True)
-        for one in tasks or ()
+        for task_ids in tasks or ()
     ]
 
 
@@ -348,7 +349,7 @@ def _note_offsets(group: StreamsGroup, request: Request) -> None:
 
 
 def _task_offsets(listed: Iterable[TaskOffset]) -> TaskOffsets:
-    return {(one.subtopology_id, one.partition): one.offset for one in listed}
+    return {(task_offset.subtopology_id, task_offset.partition): task_offset.offset for task_offset in listed}
 
 
 def _endpoint(group: StreamsGroup, member_id: str) -> log.Endpoint | None:
@@ -367,7 +368,9 @@ def _count_endpoints(group: StreamsGroup, member_id: str, before: log.Endpoint |
 # what it is answered
 
 
-def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Configured, *, whole: bool) -> Response:
+def _answer(
+    shard: ShardState, group: StreamsGroup, request: Request, configured: Configured, *, whole: bool
+) -> Response:
     member_id = request.member_id
     current = group.latest.current(member_id)
     by_role: dict[str, dict[str, list[int]]] = {role: {} for role in ROLES}
@@ -380,7 +383,7 @@ def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Con
 
     endpoints = None
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        endpoints = partitions_by_endpoint(group, member_id, found, shard.topics)
+        endpoints = partitions_by_endpoint(group, member_id, configured, shard.topics)
     return Response(
         member_id=member_id,
         member_epoch=current.epoch,
@@ -405,11 +408,11 @@ def _stale(group: StreamsGroup, request: Request) -> Iterable[Status]:
 
 
 def _more_status(
-    shard: ShardState, client: Client, group: StreamsGroup, member_id: str, found: Configured
+    shard: ShardState, client: Client, group: StreamsGroup, member_id: str, configured: Configured
 ) -> Iterable[Status]:
     """What keeps the application from running, and what its operator has to know."""
-    if found.problem is not None:
-        yield Status(*found.problem)
+    if configured.problem is not None:
+        yield Status(*configured.problem)
     if group.shutdown_by is not None:
         words = (
             f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the entire "
@@ -417,7 +420,7 @@ def _more_status(
         )
         yield Status(StatusCode.SHUTDOWN_APPLICATION, words)
     wanted: tuple[str, ...] = shard.streams_setting(group.group_id, "rack_aware_tags")
-    has = {one.key for one in group.latest.members[member_id].client_tags} if wanted else ()
+    has = {tag.key for tag in group.latest.members[member_id].client_tags} if wanted else ()
     missing = [tag for tag in wanted if tag not in has]
     if missing and client.api_version >= _TAGS_SINCE:
         words = (

@@ -49,10 +49,10 @@ def reading_tags(request: Request) -> Generator[None, None, list[log.KeyValue] |
     if request.client_tags is None:
         return None
     pace, values = Pace(_PIECE), dict[str, str]()
-    for one in request.client_tags:
+    for tag in request.client_tags:
         if pace.full():
             yield
-        values[one.key] = one.value
+        values[tag.key] = tag.value
     rows: list[log.KeyValue] = []
     for key in (yield from in_order(values)):
         if pace.full():
@@ -79,10 +79,10 @@ def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
         need(request.task_offsets is None, "TaskOffsets are not supported yet.")
         need(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
         need(not request.warmup_tasks, "WarmupTasks are not supported yet.")
-    for one in topology.subtopologies if topology is not None else ():
+    for subtopology in topology.subtopologies if topology is not None else ():
         if pace.full():
             yield
-        need(not one.source_topic_regex, "Regular expressions for source topics are not supported yet.")
+        need(not subtopology.source_topic_regex, "Regular expressions for source topics are not supported yet.")
     need(_is_said(request.member_id), "MemberId can't be empty.")
     need(_is_said(request.group_id), "GroupId can't be empty.")
     need(_is_said(request.instance_id), "InstanceId can't be empty.")
@@ -94,8 +94,8 @@ def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
     elif epoch < LEFT:
         need(False, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(one is not None for one in tasks):
-        need(all(one is not None for one in tasks), "If one task-type is non-null, all must be non-null.")
+    if any(listed is not None for listed in tasks):
+        need(all(listed is not None for listed in tasks), "If one task-type is non-null, all must be non-null.")
     if epoch != 0:
         need(topology is None, "Topology can only be provided when (re-)joining.")
     if epoch >= 0:
@@ -111,8 +111,8 @@ def _check_join(request: Request, pace: Pace) -> Generator[None, None, None]:
     topology = request.topology
     if topology is None:
         raise Refused(Err.INVALID_REQUEST, "Topology must be non-null when (re-)joining.")
-    for one in topology.subtopologies:
-        for topic in one.state_changelog_topics:
+    for subtopology in topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
             if pace.full():
                 yield
             if topic.partitions:
@@ -124,10 +124,10 @@ def _check_join(request: Request, pace: Pace) -> Generator[None, None, None]:
 
 def _check_offsets(listed: Iterable[TaskOffset] | None, pace: Pace) -> Generator[None, None, None]:
     named: set[tuple[str, int]] = set()
-    for one in listed or ():
+    for task_ids in listed or ():
         if pace.full():
             yield
-        task = one.subtopology_id, one.partition
+        task = task_ids.subtopology_id, task_ids.partition
         if task in named:
             words = f"Task offsets contain a duplicate entry for subtopology {task[0]} and partition {task[1]}."
             raise Refused(Err.INVALID_REQUEST, words)

@@ -151,8 +151,8 @@ def _decide(
     shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=lambda error: answer(Granted(error)))
 
 
-def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err], None]) -> None:
-    """Abort an open transaction in spite of its producer, which is fenced by the next epoch. ``told(error)``: NONE when the log has
+def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[Err], None]) -> None:
+    """Abort an open transaction in spite of its producer, which is fenced by the next epoch. ``on_done(error)``: NONE when the log has
     it."""
     stored = transaction.stored
     policy = shard.settings.policy
@@ -160,7 +160,7 @@ def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err
     if policy.fence_brings_another_id and transaction.is_exhausted:
         fresh = shard.new_producer_id()
         if isinstance(fresh, Err):
-            told(fresh)
+            on_done(fresh)
             return
         next_id = fresh
     epoch = transaction.epoch + 1 if transaction.fenced_epoch is None else transaction.epoch
@@ -175,12 +175,12 @@ def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err
 
     def done() -> None:
         shard.cancel(("timeout", transaction.transactional_id))
-        told(Err.NONE)
+        on_done(Err.NONE)
         carry_out(shard, transaction)
 
     def failed(error: Err) -> None:
         transaction.fenced_epoch = epoch
-        told(error)
+        on_done(error)
 
     last_epoch = stored.epoch if flow >= _BUMPS else NO_EPOCH
     shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=failed)
@@ -226,10 +226,10 @@ def _mark(shard: TransactionState, transaction: Transaction) -> None:
 def marked(shard: TransactionState, ticket: int, error: Err) -> None:
     """What became of a marker. A partition that is gone needs none; one that has ended the transaction by another's word takes none,
     and the transaction stays as it is until the next load. All else is tried again."""
-    found = shard.markers.pop(ticket, None)
-    if found is None:
+    marker = shard.markers.pop(ticket, None)
+    if marker is None:
         return
-    transaction, at = found
+    transaction, at = marker
     if error in (Err.NONE, Err.UNKNOWN_TOPIC_OR_PARTITION):
         del transaction.unmarked[at]
         if not transaction.unmarked:
@@ -305,8 +305,8 @@ def timed_out(shard: TransactionState, key: TimerKey) -> None:
         watch_time(shard, transaction)  # the next look decides
         return
 
-    def told(error: Err) -> None:
+    def on_fenced(error: Err) -> None:
         if error is not Err.NONE:
             watch_time(shard, transaction)
 
-    fence(shard, transaction, told)
+    fence(shard, transaction, on_fenced)

@@ -23,11 +23,11 @@ def expire(shard: TransactionState, key: TimerKey) -> None:
         stored = transaction.stored
         idle_ms = shard.now_ms - stored.updated_ms
         if stored.state in CLOSED and transaction.pending is None and idle_ms >= shard.settings.id_expiration_ms:
-            _bury(shard, transaction)
+            _append_tombstone(shard, transaction)
     arm(shard)
 
 
-def _bury(shard: TransactionState, transaction: Transaction) -> None:
+def _append_tombstone(shard: TransactionState, transaction: Transaction) -> None:
     def kept(_: Err) -> None:
         transaction.pending = None  # the next look tries again
 

@@ -56,22 +56,24 @@ def listing(
     shard: TransactionState, filters: Filters, now_ms: int
 ) -> Generator[listed.TransactionState | None, None, None]:
     """Those of a shard that pass, as it is now; None where others may be served."""
-    found = [
-        listed.TransactionState(one.transactional_id, one.stored.producer_id, one.stored.state.kafka_name)
-        for one in shard.transactions.values()
-        if not _expires(one) and filters.pass_(one, shard.started_ms(one), now_ms)
+    rows = [
+        listed.TransactionState(
+            transaction.transactional_id, transaction.stored.producer_id, transaction.stored.state.kafka_name
+        )
+        for transaction in shard.transactions.values()
+        if not _expires(transaction) and filters.pass_(transaction, shard.started_ms(transaction), now_ms)
     ]
-    if filters.pattern is None or not found:
-        yield from found
+    if filters.pattern is None or not rows:
+        yield from rows
         return
     yield None  # an expression may take as long as a piece
-    wanted = Pattern(filters.pattern, frozenset(char for one in found for char in one.transactional_id))
-    for one in found:
-        for said in wanted.matching(one.transactional_id):
+    wanted = Pattern(filters.pattern, frozenset(char for item in rows for char in item.transactional_id))
+    for row in rows:
+        for said in wanted.matching(row.transactional_id):
             if said is None:
                 yield None
             elif said:
-                yield one
+                yield row
 
 
 def describe(shard: TransactionState, transactional_id: str) -> described.TransactionState:

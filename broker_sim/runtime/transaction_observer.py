@@ -1,8 +1,8 @@
 """Writes into the journal what becomes of transactions: the steps of their coordinators, and what they hold up in the logs of data.
 
-    watch = TransactionWatch(journal)
+    watch = TransactionObserver(journal)
     outcome = watch.step(shard, "__transaction_state-12", event, now_ms)     # in place of shard.step(event, now_ms)
-    held = StableWatch(journal, state)                                       # from here on, of all partitions of data
+    held = StableObserver(journal, state)                                       # from here on, of all partitions of data
 
 Rules:
 1. As `journal_observer`'s: it looks at a shard before and after a step and never changes it.
@@ -39,7 +39,7 @@ _Refused = tuple[str, Stored, Err]
 """Transactional id, the state that the log did not take, and its error."""
 
 
-class TransactionWatch:
+class TransactionObserver:
     """The journal's eye on all shards of a cluster's transaction coordinators."""
 
     def __init__(self, journal: Journal) -> None:
@@ -97,11 +97,11 @@ class TransactionWatch:
         elif stored is None:
             self._write(log, transactional_id, "expired", None, cause=why, state=State.DEAD.kafka_name)
         else:
-            action, told = _action(before, stored, why)
-            self._write(log, transactional_id, action, stored, cause=why, state=stored.state.kafka_name, **told)
+            action, fields = _action(before, stored, why)
+            self._write(log, transactional_id, action, stored, cause=why, state=stored.state.kafka_name, **fields)
 
-    def _write(self, log: str, transactional_id: str, action: str, stored: Stored | None, **told: Any) -> None:
-        partitions = told.pop("partitions", None)
+    def _write(self, log: str, transactional_id: str, action: str, stored: Stored | None, **fields: Any) -> None:
+        partitions = fields.pop("partitions", None)
         if partitions is None:
             partitions = [] if stored is None else list(map(_name, stored.partitions))
         self.journal.write(
@@ -114,7 +114,7 @@ class TransactionWatch:
             partitions=partitions,
             timeout_ms=-1 if stored is None else stored.timeout_ms,
             started_ms=-1 if stored is None else stored.started_ms,
-            **told,
+            **fields,
         )
 
     def _sent(self, shard: TransactionShard, log: str, outcome: Outcome) -> None:
@@ -140,7 +140,7 @@ class TransactionWatch:
         if error is not before:
             self._marker(log, transaction, at, "failed", tries=tries, error=error.name)
 
-    def _marker(self, log: str, transaction: Transaction, at: Partition, action: str, **told: Any) -> None:
+    def _marker(self, log: str, transaction: Transaction, at: Partition, action: str, **fields: Any) -> None:
         stored = transaction.stored
         self.journal.write(
             "marker",
@@ -151,7 +151,7 @@ class TransactionWatch:
             ends="commit" if stored.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) else "abort",
             producer_id=stored.producer_id,
             epoch=stored.epoch,
-            **told,
+            **fields,
         )
 
     # what the runtime tells
@@ -170,14 +170,14 @@ class TransactionWatch:
         """An append got its answer; ``end`` is the high watermark. Called before the shard is told."""
         records = [shard.writes[ticket].record for ticket in tickets if ticket in shard.writes]
         fields: dict[str, Any] = {} if error is Err.NONE else {"error": error.name}
-        causes = [self._causes.get((shard.partition, one.transactional_id), {}) for one in records]
+        causes = [self._causes.get((shard.partition, record.transactional_id), {}) for record in records]
         self.journal.write(
             "append",
             log=log,
             requests=[cause["request"] for cause in causes if cause.get("request")],
-            kinds=list(dict.fromkeys("tombstone" if one.value is None else "transaction" for one in records)),
+            kinds=list(dict.fromkeys("tombstone" if record.value is None else "transaction" for record in records)),
             groups=[],
-            transactional_ids=list(dict.fromkeys(one.transactional_id for one in records)),
+            transactional_ids=list(dict.fromkeys(record.transactional_id for record in records)),
             records=len(records),
             base_offset=last_offset - len(records) + 1 if error is Err.NONE else -1,
             last_offset=last_offset,
@@ -213,10 +213,10 @@ class TransactionWatch:
 
     def look(self, shard: TransactionShard, log: str) -> None:
         """Tell what is open in a shard, or decided: it was there before it was watched, or loaded."""
-        for transactional_id, one in shard.transactions.items():
-            if one.stored.state is State.ONGOING or one.stored.state in DECIDED:
-                state = one.stored.state.kafka_name
-                self._write(log, transactional_id, "found", one.stored, cause={"kind": "load"}, state=state)
+        for transactional_id, transaction in shard.transactions.items():
+            if transaction.stored.state is State.ONGOING or transaction.stored.state in DECIDED:
+                state = transaction.stored.state.kafka_name
+                self._write(log, transactional_id, "found", transaction.stored, cause={"kind": "load"}, state=state)
 
     def unloading(self, shard: TransactionShard) -> Callable[[str], None]:
         """The shard is about to go; what is returned is called with its log's name when it has."""
@@ -261,12 +261,12 @@ def _action(before: Stored | None, after: Stored, cause: Cause) -> tuple[str, di
         if was is not State.ONGOING or before is None:
             return "begun", {}
         had = set(before.partitions)
-        return "added", {"partitions": [_name(one) for one in after.partitions if one not in had]}
+        return "added", {"partitions": [_name(partition) for partition in after.partitions if partition not in had]}
     if after.state in DECIDED:
         return "prepared", {"ends": _ends(after, cause)}
     if after.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
-        told = [] if before is None else list(map(_name, before.partitions))
-        return "completed", {"partitions": told}
+        partitions = [] if before is None else list(map(_name, before.partitions))
+        return "completed", {"partitions": partitions}
     return "producer", {}
 
 
@@ -292,7 +292,7 @@ def _name(partition: Partition) -> str:
 # --- the logs of data -------------------------------------------------------------------------------------------------
 
 
-class StableWatch:
+class StableObserver:
     """The journal's eye on the last stable offsets of all partitions of data."""
 
     def __init__(self, journal: Journal, state: ClusterState) -> None:
@@ -345,8 +345,8 @@ class StableWatch:
 def _holder(partition: topics.Partition) -> tuple[int, int] | None:
     """Whose transaction the last stable offset waits for, and where it begins; None where it is at the high watermark."""
     log = partition.log
-    found = next(iter(log.producers.open.items()), None)
-    for one in log.ended.uncommitted:
-        if one.last_offset >= partition.high_watermark and (found is None or one.first_offset < found[1]):
-            found = one.producer_id, one.first_offset
-    return found
+    holder = next(iter(log.producers.open.items()), None)
+    for ended in log.ended.uncommitted:
+        if ended.last_offset >= partition.high_watermark and (holder is None or ended.first_offset < holder[1]):
+            holder = ended.producer_id, ended.first_offset
+    return holder

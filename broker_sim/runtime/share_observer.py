@@ -1,6 +1,6 @@
 """Writes into the journal what becomes of the records of share groups (KIP-932): who acquires them, what is said, whose lock ends.
 
-    shares.observe(ShareWatch(journal))        # in place of nothing, from here on
+    shares.observe(ShareObserver(journal))        # in place of nothing, from here on
 
 Rules:
 1. It is told by `SharePartitions` of what has happened, and never changes it.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker_sim.journal import Journal
     from broker_sim.runtime.share_partitions import LivePartition
 
-__all__ = ["ShareWatch", "member_text"]
+__all__ = ["ShareObserver", "member_text"]
 
 _BECOMES = {
     DeliveryState.AVAILABLE: "available",
@@ -42,7 +42,7 @@ def member_text(member: str, *, ids_are_uuids: bool) -> str:
     return uuid_text(bytes.fromhex(member))
 
 
-class ShareWatch:
+class ShareObserver:
     """The journal's eye on what share groups have of partitions."""
 
     def __init__(self, journal: Journal, *, ids_are_uuids: bool) -> None:
@@ -60,14 +60,14 @@ class ShareWatch:
         else:
             self._of_partition(live, "dropped", start_offset=live.share.start_offset, error=error.name)
 
-    def _of_partition(self, live: LivePartition, action: str, **told: Any) -> None:
+    def _of_partition(self, live: LivePartition, action: str, **fields: Any) -> None:
         self.journal.write(
             "share",
             log=live.partition.name,
             group=live.key.group_id,
             action=action,
             leader_epoch=live.leader_epoch,
-            **told,
+            **fields,
         )
 
     def acquired(
@@ -77,8 +77,8 @@ class ShareWatch:
         share = live.share
         assert share is not None
         until_ms = now_ms + share.limits.lock_ms
-        for one in acquired:
-            self._write(live, "acquired", member, *one, request, becomes="acquired", until_ms=until_ms)
+        for part in acquired:
+            self._write(live, "acquired", member, *part, request, becomes="acquired", until_ms=until_ms)
 
     def moved(
         self,
@@ -92,15 +92,15 @@ class ShareWatch:
         """A transition is confirmed; or it is refused, and all is as it was. ``letter``: of a dead one where it went to, and why it did
         not."""
         refused = {} if error is Err.NONE else {"error": error.name}
-        for one in _runs(moved.changes):
-            action = one.why.value if error is Err.NONE else "refused"
-            state = one.delivery.state if error is Err.NONE else one.before.state
-            told = {"said": one.why.value, **refused} if refused else {}
-            if one.why is Why.LETTER and not refused:
-                told = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
+        for change in _runs(moved.changes):
+            action = change.why.value if error is Err.NONE else "refused"
+            state = change.delivery.state if error is Err.NONE else change.before.state
+            fields = {"said": change.why.value, **refused} if refused else {}
+            if change.why is Why.LETTER and not refused:
+                fields = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
             self._write(
-                live, action, one.before.member, one.first, one.last, one.before.deliveries, request,
-                becomes=_BECOMES[state], **told,
+                live, action, change.before.member, change.first, change.last, change.before.deliveries, request,
+                becomes=_BECOMES[state], **fields,
             )  # fmt: skip
         for renewed in moved.renewed:
             who, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
@@ -119,7 +119,7 @@ class ShareWatch:
         last: int,
         deliveries: int,
         request: int,
-        **told: Any,
+        **fields: Any,
     ) -> None:
         assert live.share is not None
         self.journal.write(
@@ -133,24 +133,24 @@ class ShareWatch:
             deliveries=deliveries,
             start_offset=live.share.start_offset,
             **({"request": request} if request else {}),
-            **told,
+            **fields,
         )
 
 
 def _runs(changes: Iterable[Change]) -> list[Change]:
     """Neighbours of which the same is to be told, as one."""
     runs: list[Change] = []
-    for one in changes:
+    for change in changes:
         before = runs[-1] if runs else None
-        if before is not None and before.last + 1 == one.first and _same(before, one):
-            runs[-1] = Change(before.first, one.last, one.delivery, one.before, one.why)
+        if before is not None and before.last + 1 == change.first and _same(before, change):
+            runs[-1] = Change(before.first, change.last, change.delivery, change.before, change.why)
         else:
-            runs.append(one)
+            runs.append(change)
     return runs
 
 
-def _same(one: Change, other: Change) -> bool:
-    return (one.why, one.delivery.state, one.before.member, one.before.deliveries) == (
+def _same(change: Change, other: Change) -> bool:
+    return (change.why, change.delivery.state, change.before.member, change.before.deliveries) == (
         other.why,
         other.delivery.state,
         other.before.member,
