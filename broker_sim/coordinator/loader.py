@@ -1,8 +1,8 @@
-"""Rebuilding a shard from its log: every record in order through ``store.replay``, as the live shard takes them.
+"""Rebuilds a shard from its log: every record in order through ``store.replay``, as in the live shard.
 
-Of the plain commits of a partition that follow each other only the last one is replayed, when something else is read of its group or
-the log ends; ``latest`` has it until then. What else is read of the group is what a commit could be told apart by: its records, its
-transactions, a tombstone. So a shard that skips commits is equal to one that replays them all (tests/coordinator/test_loader.py).
+Of consecutive plain commits of a partition only the last one is replayed, when another record of its group is read or the log ends;
+``latest`` has it until then. Only such other records, of the group itself, its transactions or a tombstone, could make the skipped
+commits visible. So a shard that skips commits equals one that replays them all (tests/coordinator/test_loader.py).
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class CommitBatchWrite(Write):
         return _records_of(self.commits)
 
     def done(self, shard: ShardState) -> None:
-        """Publish the offsets."""
+        """Publish the committed offsets and answer the requests."""
         _publish(shard, self.commits, self.last_offset)
         self._answer(shard, Err.NONE)
 
@@ -345,7 +345,7 @@ class TombstonesWrite(Write):
         self.groups = groups
 
     def revert(self, shard: ShardState) -> None:
-        """Restore the groups."""
+        """Restore the groups, if the coordinator waited for the tombstones."""
         if shard.settings.policy.tombstones_are_awaited:
             for group in self.groups:
                 shard.store.revert_deletion(group)
@@ -361,7 +361,7 @@ class DeferredDeletion(DeferredReply):
         self.client, self.request = client, request
 
     def done(self, shard: ShardState) -> None:
-        """Begin."""
+        """Begin the deletion; the writes before it are committed."""
         assert self.token is not None
         delete_group(shard, self.token, self.client, self.request)
 

@@ -105,8 +105,7 @@ class StateAnswered:
 
 @dataclass(slots=True)
 class TopicsChanged:
-    """Topics of the cluster are no longer what they were, or a shard is told for the first time what they are: name -> what it is now,
-    None for one that is gone."""
+    """Topics of the cluster have changed, or a shard gets them for the first time: name -> the topic now, None for a deleted one."""
 
     topics: Mapping[str, TopicImage | None]
 
@@ -122,8 +121,8 @@ class GroupConfigured:
 
 @dataclass(slots=True)
 class TransactionEnded:
-    """A marker stands in the partition at ``offset``: what its producer has committed for groups counts, or never will. Its coordinator
-    has appended it, and so it counts itself once it is below the high watermark."""
+    """A marker was appended to the partition at ``offset`` by the transaction coordinator: its producer's pending offsets are committed
+    or dropped once the marker is below the high watermark."""
 
     producer_id: int
     committed: bool
@@ -150,7 +149,7 @@ Event = (
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Answer: an Err."""
+    """A Heartbeat of a classic protocol's member. Answer: an Err."""
 
     group_id: str
     generation: int
@@ -258,15 +257,14 @@ class DeleteOffsets:
 
 @dataclass(slots=True)
 class DeleteGroup:
-    """Answer: an Err."""
+    """DeleteGroups for one group. Answer: an Err."""
 
     group_id: str
 
 
 @dataclass(slots=True)
 class StableFetch:
-    """An OffsetFetch that wants no offsets on their way (require_stable). Answer: the Err of the group; NONE: what is committed now
-    may be told."""
+    """An OffsetFetch with require_stable. Answer: the Err of the group; NONE: the committed offsets may be returned now."""
 
     group_id: str
 

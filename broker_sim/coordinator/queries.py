@@ -37,7 +37,7 @@ def fetch_refusal(shard: ShardState, group_id: str, member_id: str | None, membe
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
-    """A group as DescribeGroups shows it, None if there is none."""
+    """A group's row in DescribeGroups, None if the group does not exist."""
     group = visible(shard, group_id)
     return None if group is None or group.is_dead else group.described(shard.settings.policy)
 

@@ -50,9 +50,8 @@ class GroupRecord:
 
 @dataclass(slots=True)
 class EpochRecord:
-    """One of the many records of a group by epochs, as the messages of ``kafka_wire`` have it, or its removal (``value`` None).
-    ``type`` is the record type of the key; nobody changes what is in it. ``encoded``: a long value as it goes to the log, where it was
-    encoded in pieces before."""
+    """A record of a group by epochs, as messages of ``kafka_wire``, or its tombstone (``value`` None). ``type`` is the record type of
+    the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before."""
 
     type: int
     key: Any
@@ -61,7 +60,7 @@ class EpochRecord:
 
     @property
     def group_id(self) -> str:
-        """Whose it is."""
+        """The group that a key belongs to."""
         group_id: str = self.key.group_id
         return group_id
 

@@ -1,13 +1,13 @@
-r"""Regular expressions as RE2 has them, matched against whole names, in time linear to the name.
+r"""Regular expressions in RE2's syntax, matched against whole names, in time linear to the name.
 
-    Pattern("orders-(eu|us)\\.[0-9]+").matches("orders-eu.7")        # raises PatternError in RE2J's words
+    Pattern("orders-(eu|us)\\.[0-9]+").matches("orders-eu.7")        # raises PatternError with RE2J's message
 
-Kafka's brokers use RE2J: what it refuses - lookaround, backreferences, possessive quantifiers - is refused here, and nothing that a
-client sends can make the broker think for ever, as Python's ``re`` could. A character class is the set of those characters that are in
-it, out of an alphabet: that of topics has letters, digits and ``._-``, that of transactional ids what is in the ids that are there. A
-name with any other character matches nothing.
+Kafka's brokers use RE2J: what it refuses (lookaround, backreferences, possessive quantifiers) is refused here, and no pattern of a
+client can block the broker, as with Python's ``re``. A character class is the set of its characters within an alphabet: that of topics
+has letters, digits and ``._-``, that of transactional ids the characters of the present ids. A name with any other character matches
+nothing.
 
-Source: the syntax page of RE2, and what RE2J (com.google.re2j, in Kafka's jars) answers. Captures are not told apart.
+Source: the syntax page of RE2, and the answers of RE2J (com.google.re2j, in Kafka's jars). Captures are not distinguished.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Node:
 
 
 class _Parser:
-    """Recursive descent, in RE2's order of looking for errors: what is wrong first is told."""
+    """A recursive-descent parser, which looks for errors in RE2's order and raises the first one."""
 
     def __init__(self, text: str, alphabet: frozenset[str]) -> None:
         self.text, self.at = text, 0
@@ -195,7 +195,7 @@ class _Parser:
         return inside
 
     def _group_head(self) -> bool:
-        """What stands behind ``(?``; whether a group begins."""
+        """Parse the part after ``(?``. Returns whether it begins a group."""
         rest = self.text[self.at :]
         if rest.startswith(("?P<", "?<")):
             begin = 3 if rest.startswith("?P") else 2
@@ -272,7 +272,7 @@ class _Parser:
         return self.alphabet - chars if negated else chars
 
     def _character(self) -> str:
-        """The one that an escape stands for."""
+        """The character that an escape denotes."""
         if self.at + 1 >= len(self.text):
             raise PatternError("trailing backslash at end of expression")
         begin, char = self.at, self.text[self.at + 1]
@@ -437,7 +437,7 @@ class Pattern:
         yield ends
 
     def matches(self, name: str) -> bool:
-        """`matching` at once."""
+        """As `matching`, without pieces: whether the name matches."""
         return next(is_match for is_match in self.matching(name) if is_match is not None)
 
     def _keep(self, step: tuple[frozenset[int], str, str], after: frozenset[int]) -> frozenset[int]:
@@ -455,7 +455,7 @@ class Pattern:
         return frozenset(state.to[0] for state in reached if state.kind == _CHARS and char in state.chars)
 
     def _reached(self, states: Iterable[int], before: str, after: str) -> set[int]:
-        """Where one gets without a character, between these two ("" at the ends)."""
+        """The states that are reached without a character between ``before`` and ``after`` ("" at the ends of the name)."""
         boundary = (before in _WORD) != (after in _WORD)
         holds = {
             _SPLIT: True,
@@ -512,5 +512,5 @@ class Pattern:
 
 @lru_cache(maxsize=64)
 def pattern(text: str, alphabet: frozenset[str] = ALPHABET) -> Pattern:
-    """The expression; raises PatternError."""
+    """Compile an expression, with a cache; raises PatternError."""
     return Pattern(text, alphabet)

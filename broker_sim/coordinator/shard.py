@@ -116,7 +116,7 @@ class Shard(ShardState):
         return out
 
     def stop(self) -> Outcome:
-        """The partition moves away: whoever waits in a JoinGroup or SyncGroup is told NOT_COORDINATOR, and so are writes in flight."""
+        """Unload the shard: deferred JoinGroups and SyncGroups and pending writes are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
         for write in self.writes.values():
             write.failed(self, Err.NOT_LEADER_OR_FOLLOWER)
@@ -185,8 +185,8 @@ class Shard(ShardState):
 
 
 class GroupKind(NamedTuple):
-    """What a shard does with the groups of a kind. ``begin``: one was loaded from the log; ``unload``: the shard goes, and who waits in
-    it is told so; ``session_expired``: a member of it was silent for too long."""
+    """The functions for groups of one kind. ``begin``: after a group was loaded; ``unload``: before the shard is unloaded, answers
+    deferred requests; ``session_expired``: the session of a member has expired."""
 
     begin: Callable[[Shard, Any], None]
     unload: Callable[[Shard, Any], None]

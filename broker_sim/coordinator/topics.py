@@ -1,4 +1,4 @@
-"""What a shard knows of the cluster's topics: what it was told by ``TopicsChanged``, and nothing else."""
+"""A shard's view of the cluster's topics, from ``TopicsChanged`` events alone."""
 
 from __future__ import annotations
 

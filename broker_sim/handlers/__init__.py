@@ -125,7 +125,7 @@ class Route:
         return [encode_response_head(self._tagged, correlation_id, len(body)) + body]
 
     def encoding(self, correlation_id: int, response: object) -> Generator[None, None, list[bytes]]:
-        """As `frames_of`, in pieces."""
+        """As `frames_of`, encoded in pieces."""
         frames: list[bytes] = []
         small: list[bytes] = []
         size = 0

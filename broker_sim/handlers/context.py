@@ -93,7 +93,7 @@ _GONE: list[bytes] = []
 
 
 class Deferred(enum.Enum):
-    """The type of ``DEFERRED``."""
+    """The type of ``DEFERRED``, which handlers return for deferred requests."""
 
     DEFERRED = "deferred"
 

@@ -89,7 +89,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def find_shard(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
-    """The shard that coordinates the group here, or the error that every group API answers first."""
+    """The shard that coordinates the group on this broker, or the error that every group API returns first."""
     if group_id == "" and not empty_id_is_legal:
         return Err.INVALID_GROUP_ID
     shard: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)

@@ -218,7 +218,7 @@ def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None
 
 
 def _one_group(rows: _Rows, error: Err, pace: Pace) -> Generator[None, None, OffsetFetchResponse]:
-    """The shape of v0-7."""
+    """The response of versions 0 to 7, which name one group."""
     topics = yield from _shown(OffsetFetchResponseTopic, OffsetFetchResponsePartition, rows, pace)
     return OffsetFetchResponse(topics=topics, error_code=error)
 

@@ -111,7 +111,7 @@ def _missing(
 
 
 def _of_a_map(results: _Results) -> list[OffsetDeleteResponseTopic]:
-    """Each partition once."""
+    """The rows of a response with each partition once."""
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for (name, index), error in results.items():
         topics.setdefault(name, []).append(OffsetDeleteResponsePartition(index, error))

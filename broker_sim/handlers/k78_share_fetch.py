@@ -105,7 +105,7 @@ def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -
 
 @dataclass(slots=True)
 class _Got:
-    """What a partition gives."""
+    """The records, acquired ranges and error of one partition."""
 
     error: Err = Err.NONE
     records: bytes = b""

@@ -14,7 +14,7 @@ from kafka_wire.messages.k83_initialize_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: InitializeShareGroupStateRequest) -> None:
-    """Make each partition's state."""
+    """Initialize the state of each share partition."""
 
     def row(index: int, result: Result) -> PartitionResult:
         return PartitionResult(index, result.error, result.words)

@@ -15,7 +15,7 @@ from kafka_wire.messages.k84_read_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: ReadShareGroupStateRequest) -> None:
-    """Tell each partition's state."""
+    """Return the state of each share partition."""
 
     def row(index: int, state: Found) -> PartitionResult:
         batches = [StateBatch(*batch) for batch in state.batches]

@@ -14,7 +14,7 @@ from kafka_wire.messages.k86_delete_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: DeleteShareGroupStateRequest) -> None:
-    """Remove each partition's state."""
+    """Delete the state of each share partition."""
 
     def row(index: int, result: Result) -> PartitionResult:
         return PartitionResult(index, result.error, result.words)

@@ -33,7 +33,7 @@ class Topic(Protocol):
 
 
 class Request(Protocol):
-    """Such a request."""
+    """A request with share partitions by topic."""
 
     group_id: str
 

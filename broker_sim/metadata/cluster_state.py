@@ -257,7 +257,7 @@ class ClusterState:
         return existing.partitions[index]
 
     def partitions(self) -> Iterable[Partition]:
-        """Every partition, by topic."""
+        """All partitions of all topics, topic by topic."""
         return (partition for topic in self.topics.values() for partition in topic.partitions)
 
     def min_isr(self, partition: Partition) -> int:

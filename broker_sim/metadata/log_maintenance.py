@@ -162,7 +162,7 @@ class _ProducerLooks:
             self._armed[self] = clock.call_at_ms(self._opened_ms + looks * every_ms, self.look)
 
     def look(self) -> None:
-        """Forget the idle ones."""
+        """Expire idle producer ids (producer.id.expiration.ms)."""
         del self._armed[self]
         self._log.producers.expire(self._state.clock.now_ms(), self._log.config.producer_id_expiration_ms)
         if self._log.producers.entries:

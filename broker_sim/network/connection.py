@@ -182,8 +182,8 @@ class Connection(asyncio.Protocol):
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def _alone(self, data: bytes) -> bool:
-        """Handle what most reads bring while nobody waits or watches: one whole frame, of the client that was met before. False, and
-        nothing done, where it is another."""
+        """Handle one whole frame of a known client while no request waits and no tap is set, the usual case. Returns False and does
+        nothing in other cases."""
         owner, body = self._owner, self._body
         if data[12:body] != self._head:
             return False
@@ -441,14 +441,14 @@ class Connection(asyncio.Protocol):
     # --- replies ----------------------------------------------------------------------------------------------------
 
     def defer(self, correlation_id: int) -> RequestContext:
-        """See ``context``: a fast path will answer this frame from ``flush_batches()``."""
+        """See ``handlers.context``: a fast path answers this frame from ``flush_batches()``."""
         assert self._route is not None
         context = RequestContext(self, self._route, correlation_id)
         self._defer(context)
         return context
 
     def reserve_reply(self) -> list[bytes]:
-        """See ``context``: the place of a reply that comes at the end of the turn."""
+        """See ``handlers.context``: reserves the place of a reply that is filled in at the end of the iteration."""
         reply = self._replies.place()
         if self._deferring < 0:
             assert self._route is not None
@@ -462,7 +462,7 @@ class Connection(asyncio.Protocol):
         self._write()
 
     def mute(self, muted: bool) -> None:
-        """See ``context``."""
+        """As ``ConnectionLike.mute``."""
         if muted:
             self._stop |= _MUTED
         else:
@@ -491,7 +491,7 @@ class Connection(asyncio.Protocol):
         self._drain()
 
     def iteration_ended(self) -> None:
-        """The turn was flushed: every deferred request has its reply, or is parked from now on."""
+        """The batches were flushed: every deferred request has its reply, or waits from now on."""
         self._deferring = -1
         held, pending = self._held, self._replies.pending
         alone = pending is not None and len(pending) == 1 and not self._replies.out and not self._stop

@@ -50,7 +50,7 @@ class HeldBytes:
         self._limit()
 
     def keep(self, data: bytes, pos: int, need: int) -> None:
-        """A frame begins at ``pos`` that has ``need`` bytes, as far as can be told."""
+        """A frame begins at ``pos``; it has ``need`` bytes, as far as its announced length is known."""
         self.need = need
         self.tail = bytearray(memoryview(data)[pos:])
 
@@ -73,7 +73,7 @@ class HeldBytes:
         return False
 
     def drop(self) -> None:
-        """The connection is gone."""
+        """The connection is closed: drop all bytes."""
         self.rest = self.tail = self.transport = None
 
     def _limit(self) -> None:

@@ -91,7 +91,7 @@ class ReplyQueue:
         out.clear()
 
     def pause(self) -> None:
-        """The transport has enough."""
+        """The transport's buffer is full: stop writing."""
         self._unread = True
         if self._writer is not None:
             self._writer.paused = True

@@ -1,11 +1,10 @@
-"""The listener of one broker: it accepts connections, knows them, ends their turns and closes the idle ones.
+"""The listener of one broker: it accepts connections, ends their iterations of the event loop and closes idle ones.
 
-A broker may be down for a while: ``pause`` and ``resume``. Its port stays its own: a second socket is bound to it from the
-beginning, which never listens, so that connecting is refused and nobody else is given the port.
+A broker may be down for a while: ``pause`` and ``resume``. Its port stays reserved: a second socket is bound to it from the beginning
+and never listens, so that connections are refused and no other process gets the port.
 
-One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick
-of its last bytes. A connection is closed when ``connections.max.idle.ms`` has passed without bytes in either
-direction, at most a twentieth of that later.
+One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick of its last bytes.
+A connection is closed when ``connections.max.idle.ms`` has passed without bytes in either direction, at most a twentieth of that later.
 """
 
 from __future__ import annotations
@@ -113,16 +112,16 @@ class BrokerServer:
 
     @property
     def listening(self) -> bool:
-        """Whether clients can connect."""
+        """Whether the server accepts connections."""
         return self._server is not None
 
     async def pause(self, *, graceful: bool) -> None:
-        """The broker goes down: nobody is connected when this returns, and nobody can connect. ``graceful``: as ``stop``, else every
-        connection is reset."""
+        """The broker goes down: all connections are closed when this returns, and none is accepted. ``graceful``: as ``stop``, else
+        connections are reset."""
         await self._hang_up(graceful)
 
     async def resume(self) -> None:
-        """Listen again at the same port. Raises OSError where somebody else has it (systems that let nobody keep it)."""
+        """Listen again at the same port. Raises OSError if another process has it (on systems where a port can't be reserved)."""
         if self._server is None:
             sock = self._listener(*self._address)
             try:
@@ -172,7 +171,7 @@ class BrokerServer:
             self._sweep = None
 
     def files(self) -> list[int]:
-        """The descriptors of its port and of its connections; for another thread, that looks while the loop's can't."""
+        """The descriptors of its port and of its connections; for another thread, while the loop is blocked."""
         listening = [] if self._server is None else [sock.fileno() for sock in self._server.sockets]
         transports = [connection._transport for connection in tuple(self.connections)]
         sockets = [transport.get_extra_info("socket") for transport in transports if transport is not None]
@@ -181,7 +180,7 @@ class BrokerServer:
     # --- what its connections call ------------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:
-        """A client connected."""
+        """Add a connection of a client."""
         self.connections[connection] = None
         if self.tap is not None:
             self.tap.opened(connection)
@@ -192,7 +191,7 @@ class BrokerServer:
             self._arm()
 
     def closed(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         self.connections.pop(connection, None)
         if self.tap is not None:
             self.tap.closed(connection)
@@ -202,13 +201,13 @@ class BrokerServer:
             self._all_closed.set_result(None)
 
     def enlist(self, connection: Connection) -> None:
-        """The connection has deferred requests: it gets ``iteration_ended()`` at the end of this turn of the loop."""
+        """The connection has deferred requests: its ``iteration_ended()`` is called at the end of this iteration of the event loop."""
         if not self._enlisted:
             self.call_soon(self.end_iteration)
         self._enlisted.append(connection)
 
     def end_iteration(self) -> None:
-        """Flush what the runtime collected and let the connections write; nothing where nothing was deferred."""
+        """Flush the runtime's batches and let the enlisted connections write; without effect if there are none."""
         connections, self._enlisted = self._enlisted, []
         if not connections:
             return

@@ -139,7 +139,7 @@ class CommitLayout:
         )
 
     def offsets(self, chunks: Sequence[bytes], commit_ts_ms: int) -> list[tuple[str, int, Offset]]:
-        """As ``CommitOffsets.offsets``."""
+        """The offsets of a commit, as in ``CommitOffsets.offsets``."""
         unpack = _CHUNK.unpack
         return [
             (topic, partition, Offset(offset, epoch, like.metadata, commit_ts_ms, -1, like.topic_id))

@@ -41,7 +41,7 @@ _BACKOFF_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Records ``first`` to ``last`` of a partition, delivered so often in vain, and why they are given up."""
+    """Records ``first`` to ``last`` of a partition that reached the delivery limit, or why else they were archived."""
 
     group_id: str
     partition: Partition

@@ -158,7 +158,7 @@ class GroupObserver:
         self.journal.write("load", log=log, action="started")
 
     def appended(self, log: str, shard: Shard, tickets: list[int], last_offset: int, error: Err, end: int) -> None:
-        """An append got its answer; ``end`` is the high watermark. Called before the shard is told."""
+        """An append was done, or failed; ``end`` is the high watermark. Called before the shard gets the result."""
         writes = [shard.writes[ticket] for ticket in tickets]
         records = [record for write in writes for record in write.records]
         tokens = [token for write in writes for token in tokens_of(write)]
@@ -177,7 +177,7 @@ class GroupObserver:
         )
 
     def committed(self, log: str, shard: Shard, high_watermark: int) -> None:
-        """The high watermark has moved at last. Called before the shard is told."""
+        """The high watermark has advanced. Called before the shard gets it."""
         groups = [r.group_id for w in shard.writes.values() if w.last_offset < high_watermark for r in w.records]
         self.journal.write("committed", log=log, high_watermark=high_watermark, groups=list(dict.fromkeys(groups)))
 

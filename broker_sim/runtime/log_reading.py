@@ -1,4 +1,4 @@
-"""What a coordinator's log holds, for whoever loads it: a shard of a broker, or an import of groups."""
+"""Reads a coordinator's log, for a shard of a broker or an import of groups."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class AwaitedRequest:
 
     @property
     def group_id(self) -> str:
-        """The group that rebalances."""
+        """The group of the rebalance that waits."""
         return str(self.key[1][1])
 
     @property

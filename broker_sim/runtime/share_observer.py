@@ -1,12 +1,12 @@
-"""Writes into the journal what becomes of the records of share groups (KIP-932): who acquires them, what is said, whose lock ends.
+"""Writes the events of share groups' records into the journal (KIP-932): acquisitions, acknowledgements, expired locks.
 
-    shares.observe(ShareObserver(journal))        # in place of nothing, from here on
+    shares.observe(ShareObserver(journal))        # from now on
 
 Rules:
-1. It is told by `SharePartitions` of what has happened, and never changes it.
-2. An acquisition and the end of a lock are told when they happen, as nothing waits for their being stored; what a member says, when the
-   share coordinator has confirmed it, or refused it.
-3. Neighbours of which the same is to be told stand in one event.
+1. `SharePartitions` reports the events; the observer never changes its state.
+2. An acquisition and an expired lock are written when they happen, as nothing waits until they are stored; an acknowledgement is
+   written when the share coordinator has confirmed or refused it.
+3. Neighbouring records with the same event are written as one event.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ShareObserver:
         self._of_partition(live, "loaded", start_offset=live.share.start_offset)
 
     def dropped(self, live: LivePartition, error: Err) -> None:
-        """It holds the partition for the group no longer."""
+        """The partition is not loaded for the group any more."""
         if live.share is None:
             self._of_partition(live, "not loaded", error=error.name)
         else:
@@ -73,7 +73,7 @@ class ShareObserver:
     def acquired(
         self, live: LivePartition, member: str, acquired: Iterable[Acquired], request: int, now_ms: int
     ) -> None:
-        """A member has records, until their lock ends."""
+        """A member has acquired records until their lock ends."""
         share = live.share
         assert share is not None
         until_ms = now_ms + share.limits.lock_ms
@@ -89,8 +89,7 @@ class ShareObserver:
         *,
         letter: tuple[str, str] = ("", ""),
     ) -> None:
-        """A transition is confirmed; or it is refused, and all is as it was. ``letter``: of a dead one where it went to, and why it did
-        not."""
+        """A transition is confirmed, or refused and undone. ``letter``: the topic of a dead letter, and why it could not be written."""
         refused = {} if error is Err.NONE else {"error": error.name}
         for change in _runs(moved.changes):
             action = change.why.value if error is Err.NONE else "refused"
@@ -138,7 +137,7 @@ class ShareObserver:
 
 
 def _runs(changes: Iterable[Change]) -> list[Change]:
-    """Neighbours of which the same is to be told, as one."""
+    """Joins neighbouring changes with the same event."""
     runs: list[Change] = []
     for change in changes:
         before = runs[-1] if runs else None

@@ -1,14 +1,14 @@
-"""The world of share partitions: what a partition's leader holds for share groups (`SharePartition`), from its load to its end.
+"""Runs the share partitions (`SharePartition`) of the partitions' leaders, from load to unload.
 
 Rules:
 
-1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader, and dropped when it
-   has another leader or epoch, or nobody reads it for the group any more: the next to come loads what was written down, and writes
-   of the one before are refused.
-2. What becomes of records is written by the share coordinator before anybody is told; where that is refused all is as it was.
+1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader. It is dropped when the
+   leader or its epoch changes, or no session reads it for the group any more; the next fetch loads the stored state, and writes of the
+   former leader are refused.
+2. A change of records is written by the share coordinator before it is reported; if that is refused the change is undone.
 3. Locks end on the brokers' clock.
-4. What is given up goes to the group's dead letters first, where it has any (`dead_letters`).
-5. Who waits for records is called when any may be free, or when there is an error to tell.
+4. Archived records are first copied to the group's dead letter topic, if it has one (`dead_letters`).
+5. Waiting fetches are called when any record may be available, or when there is an error.
 
 Source: SharePartitionManager.java, SharePartition.java (4.x).
 """
@@ -62,7 +62,7 @@ _PIECE = 2000
 
 
 def _nobody(error: Err) -> None:
-    """Nobody waits for it."""
+    """The callback of writes that no request waits for."""
 
 
 @dataclass(eq=False, slots=True)
@@ -185,7 +185,7 @@ class SharePartitions:
         return self._live.get(key)
 
     def loaded(self) -> list[LivePartition]:
-        """All that are loaded."""
+        """All loaded share partitions."""
         return [live for live in self._live.values() if live.share is not None]
 
     def _load(self, live: LivePartition) -> None:
@@ -214,7 +214,7 @@ class SharePartitions:
         self._persister.ask([Read(live.key, live.leader_epoch)], on_read)
 
     def _first_offset(self, live: LivePartition) -> int:
-        """Where a group begins that has read nothing of a partition yet."""
+        """The start offset of a group that has read nothing of the partition (share.auto.offset.reset)."""
         partition, reset = live.partition, self._setting(live.key.group_id, "share.auto.offset.reset") or "latest"
         end = partition.last_stable_offset if live.read_committed else partition.high_watermark
         if reset == "earliest":
@@ -226,7 +226,7 @@ class SharePartitions:
         return end if located is None or located.offset >= end else located.offset
 
     def _drop(self, live: LivePartition, error: Err) -> None:
-        """What is held is of no use any more: who waits is told why, and the next to ask loads it anew."""
+        """Unload a partition: waiting fetches get the error, and the next fetch loads it again."""
         if self._live.get(live.key) is live:
             del self._live[live.key]
         self.timers.cancel((live.key.partition, ("lock", live.key)))
@@ -252,7 +252,8 @@ class SharePartitions:
         exactly: bool,
         request: int,
     ) -> list[Acquired]:
-        """Give a member what is free of what was read: see `SharePartition.acquire`. ``request``: its number in the journal."""
+        """Acquire available records among those that were read: see `SharePartition.acquire`. ``request``: its number in the
+        journal."""
         share, now_ms = live.share, self.clock.now_ms()
         assert share is not None
         acquired = share.acquire(member, read, now_ms, batch_size=batch_size, max_records=max_records, exactly=exactly)
@@ -270,8 +271,8 @@ class SharePartitions:
         *,
         letter: tuple[str, str] = ("", ""),
     ) -> None:
-        """Have a transition written down; ``on_written`` with what the member is to be told. ``request``: its number in the journal, 0
-        where nobody has asked."""
+        """Store a transition; ``on_written`` is called with the member's error. ``request``: its number in the journal, 0 without a
+        request."""
         share = live.share
         assert share is not None
         if moved.renewed and self.observer is not None:
@@ -362,7 +363,7 @@ class SharePartitions:
     # sessions
 
     def sessions(self, broker: Broker) -> ShareSessions:
-        """Those of a broker."""
+        """The share sessions of a broker."""
         sessions = self._sessions.get(broker.node_id)
         if sessions is None:
             most = self.state.config.int("group.share.max.share.sessions")
@@ -370,7 +371,7 @@ class SharePartitions:
         return sessions
 
     def end_session(self, broker: Broker, session: ShareSession) -> None:
-        """A session is over: what its member has is free again."""
+        """End a session: the records that its member has acquired are released."""
         self.sessions(broker).end(session)
         job = self._ending(broker, session)
         if not ended(job):

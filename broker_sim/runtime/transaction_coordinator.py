@@ -59,8 +59,8 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
                 observer.look(context.shard, context.partition.name)
 
     def leading(self, transactional_id: str) -> TransactionShard | Err:
-        """The shard of a transactional id, on whatever broker it is: partition leaders ask the coordinator's broker on behalf of their
-        clients. COORDINATOR_NOT_AVAILABLE where there is none, or the error of the common gate."""
+        """The shard of a transactional id, on whichever broker it is: partition leaders ask the coordinator's broker on behalf of their
+        clients. COORDINATOR_NOT_AVAILABLE without a coordinator, otherwise the error of ``locate``."""
         partition = self.partition_of(transactional_id)
         leader = None if partition is None else self.state.brokers.get(partition.leader)
         return Err.COORDINATOR_NOT_AVAILABLE if leader is None else self.locate(leader, transactional_id)

@@ -1,15 +1,16 @@
-"""Writes into the journal what becomes of transactions: the steps of their coordinators, and what they hold up in the logs of data.
+"""Writes the events of transactions into the journal: the steps of their coordinators, and the partitions whose last stable offset they
+hold back.
 
-    watch = TransactionObserver(journal)
-    outcome = watch.step(shard, "__transaction_state-12", event, now_ms)     # in place of shard.step(event, now_ms)
-    held = StableObserver(journal, state)                                       # from here on, of all partitions of data
+    observer = TransactionObserver(journal)
+    outcome = observer.step(shard, "__transaction_state-12", event, now_ms)     # in place of shard.step(event, now_ms)
+    stable = StableObserver(journal, state)                                     # from now on, of all partitions of data
 
 Rules:
-1. As `journal_observer`'s: it looks at a shard before and after a step and never changes it.
-2. A ``transaction`` event is written when the log has committed the record, as clients see it then. Its cause is the request or the
-   timer that asked for it.
-3. A partition is looked at whenever it changes (it is one of its waiters). That its last stable offset stays behind is told once, by
-   whose transaction holds it; that it moved, when another one holds it or nobody does.
+1. As in `journal_observer`: it looks at a shard before and after a step and never changes it.
+2. A ``transaction`` event is written when the record is committed, with the state that clients see then. Its cause is the request or
+   the timer that asked for it.
+3. A partition is checked whenever it changes (the observer is one of its waiters). A last stable offset below the high watermark is
+   reported once, with the transaction that holds it; its advance is reported when another transaction holds it, or none.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class TransactionObserver:
         )
 
     def _sent(self, shard: TransactionShard, log: str, outcome: Outcome) -> None:
-        """Markers that are about to be appended to their partitions."""
+        """Report markers that are about to be appended to their partitions."""
         for append in outcome.appends:
             if append.to is not None and append.ticket in shard.markers:
                 transaction, at = shard.markers[append.ticket]
@@ -129,7 +130,7 @@ class TransactionObserver:
                     self._marker(log, transaction, at, "sent")
 
     def _answered(self, shard: TransactionShard, log: str, transaction: Transaction, at: Partition, error: Err) -> None:
-        """Of a marker that is sent again and again only what is new is told."""
+        """Of the retries of a marker only a new error is reported."""
         key = shard.partition, transaction.transactional_id, at
         tries, before = self._tries.get(key, (1, Err.NONE))
         if error is Err.NONE:
@@ -167,7 +168,7 @@ class TransactionObserver:
     def appended(
         self, log: str, shard: TransactionShard, tickets: list[int], last_offset: int, error: Err, end: int
     ) -> None:
-        """An append got its answer; ``end`` is the high watermark. Called before the shard is told."""
+        """An append was done, or failed; ``end`` is the high watermark. Called before the shard gets the result."""
         records = [shard.writes[ticket].record for ticket in tickets if ticket in shard.writes]
         fields: dict[str, Any] = {} if error is Err.NONE else {"error": error.name}
         causes = [self._causes.get((shard.partition, record.transactional_id), {}) for record in records]
@@ -186,7 +187,7 @@ class TransactionObserver:
         )
 
     def committed(self, log: str, shard: TransactionShard, high_watermark: int) -> None:
-        """The high watermark has moved at last. Called before the shard is told."""
+        """The high watermark has advanced. Called before the shard gets it."""
         ids = [w.record.transactional_id for w in shard.writes.values() if w.last_offset < high_watermark]
         self.journal.write(
             "committed",
@@ -255,7 +256,7 @@ class TransactionObserver:
 
 
 def _action(before: Stored | None, after: Stored, cause: Cause) -> tuple[str, dict[str, Any]]:
-    """What a committed record has made of a transactional id, and what is told besides."""
+    """The action of a committed record's event, and its further fields."""
     was = State.EMPTY if before is None else before.state
     if after.state is State.ONGOING:
         if was is not State.ONGOING or before is None:
@@ -279,7 +280,7 @@ def _ends(after: Stored, cause: Cause) -> str:
 
 
 def _error_of(event: Event) -> Err:
-    """Why a write is no more that was under way before the event."""
+    """The error of a write that was pending before the event and is not any more."""
     if type(event) in (Appended, Committed):
         return event.error  # type: ignore[union-attr]
     return Err.REQUEST_TIMED_OUT if type(event) is TimerFired and event.key[0] == "append" else Err.NONE
@@ -318,7 +319,7 @@ class StableObserver:
                     self.look(partition)
 
     def look(self, partition: topics.Partition) -> None:
-        """Tell where the last stable offset is held, if that is news."""
+        """Report which transaction holds the last stable offset, if that has changed."""
         log = partition.log
         before = self._holders.get(partition)
         if before is None and not log.producers.open and not log.ended.uncommitted:
@@ -343,7 +344,8 @@ class StableObserver:
 
 
 def _holder(partition: topics.Partition) -> tuple[int, int] | None:
-    """Whose transaction the last stable offset waits for, and where it begins; None where it is at the high watermark."""
+    """The producer id of the transaction that the last stable offset waits for, and its first offset; None if it equals the high
+    watermark."""
     log = partition.log
     holder = next(iter(log.producers.open.items()), None)
     for ended in log.ended.uncommitted:

@@ -118,7 +118,7 @@ class TimeIndex:
         self.saved = min(self.saved, keep)
 
     def load(self, data: bytes, last_relative_offset: int) -> bool:
-        """As OffsetIndex.load."""
+        """Load the file's entries, as OffsetIndex.load."""
         if len(data) % TIME_ENTRY_BYTES:
             return False
         timestamps, offsets = array("q"), array("I")

@@ -134,10 +134,10 @@ class MemorySegment:
             self.append_one(batch, header.last_offset, header.max_timestamp)
 
     def save_aborted(self, entries: Sequence[AbortedTransaction], *, sync: bool = False) -> None:
-        """The log has them."""
+        """Without effect: a log in memory has no transaction index file."""
 
     def add_aborted(self, entry: AbortedTransaction, number: int) -> None:
-        """The log has it."""
+        """Without effect: the log itself lists its aborted transactions."""
 
     def became_inactive(self) -> None:
         """Nothing to finish in memory."""

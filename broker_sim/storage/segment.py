@@ -214,7 +214,7 @@ class DiskSegment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """As offset_index."""
+        """The time index, loaded at first use as offset_index."""
         if self._time_index is None:
             self._load_indexes()
         assert self._time_index is not None

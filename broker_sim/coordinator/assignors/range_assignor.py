@@ -12,7 +12,7 @@ from broker_sim.coordinator.assignors.model import Assigned, Subscribed
 
 
 def assign(subscribed: Subscribed) -> Assigned:
-    """Who should have what."""
+    """Assign the partitions of each topic in ranges (RangeAssignor.assign)."""
     assigned: dict[str, dict[Hashable, tuple[int, ...]]] = {}
     in_order = sorted(subscribed.members, key=lambda member_id: _rank(subscribed, member_id))
     for topic, partitions in subscribed.partitions.items():

@@ -147,8 +147,8 @@ def _spread(code: int) -> int:
 def assign_by_hash(
     shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]
 ) -> Assigned:
-    """4.1's: members find a partition by the hash of their ids, keep what they had of those that nobody has found, and share the rest
-    in turn."""
+    """4.1's assignment: each member gets the partition at the hash of its id, keeps its former partitions that no hash has assigned,
+    and the other partitions are assigned in turn."""
     if len(set(members.values())) > 1:
         return _by_hash_each(shared, {member: members[member] for member in java_order(members)}, targets)
     reads = next(iter(members.values()), frozenset())
@@ -180,8 +180,8 @@ def assign_by_hash(
 def _by_hash_each(
     shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]
 ) -> Assigned:
-    """Where members read different topics: the same, topic by topic, and without a limit to what is kept (in Kafka there is one: what
-    it would take away stays shared here)."""
+    """As ``assign_by_hash`` if members subscribe to different topics: topic by topic, and without Kafka's limit to the partitions that
+    are kept (partitions that it would take away stay assigned here)."""
     given: dict[str, dict[Partition, None]] = {}
     found_by_hash: dict[Partition, None] = {}
     for member, reads in members.items():
@@ -203,7 +203,7 @@ def _by_hash_each(
 def _found(
     members: Iterable[str], wanted: Sequence[Partition], given: dict[str, dict[Partition, None]]
 ) -> dict[Partition, None]:
-    """The partition that each member finds."""
+    """The partition at the hash of each member's id; it is added to ``given``."""
     result: dict[Partition, None] = {}
     for member in members:
         code = string_hash(member)

@@ -1,9 +1,10 @@
-"""The assignor ``uniform``: as many partitions for everybody, and as few of them moved as that allows.
+"""The assignor ``uniform``: equal numbers of partitions for all members, with as few moves as possible.
 
-Two ways, as in Kafka. Where all members read the same topics each has a quota, keeps what it had up to that, and is filled up from what
-is free (UniformHomogeneousAssignmentBuilder). Where they don't, what is free goes to whoever reads it and has least, and then
-partitions move from those that have most to those that have least until nobody is two ahead of somebody who could take one of its
-partitions (UniformHeterogeneousAssignmentBuilder; which of several equal moves is made first differs from Kafka's at times).
+It has two algorithms, as in Kafka. If all members subscribe to the same topics, each has a quota, keeps its former partitions up to it,
+and gets free partitions to fill it (UniformHomogeneousAssignmentBuilder). Otherwise a free partition goes to the subscriber with the
+fewest partitions, and then partitions move from members with the most to those with the fewest, until no member has two more than
+another one that could take one of its partitions (UniformHeterogeneousAssignmentBuilder; the order of several equal moves may differ
+from Kafka's).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _Unit = tuple[Hashable, int]
 
 
 def assign(subscribed: Subscribed) -> Assigned:
-    """Who should have what."""
+    """Assign the partitions of all subscribed topics (UniformAssignor.assign)."""
     if not subscribed.members or not subscribed.partitions:
         return {}
     return _by_quota(subscribed) if subscribed.is_homogeneous else _Balancing(subscribed).assigned()

@@ -431,14 +431,14 @@ class ClassicGroup(Group):
         return winner(votes, ORDERS[counted_in](votes))
 
     def fix_subscriptions(self) -> None:
-        """A generation begins, or was loaded: what its members say now is what the group reads until the next one begins, whoever
-        comes, goes or changes its mind meanwhile (computeSubscribedTopics)."""
+        """Store the members' subscriptions when a generation begins or is loaded: they are the topics of the group until the next
+        generation, whatever members join or leave meanwhile (computeSubscribedTopics)."""
         self._said, self._topics = None, None
         if self.protocol_type == "consumer" and (self.protocol is not None or not self.members):
             self._said = [member.metadata(self.protocol) for member in self.members.values()]
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told: each member's metadata for the chosen protocol."""
+        """The members in the leader's JoinGroup response: each member's metadata for the chosen protocol."""
         return [
             JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata(self.protocol))
             for m in self.members.values()

@@ -88,7 +88,7 @@ class NewGroupWrite(Write):
         self.group_id, self.replaces = group_id, replaces
 
     def refuse(self, shard: ShardState, error: Err) -> None:
-        """Who waits in it is told why; where it is merely late nobody is."""
+        """Answer the deferred requests of the group with the error, except after a timeout."""
         group = shard.classic(self.group_id)
         if group is None or error is Err.REQUEST_TIMED_OUT:
             return

@@ -1,7 +1,7 @@
-"""A rebalance from the opening of its window to the answers of its JoinGroups.
+"""A rebalance, from its join phase to the JoinGroup responses.
 
-``prepare_rebalance`` opens the window; JoinGroups park in their members; ``complete_join`` closes it, bumps the generation and answers
-them. What the other rooms need for it stands here too: answering parked requests, sessions, removing members.
+``prepare_rebalance`` begins the join phase; JoinGroups are deferred in their members; ``complete_join`` ends the phase, increments the
+generation and answers them. Helpers of the other modules are here, too: answers to deferred requests, sessions, the removal of members.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
 
 
 def join_answer(shard: ShardState, group: ClassicGroup, member: Member, version: int) -> JoinGroupResponse:
-    """The answer of this generation to a JoinGroup of ``version``: the leader is told all members."""
+    """The response of this generation to a JoinGroup of ``version``; the leader's lists all members."""
     nameless = None if version >= 7 and shard.settings.policy.nameless_protocol_is_null else ""
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -50,7 +50,7 @@ def join_answer(shard: ShardState, group: ClassicGroup, member: Member, version:
 
 
 def sync_error(error: Err) -> SyncGroupResponse:
-    """A failed SyncGroup's answer."""
+    """The answer to a SyncGroup that fails with ``error``."""
     return SyncGroupResponse(error_code=error)
 
 

@@ -52,7 +52,7 @@ class SyncWrite(Write):
 
 
 def sync_answer(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """A member's assignment."""
+    """The answer to a SyncGroup with a member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
@@ -81,7 +81,7 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
 
 
 class DeferredSync(DeferredMemberRequest):
-    """A follower's parked SyncGroup."""
+    """A follower's SyncGroup that is deferred until the leader's assignment is stored."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ def _has_synced(shard: ShardState, group: ClassicGroup, member: Member) -> None:
 
 
 def pending_sync_expired(shard: ShardState, key: TimerKey) -> None:
-    """Whoever hasn't sent SyncGroup within the rebalance timeout goes, and the rest joins again."""
+    """Remove the members that sent no SyncGroup within the rebalance timeout; the others rejoin."""
     group = shard.classic(str(key[1]))
     if group is None or not group.pending_sync or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
         return

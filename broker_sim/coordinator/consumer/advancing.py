@@ -1,4 +1,4 @@
-"""What a request of a member sets in motion, whichever protocol it speaks: the group's epoch, who should have what, where it stands.
+"""Effects of a member's request of either protocol: the group epoch, the target assignment, the member's current assignment.
 
 Source: GroupMetadataManager.consumerGroupHeartbeat and classicGroupJoinToConsumerGroup, which do the same (4.x).
 """
@@ -86,7 +86,7 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
 def reconcile(
     shard: ShardState, changes: Changes, member_id: str, before: Current[bytes], reported: Reported[bytes]
 ) -> Current[bytes]:
-    """Where a member stands after it has ``reported`` what it holds; what is new of it is written down."""
+    """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded."""
     latest = changes.group.latest
     free = before.revoking if shard.settings.policy.what_is_given_up_is_free else {}
     goal = Goal(latest.target_epoch, latest.target(member_id), latest.is_taken, free)
@@ -98,7 +98,7 @@ def reconcile(
 
 
 def stand(shard: ShardState, changes: Changes, member_id: str, current: Current[bytes]) -> None:
-    """Write down where a member stands."""
+    """Record a member's current assignment."""
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
     value = current_value(current, with_epochs=with_epochs)
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), value)

@@ -1,8 +1,8 @@
-"""Classic members in a consumer group: what their JoinGroup, SyncGroup, Heartbeat and LeaveGroup are answered.
+"""Classic members in a consumer group: the answers to JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-They join, sync and heartbeat as ever, but nobody leads: JoinGroup is answered at once, SyncGroup with what the coordinator has
-assigned, and a Heartbeat's REBALANCE_IN_PROGRESS is how one is told to join again - with what it still holds in its subscription,
-which is how it says that it has given something up. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and the like (4.x).
+They join, sync and send heartbeats as in classic groups, but without a leader: JoinGroup is answered at once, SyncGroup with the
+coordinator's assignment, and REBALANCE_IN_PROGRESS in a Heartbeat asks a member to rejoin. Its subscription then contains its owned
+partitions, which shows what it has revoked. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and related methods (4.x).
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
 
 
 def join_expired(shard: ShardState, key: TimerKey) -> None:
-    """A classic member was told to join again, and hasn't."""
+    """Fence a classic member that has not rejoined in time."""
     group, member_id = shard.groups.get(str(key[1])), str(key[2])
     if isinstance(group, ConsumerGroup) and member_id in group.must_rejoin:
         del group.must_rejoin[member_id]

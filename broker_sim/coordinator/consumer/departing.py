@@ -74,8 +74,8 @@ def go(
 def turn_classic(
     shard: ShardState, token: int, changes: Changes, answer: Any, refusal: Callable[[Err], Any] | None
 ) -> None:
-    """The last member of the new kind has just been replaced by a classic one: with what that wrote the group is a classic one. All
-    have what they are to have, so nobody is told to join again."""
+    """Convert the group to a classic one, after its last member of the consumer protocol was replaced by a classic member. All members
+    have their target assignment, so none has to rejoin."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     made, records = migration.to_classic(shard, group, ())
@@ -83,7 +83,7 @@ def turn_classic(
 
 
 def expel(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A member's time is over: nobody is told."""
+    """Remove a member whose session or rebalance timeout has expired; no request is answered."""
     go(shard, None, group, [member_id], None, None)
 
 

@@ -16,7 +16,7 @@ from kafka_wire.messages.k69_consumer_group_describe import Assignment, Describe
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup:
-    """A group, or why there is none."""
+    """A group's row in ConsumerGroupDescribe, or the error row if it does not exist."""
     group = visible(shard, group_id)
     if group is None or group.is_dead:
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id)

@@ -59,8 +59,8 @@ LAYOUT: Layout[bytes] = Layout(
 
 @dataclass(slots=True)
 class ConsumerState(EpochState[bytes, Member]):
-    """With it: who stands behind an instance id, how many members name a topic, and which topics a regular expression was found to
-    match."""
+    """The state of a consumer group, with the members of instance ids, the number of subscribers of each topic, and the topics that
+    each regular expression matches."""
 
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
     named: Counter[str] = field(default_factory=Counter)  # topic -> members that name it
@@ -134,7 +134,7 @@ Matching = Iterator[dict[str, list[str]] | None]
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup(EpochGroup[ConsumerState]):
-    """One consumer group."""
+    """A consumer group (KIP-848), which may have classic members (ConsumerGroup.java)."""
 
     kind: ClassVar[str] = "consumer"
     states = ConsumerState
@@ -220,7 +220,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         return Err.STALE_MEMBER_EPOCH if member.classic_member_metadata is None else Err.ILLEGAL_GENERATION
 
     def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
-        """With the commit, for what nobody in it reads."""
+        """The commit timestamp, for topics that no member subscribes to; else None."""
         return None if self.subscribed(topic) else offset.commit_ts_ms
 
     def tombstones(self, policy: Policy) -> list[Record]:
@@ -235,7 +235,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     # what its requests ask
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members ask for, as it is told."""
+        """The assignor that most members ask for, as described."""
         return most(self.stored.votes(), default)
 
 

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: how a member joins, says what it reads and what it holds, and is told what to hold.
+"""ConsumerGroupHeartbeat: a member joins, sends its subscription and owned partitions, and gets its assignment.
 
-One request does all there is to do, in Kafka's order, which is that of its records: who it is (5), whether the group has moved (3), who
-should have what (7, 6), where the member stands (8). Source: GroupMetadataManager.consumerGroupHeartbeat (4.x).
+One request does all of it in Kafka's order, which is that of its records: the member (5), the group epoch (3), the target assignment
+(7, 6), the member's current assignment (8). Source: GroupMetadataManager.consumerGroupHeartbeat (4.x).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def expecting(shard: ShardState, client: Client, request: Request) -> Generator[
 
 
 def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongConsumerHeartbeat) -> None:
-    """As `heartbeat`."""
+    """As `heartbeat`, for a request whose member record was encoded in pieces."""
     heartbeat(shard, token, client, body.request, body.expected)
 
 
@@ -123,7 +123,8 @@ def _heartbeat(
 
 
 def _is_full(request: Request) -> bool:
-    """Whether it says everything, as a member does that joins, or has had no answer for too long: it is told everything, too."""
+    """Whether the request has all fields, as that of a member that joins or had no answer for too long: the response is complete,
+    too."""
     if request.member_epoch == 0:
         return True
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -134,7 +135,7 @@ def _is_full(request: Request) -> bool:
 
 
 def _changes_of(shard: ShardState, request: Request, member_id: str) -> Changes:
-    """The group, which a member that joins makes where there is none. Raises Refused where it may not."""
+    """The changes of the group; a joining member creates a missing group. Raises Refused if it may not."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_dead:
         migration.check_room(shard, group.latest.members, len(group.latest.members), member_id)
@@ -172,8 +173,8 @@ def _admit(shard: ShardState, changes: Changes, request: Request, member_id: str
 
 
 def _check_epoch(current: Current[bytes], request: Request) -> None:
-    """The epoch it was told last; or the one before, where it didn't hear of that: it can hold nothing then but what it was given
-    before. Raises Refused."""
+    """Raises Refused unless the epoch is the member's own, or the previous one, if the response was lost: the member then owns only
+    partitions of its assignment before."""
     epoch = request.member_epoch
     owned = request.topic_partitions
     if epoch == current.epoch:

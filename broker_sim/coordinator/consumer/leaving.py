@@ -22,7 +22,7 @@ from kafka_wire.messages import offsets_log as log
 
 
 def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
-    """Whether a member stands behind an instance id. Raises Refused."""
+    """Raises Refused if no member has the instance id."""
     holder = group.latest.static_members.get(instance_id)
     if holder is None:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -15,7 +15,7 @@ def begin(shard: ShardState, group: ConsumerGroup) -> None:
 
 
 def unload(shard: ShardState, group: ConsumerGroup) -> None:
-    """Nobody waits in it."""
+    """Without effect: no request of a consumer group is deferred."""
     group.end()
 
 
@@ -26,5 +26,5 @@ def session_expired(shard: ShardState, group: ConsumerGroup, member_id: str) -> 
 
 
 def revocation_expired(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A member hasn't given up what it was told to, although it may heartbeat."""
+    """Fence a member that has not revoked its partitions within the rebalance timeout, although it sends heartbeats."""
     departing.expel(shard, group, member_id)

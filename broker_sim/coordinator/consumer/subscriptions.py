@@ -33,8 +33,8 @@ def check(text: str | None) -> None:
 
 
 def changed(changes: Changes, before: str | None, after: str | None) -> None:
-    """A member subscribes by another expression than before: what nobody subscribes by any more is forgotten, and one that has been
-    looked at already moves the group at once."""
+    """A member subscribes with another expression than before: an expression without subscribers is dropped, and one that is resolved
+    already increments the group epoch at once."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
@@ -46,7 +46,7 @@ def changed(changes: Changes, before: str | None, after: str | None) -> None:
 
 
 def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
-    """Have the topics looked at, where that is due."""
+    """Arm the timer of ``refresh``, if the topics have changed and the last refresh is long enough ago."""
     latest = group.latest
     if not latest.patterns:
         return
@@ -58,7 +58,7 @@ def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
 
 
 def refresh(shard: ShardState, key: TimerKey) -> None:
-    """Look which topics match, and move the group where that makes a difference. It goes in pieces, one at each turn of the timer."""
+    """Resolve the regular expressions, in pieces, one for each run of the timer; a difference increments the group epoch."""
     group = shard.groups.get(str(key[1]))
     if not isinstance(group, ConsumerGroup) or not group.latest.patterns:
         return

@@ -14,7 +14,7 @@ __all__ = ["expect_join", "forget_join", "forget_revocation", "watch_revocation"
 
 
 def expect_join(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A classic member has been told to join again: the time that it has for that runs from the first time on."""
+    """A classic member has to rejoin: its timeout runs from the first time that it was asked."""
     if member_id not in group.must_rejoin:
         group.must_rejoin[member_id] = None
         shard.arm(("join", group.group_id, member_id), group.latest.members[member_id].rebalance_timeout_ms)

@@ -32,7 +32,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
-    """UNKNOWN_MEMBER_ID for each."""
+    """Answers UNKNOWN_MEMBER_ID for each member of a LeaveGroup."""
     shard.answer(token, (Err.NONE, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
 
 

@@ -35,7 +35,7 @@ class Expected(Generic[M]):
 
 
 def encoded_in_pieces(value: M) -> Generator[None, None, Expected[M]]:
-    """Encode ``value`` in pieces."""
+    """Encode ``value`` in pieces; other requests are served between them."""
     return Expected(value, (yield from encoding_value(0, value)))
 
 

@@ -45,7 +45,7 @@ def _text(text: str) -> bytes:
 
 
 def _length(text: str) -> int:
-    """In Java's characters."""
+    """The length in UTF-16 code units, as Java counts characters."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -1,8 +1,8 @@
-"""One member's way from what it holds to what it should hold, one heartbeat at a time: give up first, then follow the epoch, then take.
+"""One member's way from its current to its target assignment, one heartbeat at a time: revoke, follow the epoch, then take new units.
 
-Nothing is ever given to a member while another holds it, or has been told to give it up and hasn't said so: whoever holds a unit stands
-in the group's ``owners`` until a heartbeat of it says that it is gone. Source: CurrentAssignmentBuilder (4.x); the states on disk are
-MemberState's.
+No unit is assigned to a member while another one owns it, or has to revoke it and has not confirmed that: the owner stays in the
+group's ``owners`` until its heartbeat confirms the revocation. Source: CurrentAssignmentBuilder (4.x); the stored states are those of
+MemberState.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Current(Generic[K]):
-    """Where a member stands. ``previous`` is the epoch that it may still come with where the answer that moved it was lost;
-    ``revoking`` is what it was told to give up, and still holds."""
+    """A member's current assignment. ``previous`` is the epoch that it may still send if the response with the new one was lost;
+    ``revoking`` are units that it must revoke and still owns."""
 
     epoch: int = 0
     previous: int = 0
@@ -71,7 +71,7 @@ Reported = Iterable[tuple[K, Iterable[int]]] | None
 
 
 def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Current[K]:
-    """Where the member stands after a heartbeat; the same object where it has not moved."""
+    """The member's current assignment after a heartbeat; the same object if it has not changed."""
     if current.is_at(goal.epoch):
         return current
     if current.state is not MemberState.UNREVOKED:

@@ -17,7 +17,7 @@ def restart_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -
 
 
 def forget_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
-    """It is gone."""
+    """Cancel the session timer of a removed member."""
     shard.cancel(session_key(group.group_id, member_id))
 
 

@@ -53,7 +53,7 @@ class EpochState(Generic[K, M]):
         self.group_epoch = self.target_epoch = self.first_epoch
 
     def replay(self, record: EpochRecord) -> None:
-        """Apply one record."""
+        """Apply one record of the group to the state."""
         layout, kind, value = self.layout, record.type, record.value
         self.is_known = self.is_known or value is not None
         if kind == layout.current:
@@ -92,7 +92,7 @@ class EpochState(Generic[K, M]):
         raise NotImplementedError
 
     def copy(self) -> Self:
-        """Another one that is equal; what is in it is shared, since nobody changes it."""
+        """A copy that shares the values, which are never changed."""
         raise NotImplementedError
 
     def _copy_into(self, other: Self) -> Self:
@@ -104,7 +104,7 @@ class EpochState(Generic[K, M]):
         return other
 
     def current(self, member_id: str) -> Current[K]:
-        """Where a member stands; nowhere yet, if it has no record of it."""
+        """A member's current assignment; an empty one if it has no record."""
         return self.currents.get(member_id) or Current()
 
     def target(self, member_id: str) -> Units[K]:
@@ -112,7 +112,7 @@ class EpochState(Generic[K, M]):
         return self.targets.get(member_id, {})
 
     def is_taken(self, key: K, number: int) -> bool:
-        """Whether any member holds a unit, or has been told to give it up and hasn't yet."""
+        """Whether any member owns the unit, or must revoke it and has not done so."""
         return number in self.owners.get(key, ())
 
     def _aim(self, member_id: str, target: Units[K] | None) -> None:

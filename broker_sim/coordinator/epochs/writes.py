@@ -73,7 +73,8 @@ class EpochWrite(Write):
         self.group, self.before, self.refusal = changes.group, changes.before, refusal
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """Nothing of it was written, or not in time; or it was, and too few replicas have it, which is told and undoes nothing."""
+        """The append failed, or timed out. With NOT_ENOUGH_REPLICAS_AFTER_APPEND it was written: the error is returned and nothing is
+        undone."""
         if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self.publish(shard)
             self.refuse(shard, error)
@@ -84,7 +85,7 @@ class EpochWrite(Write):
         return error if self.refusal is None else self.refusal(error)
 
     def revert(self, shard: ShardState) -> None:
-        """The group is what is stored of it, and what is on its way still; one that has never been is no more."""
+        """Set the group's latest state to the stored one with the other pending records; a group that was never stored is removed."""
         group = self.group
         rewind(shard, group, self)
         latest = group.latest

@@ -89,10 +89,10 @@ class ShareGroupState(EpochState[bytes, Member]):
         return other
 
     def _own(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
-        """Nobody owns what is shared."""
+        """Without effect: partitions of share groups have no owners."""
 
     def _release(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
-        """Likewise."""
+        """Without effect, as ``_own``."""
 
     @property
     def has_partitions(self) -> bool:
@@ -106,7 +106,7 @@ def _read_topics(listed: list[log.TopicPartitionsInfo]) -> Topic:
 
 @dataclass(slots=True, eq=False)
 class ShareGroup(EpochGroup[ShareGroupState]):
-    """One share group."""
+    """A share group (KIP-932, ShareGroup.java)."""
 
     kind: ClassVar[str] = "share"
     states = ShareGroupState
@@ -116,7 +116,7 @@ class ShareGroup(EpochGroup[ShareGroupState]):
 
     @property
     def state_name(self) -> str:
-        """Nothing is given up by handshake, so nobody is told that a member is not yet where the target is."""
+        """Empty or Stable: members of share groups revoke nothing, so there is no state Reconciling."""
         return "Stable" if self.stored.members else "Empty"
 
     @property

@@ -1,8 +1,8 @@
-"""ShareGroupHeartbeat: how a member joins, says what it reads, stays, leaves, and is told which partitions it shares in.
+"""ShareGroupHeartbeat: a member joins, sends its subscription, leaves, and gets its assigned partitions.
 
-One request does all there is to do, in Kafka's order, which is that of its records: who it is (10), whether the group has moved (11),
-who should have what (13, 12), where the member stands (14), which partitions' state is to be made (15). Nothing is given up by
-handshake: a member is where the target is at its next heartbeat. Source: GroupMetadataManager.shareGroupHeartbeat (4.x).
+One request does all of it in Kafka's order, which is that of its records: the member (10), the group epoch (11), the target assignment
+(13, 12), the member's current assignment (14), the partitions whose state must be initialized (15). Nothing is revoked: a member has
+its target assignment at its next heartbeat. Source: GroupMetadataManager.shareGroupHeartbeat (4.x).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ NOBODY = log.ShareGroupMemberMetadataValue(rack_id=None)
 
 
 def check(request: Request, settings: Settings) -> None:
-    """What a heartbeat must look like, before anybody looks for its group. Raises Refused. Source: GroupCoordinatorService.
-    throwIfShareGroupHeartbeatRequestIsInvalid, in its order and words."""
+    """Check a heartbeat's fields, before its group is looked up. Raises Refused. Source:
+    GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid, with its order and messages."""
     has_text = settings.policy.nameless_share_member_is_told
     need(request.member_id != "", "MemberId can't be empty." if has_text else None)
     need(request.group_id != "", "GroupId can't be empty.")
@@ -81,7 +81,7 @@ def expecting(shard: ShardState, client: Client, request: Request) -> Generator[
 
 
 def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongShareHeartbeat) -> None:
-    """As `heartbeat`."""
+    """As `heartbeat`, for a request whose member record was encoded in pieces."""
     heartbeat(shard, token, client, body.request, body.expected)
 
 
@@ -152,7 +152,7 @@ def _group_of(shard: ShardState, request: Request) -> ShareGroup:
 
 
 def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], request: Request) -> None:
-    """The epoch that the member was told last, or the one before, where it didn't hear of that. Raises Refused."""
+    """Raises Refused unless the epoch is the member's own, or the previous one, if the response was lost."""
     epoch = request.member_epoch
     if request.member_id not in group.latest.members:
         words = f"Member {request.member_id} is not a member of group {group.group_id}."
@@ -261,7 +261,7 @@ def _follow(changes: Changes, member_id: str, before: Current[bytes]) -> Current
 
 
 def _leave(shard: ShardState, token: int, request: Request) -> None:
-    """Raises Refused."""
+    """Remove the member. Raises Refused for an unknown one."""
     group, member_id = shard.groups.get(request.group_id), request.member_id
     if group is None or group.is_dead:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -299,7 +299,7 @@ def begin(shard: ShardState, group: ShareGroup) -> None:
 
 
 def unload(shard: ShardState, group: ShareGroup) -> None:
-    """Nobody waits in it."""
+    """Without effect: no request of a share group is deferred."""
     group.end()
 
 

@@ -62,7 +62,7 @@ def _below(topic_id: bytes, numbers: Collection[int]) -> tuple[bytes, int] | Non
 
 
 def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generator[None, None, AlterOffsets]:
-    """Look up what is asked for, in pieces; the group then does the rest in one step."""
+    """Look up the partitions of the request, in pieces; `alter` then takes one step."""
     result, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
     there: dict[str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]] = {}  # one that is named twice has one row
@@ -104,7 +104,7 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
 
 
 def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> None:
-    """An empty group, or one that is made by this, begins elsewhere."""
+    """AlterShareGroupOffsets: set the start offsets of an empty group, which is created if it is missing."""
     if body.version != shard.topics.version:  # topics have changed since
         body = at_once(altering(shard.topics, body.request))
     answer, wanted, rows = body.answer, body.wanted, body.rows
@@ -180,7 +180,7 @@ def _version(shard: ShardState, group_id: str) -> tuple[ShareGroup, int, int] | 
 
 
 def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Generator[None, None, ForgetOffsets]:
-    """Look up what is asked for, in pieces; the group then does the rest in one step."""
+    """Look up the topics of the request, in pieces; `delete` then takes one step."""
     result = ForgetOffsets(request.group_id, request, _version(shard, request.group_id))
     if result.version is None:
         return result
@@ -205,7 +205,7 @@ def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Ge
 
 
 def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -> None:
-    """An empty group forgets topics."""
+    """DeleteShareGroupOffsets: remove the state of topics of an empty group."""
     group = shard.groups.get(body.group_id)
     if group is None or group.is_dead:
         words = f"Group {body.group_id} not found."

@@ -1,8 +1,9 @@
-"""Partitions' state: made by the share coordinators before anybody is given a partition, made anew elsewhere, and removed.
+"""The state of share partitions: initialized by the share coordinators before a partition is assigned, altered, and deleted.
 
-Each is told in the group's record of partitions first (15), then the share coordinators are asked, then the record says what came of
-it. A coordinator that takes over finds in the record what was under way, and asks again. Source: GroupMetadataManager.
-maybeCreateInitializeShareGroupStateRequest, initializeShareGroupState, uninitializeShareGroupState; GroupCoordinatorService (4.x).
+For each change the group's record of partitions (15) is written first, then the share coordinators get their requests, then the record
+is written with the result. A coordinator that loads the group finds pending changes in the record and repeats the requests. Source:
+GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest, initializeShareGroupState, uninitializeShareGroupState;
+GroupCoordinatorService (4.x).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def record(
 
 
 def lacking(shard: ShardState, group: ShareGroup) -> Topic:
-    """Partitions that members read, and whose state is neither there nor being made."""
+    """The subscribed partitions whose state is neither initialized nor being initialized."""
     latest, result = group.latest, Topic()
     by_name = shard.topics.by_name
     for name in sorted(by_name.keys() & latest.named.keys()):
@@ -58,7 +59,7 @@ def _numbers(topics: Wanted, topic_id: bytes) -> tuple[int, ...]:
 
 
 def joined(some: Wanted, others: Wanted) -> Topic:
-    """All of both."""
+    """The partitions of both, by topic id."""
     together = dict(some)
     for topic_id, topic in others.items():
         numbers = {*_numbers(together, topic_id), *topic.partitions}
@@ -67,7 +68,7 @@ def joined(some: Wanted, others: Wanted) -> Topic:
 
 
 def without(some: Wanted, others: Wanted) -> Topic:
-    """What of the one isn't in the other."""
+    """The partitions of ``some`` that are not in ``others``."""
     left = Topic()
     for topic_id, topic in some.items():
         gone = frozenset(_numbers(others, topic_id))
@@ -125,8 +126,8 @@ def made_by(
 
 
 class Making:
-    """States that are being made: what the record says when they are, or when they could not be. ``on_answered``: who is answered then,
-    with what the share coordinators say of each."""
+    """States that are being initialized; the record gets the result. ``on_answered``: called then, with the share coordinators'
+    answers."""
 
     __slots__ = ("group", "on_answered", "wanted")
 
@@ -139,7 +140,7 @@ class Making:
         self.group, self.wanted, self.on_answered = group, wanted, on_answered
 
     def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
-        """What was made is there; what was not is asked for again at the next heartbeat."""
+        """Record the initialized partitions; failed ones are requested again at the next heartbeat."""
         group = self.group
         if shard.groups.get(group.group_id) is group:
             made = Topic()
@@ -163,7 +164,7 @@ class Making:
 
 
 def removed_by(group_id: str, topics: Wanted) -> list[Command]:
-    """What removes states."""
+    """The commands that delete the states of these partitions."""
     return [
         Delete(ShareKey(group_id, topic_id, number))
         for topic_id, topic in topics.items()
@@ -172,8 +173,8 @@ def removed_by(group_id: str, topics: Wanted) -> list[Command]:
 
 
 class Removing:
-    """States of topics that are being removed: the record forgets the topics when they are gone. ``on_answered``: who is answered
-    then."""
+    """States of topics that are being deleted; afterwards the record drops the topics. ``on_answered``: called then, with the share
+    coordinators' answers."""
 
     __slots__ = ("group", "on_answered", "topics")
 
@@ -197,8 +198,8 @@ class Removing:
 
 
 def go_on(shard: ShardState, group: ShareGroup) -> None:
-    """A coordinator has taken over: what the one before was at is asked for again. Not where a partition below 0 is among it, as
-    AlterShareGroupOffsets may have left one: Kafka's persister refuses all of it."""
+    """Repeat the pending initialization requests after the group was loaded. Not if a partition below 0 is among them, which
+    AlterShareGroupOffsets may have left: Kafka's persister refuses all of them."""
     latest = group.latest
     wanted = {topic_id: topic for topic_id, topic in latest.initializing.items() if topic.partitions}
     if wanted and all(min(topic.partitions) >= 0 for topic in wanted.values()):
@@ -206,7 +207,7 @@ def go_on(shard: ShardState, group: ShareGroup) -> None:
 
 
 def forget_topics(shard: ShardState, topic_ids: Iterable[bytes]) -> None:
-    """Topics are no more: nothing of them is assigned again. Their state ends with the share coordinators, which see for themselves."""
+    """Drop deleted topics from the groups' records. The share coordinators delete the states themselves."""
     gone = dict.fromkeys(topic_ids)
     for group in list(shard.groups.values()):
         if not isinstance(group, ShareGroup):

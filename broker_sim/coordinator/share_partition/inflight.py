@@ -30,8 +30,8 @@ class DeliveryState(enum.IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """What is known of a record, or of a whole run. ``deadline_ms``: when the lock of the member that has it ends. ``moving``: it is as
-    it will be, and the share coordinator has not confirmed it yet: nobody may acquire or acknowledge it meanwhile."""
+    """The state of a record, or of a run of records. ``deadline_ms``: when the acquisition lock ends. ``moving``: the new state is set
+    but not confirmed by the share coordinator yet; until then no member may acquire or acknowledge the record."""
 
     state: DeliveryState = DeliveryState.AVAILABLE
     deliveries: int = 0

@@ -1,17 +1,16 @@
-"""`SharePartition`: acquires, hears what became of records, takes them back when a lock ends, and moves on over what is done with.
+"""`SharePartition`: acquires records, processes acknowledgements, releases records whose lock expired, and advances the start offset.
 
 Rules:
 
-1. Whoever acquires a record has a lock on it until it acknowledges, gives it back, or its time is over; then it is free again, or
-   archived, where it has been delivered as often as the group allows.
-2. What becomes of a record is written down before anybody is told (`Transition`): ``settle`` when the share coordinator has confirmed
-   it, ``undo`` when it has refused. Only that a lock has ended counts at once.
-3. All that one request acknowledges in a partition is done, or nothing of it.
-4. The start offset moves over leading records that are done with; what lies below it is no longer known, and acknowledging it is no
+1. An acquired record is locked for its member until the member acknowledges or releases it, or the lock expires; then it is available
+   again, or archived if it was delivered as often as the group allows.
+2. A change of records is stored before it is reported to the member (`Transition`): ``settle`` when the share coordinator has confirmed
+   it, ``undo`` when it has refused. Only an expired lock counts at once.
+3. The acknowledgements of a request for a partition are applied all together, or not at all.
+4. The start offset advances over leading records that are acknowledged or archived; acknowledgements below it are ignored without an
    error.
 
-Source: SharePartition.java (4.x). Where Kafka remembers a window of gaps after a load, the gaps here are records that were delivered
-never.
+Source: SharePartition.java (4.x). Where Kafka remembers a window of gaps after a load, the gaps here are records without a delivery.
 """
 
 from __future__ import annotations
@@ -58,11 +57,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPolicy:
-    """Where releases differ. ``given_back_uncounted``: a record that its member's session leaves behind counts as not delivered (4.1).
-    ``completed_leave_room``: records that are done with don't count as in flight, and how many there are is told (KIP-1226, 4.2).
-    ``bad_records_come_alone``: the oftener records were delivered in vain, the fewer of them come together, at last one by one (4.2).
-    ``neighbours_are_told_as_one``: also where they were acquired one by one (4.2). ``old_words``: 4.1's of refusals.
-    ``ids_are_uuids``: members are known by the bytes of their ids, not by their text (4.1)."""
+    """Differences between releases. ``given_back_uncounted``: a record that its member's session releases counts as not delivered
+    (4.1). ``completed_leave_room``: acknowledged and archived records don't count as in flight, and their number is stored (KIP-1226,
+    4.2). ``bad_records_come_alone``: the more often records were delivered without success, the fewer of them are acquired together, in
+    the end one by one (4.2). ``neighbours_are_told_as_one``: acquired neighbours are returned as one range even if they were acquired
+    one by one (4.2). ``old_words``: 4.1's error messages. ``ids_are_uuids``: members are identified by the bytes of their ids, not by
+    their text (4.1)."""
 
     given_back_uncounted: bool = False
     completed_leave_room: bool = True
@@ -89,7 +89,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why nothing was acknowledged."""
+    """The error and message of refused acknowledgements."""
 
     error: Err
     words: str | None
@@ -113,7 +113,7 @@ class SharePartition:
     def loaded(
         cls, policy: PartitionPolicy, limits: Limits, start_offset: int, stored: Iterable[StateBatch]
     ) -> SharePartition:
-        """As the share coordinator has it."""
+        """A share partition with the state from the share coordinator."""
         made = cls(policy, limits, start_offset, start_offset)
         for batch in stored:
             if batch.first > made.next_offset:
@@ -196,7 +196,7 @@ class SharePartition:
         return acquired
 
     def _most(self, batch: Batch, otherwise: int) -> int:
-        """How many records of a batch may come together, after that many vain deliveries."""
+        """How many records of a batch may be acquired together, after their number of deliveries without success."""
         if not self.policy.bad_records_come_alone:
             return otherwise
         if batch.each is None:
@@ -273,9 +273,8 @@ class SharePartition:
     def acknowledging(
         self, member: str, acknowledgements: Iterable[Acknowledgement], now_ms: int, pace: Pace
     ) -> Generator[None, None, Transition | Refusal]:
-        """What a member says of records that it has, in pieces of ``pace``; nothing has happened where it is refused. What has been
-        looked at is ``moving`` between the pieces, so that it is nobody else's; a lock that ends before it is looked at has ended
-        before."""
+        """Apply a member's acknowledgements, in pieces of ``pace``; if any is refused nothing is changed. Records of earlier pieces are
+        ``moving``, so that no other request gets them; a lock that expires before its piece counts as expired."""
         moved = Transition()
         renewed: list[tuple[int, int, Delivery]] = []
         for acknowledgement in acknowledgements:
@@ -351,7 +350,7 @@ class SharePartition:
         return self.batches[at] if at < len(self.batches) else None
 
     def _parting(self, batch: Batch, pace: Pace) -> Generator[None, None, bool]:
-        """As `_part`, in pieces; false where something has become of the batch meanwhile."""
+        """As `_part`, in pieces; returns False if the batch has changed meanwhile."""
         whole, deliveries = batch.whole, dict[int, Delivery]()
         before = (whole.state, whole.member, whole.deadline_ms, whole.moving)
         for offset in range(batch.first, batch.last + 1):
@@ -555,7 +554,7 @@ class SharePartition:
         return moved
 
     def archive(self, ranges: Iterable[tuple[int, int]]) -> Transition:
-        """Records of aborted transactions are nobody's, though they were acquired this very moment."""
+        """Archive records of aborted transactions that were acquired at this moment."""
         moved = Transition(start_offset=self.start_offset)
         for begin, end in ranges:
             for batch in self.batches:
@@ -578,7 +577,7 @@ _PAST = "Batch record not found. The {} offset in request is past acquired recor
 
 
 def _joined(acquired: list[Acquired]) -> list[Acquired]:
-    """Neighbours that were delivered equally often as one."""
+    """Join neighbouring ranges with equal delivery counts."""
     joined: list[Acquired] = []
     for part in acquired:
         before = joined[-1] if joined else None

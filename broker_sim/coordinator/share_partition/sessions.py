@@ -18,7 +18,7 @@ _LAST_EPOCH = 2**31 - 1
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is."""
+    """Identifies a share session: group and member."""
 
     group_id: str
     member_id: str
@@ -41,7 +41,7 @@ class ShareSession:
     epoch: int = 1
 
     def move_on(self) -> None:
-        """One more request."""
+        """Increment the session epoch for the next request."""
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
 
     def update(self, fetched: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
@@ -88,7 +88,7 @@ class ShareSessions:
         return session
 
     def end(self, session: ShareSession) -> None:
-        """It is over."""
+        """Remove the session."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
 

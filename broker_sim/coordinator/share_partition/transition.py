@@ -63,7 +63,7 @@ class Transition:
 
     @property
     def batches(self) -> list[StateBatch]:
-        """As the share coordinator is told them: neighbours that became the same are one, as it would store them."""
+        """The changes as batches for the share coordinator; neighbours with equal state are one batch, as stored."""
         runs: list[StateBatch] = []
         first, end, what = 0, -1, (-1, -1)
         for change in self.changes:

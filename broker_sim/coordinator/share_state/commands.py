@@ -61,7 +61,7 @@ Command = Initialize | Read | Write | Delete | Summarize
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Whether it was done."""
+    """The answer to a command: error and message."""
 
     error: Err = Err.NONE
     words: str | None = None
@@ -69,7 +69,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Found(Result):
-    """What there is."""
+    """The answer to a Read: the stored state of a partition."""
 
     state_epoch: int = 0
     start_offset: int = 0

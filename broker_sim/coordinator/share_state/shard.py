@@ -100,7 +100,7 @@ class ShareStateShard:
         return Outcome()
 
     def stop(self) -> Outcome:
-        """The partition moves away: who waits is told NOT_COORDINATOR."""
+        """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
         writes, self.writes = self.writes, {}
         for write in writes.values():
@@ -337,7 +337,7 @@ class ShareStateShard:
         self.out.replies.append((write.token, commands.failed(write.command, client_error)))
 
     def _timed_out(self, key: TimerKey) -> None:
-        """Who waits is told so; what the log makes of it later counts."""
+        """Answer the request of a write with REQUEST_TIMED_OUT; the write counts if it is committed later."""
         write = self.writes.get(int(key[1]))
         if write is None:
             return
@@ -369,7 +369,7 @@ def replay(states: States, record: ShareRecord) -> None:
 
 
 class ShareStateLoader(ShardLoader):
-    """Of ``__share_group_state``."""
+    """Loads a shard from its partition of ``__share_group_state``."""
 
     def __init__(self) -> None:
         super().__init__()

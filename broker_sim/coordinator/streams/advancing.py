@@ -1,4 +1,4 @@
-"""What a heartbeat sets in motion: the group's epoch, who should have which tasks, where the member stands.
+"""Effects of a heartbeat: the group epoch, the target assignment of tasks, the member's current assignment.
 
 Source: GroupMetadataManager.streamsGroupHeartbeat, maybeUpdateStreamsTargetAssignment, TargetAssignmentBuilder (4.4).
 """
@@ -98,7 +98,7 @@ def _assigned(shard: ShardState, group: StreamsGroup, configured: Configured) ->
     latest = group.latest
 
     def tasks(member_id: str, role: str) -> tuple[Task, ...]:
-        """Those that the member has, not those that it was to have: as long as nobody has given them up, they are where they were."""
+        """The member's current tasks, not its target: tasks stay with their owner until it has revoked them."""
         owned = latest.current(member_id).assigned
         return tuple(
             (key.subtopology, number) for key, numbers in owned.items() if key.role == role for number in numbers
@@ -128,7 +128,7 @@ def _units(assignment: StreamsAssignment) -> dict[TaskKey, tuple[int, ...]]:
 def reconcile(
     shard: ShardState, changes: Changes, member_id: str, before: Current[TaskKey], reported: Reported[TaskKey]
 ) -> Current[TaskKey]:
-    """Where a member stands after it has ``reported`` its tasks; what is new of it is written down."""
+    """The member's current assignment after it has ``reported`` its tasks; a change is recorded."""
     group = changes.group
     assert isinstance(group, StreamsGroup)
     latest, in_place = group.latest, shard.settings.policy.streams_roles_change_in_place
@@ -186,5 +186,5 @@ def _keep(step: Step[TaskKey], key: TaskKey, number: int) -> None:
 
 
 def stand(changes: Changes, member_id: str, current: Current[TaskKey]) -> None:
-    """Write down where a member stands."""
+    """Record a member's current assignment."""
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), current_value(current))

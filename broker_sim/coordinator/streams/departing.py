@@ -50,7 +50,7 @@ def leave(shard: ShardState, token: int, request: Request) -> None:
 
 
 def check_instance(group: StreamsGroup, instance_id: str, member_id: str) -> None:
-    """Whether a member stands behind an instance id. Raises Refused."""
+    """Raises Refused if no member has the instance id."""
     holder = group.latest.static_members.get(instance_id)
     if holder is None:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -103,7 +103,7 @@ class StreamsState(EpochState[TaskKey, Member]):
     holders: dict[TaskKey, dict[int, dict[str, None]]] = field(default_factory=dict)  # key -> number -> member ids
 
     def replay(self, record: EpochRecord) -> None:
-        """Apply one record."""
+        """Apply one record of the group to the state."""
         EpochState.replay(self, record)
         if record.type == LAYOUT.group:
             value: log.StreamsGroupMetadataValue = record.value or log.StreamsGroupMetadataValue()
@@ -275,7 +275,7 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return result
 
     def configured_as(self, brought: Brought) -> None:
-        """That is known already."""
+        """Store the configured topology, which was computed before."""
         if isinstance(brought.found, Configured):
             self._configured = brought.topology, brought.version, brought.found
 

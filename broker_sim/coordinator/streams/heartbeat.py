@@ -1,10 +1,9 @@
-"""StreamsGroupHeartbeat: how a member joins, brings the topology, says which tasks it has, and gets its assignment.
+"""StreamsGroupHeartbeat: a member joins, sends the topology and its tasks, and gets its assignment.
 
-One request does all there is to do, in Kafka's order, which is that of its records: who it is (19), the topology (23), whether the
-group has moved (17), who should have what (21, 20), where the member stands (22). Whatever may refuse it is looked at before the first
-record. What is not written of the heartbeat that makes a group is lost with it, as in Kafka, where the records make another object of
-the group: an endpoint, a request for the shutdown, changelog offsets, and the topology that StreamsGroupDescribe shows. Source:
-GroupMetadataManager.streamsGroupHeartbeat (4.4).
+One request does all of it in Kafka's order, which is that of its records: the member (19), the topology (23), the group epoch (17), the
+target assignment (21, 20), the member's current assignment (22). All checks come before the first record. Parts of the heartbeat that
+creates a group which are not stored are lost with it, as in Kafka, where the records create another group object: an endpoint, a
+shutdown request, changelog offsets, and the topology of StreamsGroupDescribe. Source: GroupMetadataManager.streamsGroupHeartbeat (4.4).
 """
 
 from __future__ import annotations
@@ -257,8 +256,8 @@ def _check_tasks(configured: Configured, reported: Reported) -> None:
 
 
 def _check_endpoints(group: StreamsGroup, request: Request, configured: Configured, *, is_known: bool) -> None:
-    """Raises Refused where the member would be told what endpoints read and the topology doesn't fit the topics, so that there are no
-    subtopologies to tell it by. Kafka falls over that; all that stays of such a heartbeat is the endpoints' epoch."""
+    """Raises Refused if the response would list the endpoints' partitions but the topology doesn't fit the topics, so that no
+    subtopologies are configured. Kafka fails with an exception there; only the endpoints' epoch of such a heartbeat is kept."""
     if configured.is_ready or configured.subtopologies:
         return
     member_id, members = request.member_id, group.latest.members

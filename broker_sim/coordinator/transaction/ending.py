@@ -1,4 +1,5 @@
-"""EndTxn and every other end of a transaction: its decision goes into the log, a marker to each partition, and the log is told.
+"""EndTxn and the other ends of a transaction: the decision is appended to the log, markers to the partitions, the completion to the
+log.
 
 Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
 """
@@ -152,8 +153,8 @@ def _decide(
 
 
 def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[Err], None]) -> None:
-    """Abort an open transaction in spite of its producer, which is fenced by the next epoch. ``on_done(error)``: NONE when the log has
-    it."""
+    """Abort an open transaction whose producer is fenced with the next epoch. ``on_done(error)`` is called when that is committed
+    (NONE) or has failed."""
     stored = transaction.stored
     policy = shard.settings.policy
     flow, next_id = policy.own_flow, NO_PRODUCER_ID
@@ -199,7 +200,7 @@ def take_up(shard: TransactionState, transaction: Transaction) -> None:
 
 
 def carry_out(shard: TransactionState, transaction: Transaction) -> Stored:
-    """The decision is committed: a marker goes to each partition, and when all are there the log is told of what is returned."""
+    """The decision is committed: append a marker to each partition, and the completion to the log when all markers are written."""
     after = transaction.pending = _completed(transaction.stored, shard.now_ms)
     transaction.unmarked = dict.fromkeys(transaction.stored.partitions)
     if transaction.unmarked:
@@ -224,8 +225,8 @@ def _mark(shard: TransactionState, transaction: Transaction) -> None:
 
 
 def marked(shard: TransactionState, ticket: int, error: Err) -> None:
-    """What became of a marker. A partition that is gone needs none; one that has ended the transaction by another's word takes none,
-    and the transaction stays as it is until the next load. All else is tried again."""
+    """The result of a marker. A deleted partition needs none; if another coordinator has ended the transaction at the partition the
+    marker is dropped, and the transaction stays as it is until the next load. Other errors are retried."""
     marker = shard.markers.pop(ticket, None)
     if marker is None:
         return

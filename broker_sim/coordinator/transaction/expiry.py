@@ -1,4 +1,4 @@
-"""Transactional ids that nobody has used for ``transactional.id.expiration.ms`` are forgotten.
+"""Removes transactional ids that were not used for ``transactional.id.expiration.ms``.
 
 Source: TransactionStateManager.removeExpiredTransactionalIds.
 """
@@ -13,7 +13,7 @@ from kafka_wire.errors import Err
 
 
 def arm(shard: TransactionState) -> None:
-    """The next look."""
+    """Arm the timer of the next check."""
     shard.arm(("expire",), shard.now_ms + shard.settings.expiry_check_interval_ms)
 
 

@@ -26,10 +26,11 @@ _OPEN = Err.CONCURRENT_TRANSACTIONS
 
 
 def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) -> None:
-    """A producer begins, or goes on after an error: it gets the next epoch, and whoever had the id before is fenced.
+    """InitProducerId: a new producer, or one that continues after an error, gets the next epoch; earlier producers of the id are
+    fenced.
 
-    An open transaction is aborted first, under an epoch that nobody is given; its sender is told CONCURRENT_TRANSACTIONS and comes
-    again.
+    An open transaction is aborted first, under an epoch that is never assigned; the request is answered CONCURRENT_TRANSACTIONS, so
+    that the producer retries.
     """
     if not shard.settings.allows_timeout(body.timeout_ms):
         shard.reply(token, Granted(Err.INVALID_TRANSACTION_TIMEOUT))

@@ -62,7 +62,7 @@ ENDED_ELSEWHERE = (Err.INVALID_PRODUCER_EPOCH, Err.TRANSACTION_COORDINATOR_FENCE
 
 
 def policy_of(release: tuple[int, int]) -> TransactionPolicy:
-    """That of a release."""
+    """The policy of a Kafka release."""
     return next(policy for since, policy in SINCE if release >= since)
 
 

@@ -1,4 +1,4 @@
-"""What is told of transactional ids, and changes nothing: DescribeTransactions and ListTransactions.
+"""Queries of transactional ids: DescribeTransactions and ListTransactions.
 
 Source: TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
 """
@@ -55,7 +55,7 @@ def filters_of(states: Sequence[str], producer_ids: Sequence[int], longer_than_m
 def listing(
     shard: TransactionState, filters: Filters, now_ms: int
 ) -> Generator[listed.TransactionState | None, None, None]:
-    """Those of a shard that pass, as it is now; None where others may be served."""
+    """The shard's transactional ids that pass the filters, at their present state; yields None where other requests may be served."""
     rows = [
         listed.TransactionState(
             transaction.transactional_id, transaction.stored.producer_id, transaction.stored.state.kafka_name

@@ -29,7 +29,7 @@ class TransactionStore:
 
 
 class TransactionLoader(ShardLoader):
-    """Of ``__transaction_state``."""
+    """Loads a shard from its partition of ``__transaction_state``."""
 
     def __init__(self) -> None:
         super().__init__()
