@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from broker_sim.common.text import duration_text, short
 
-__all__ = ["Once", "Refusals", "named", "spoken", "warn_of_group"]
+__all__ = ["Once", "Refusals", "named", "size_in_words", "warn_of_group"]
 
 AT_ONCE = 20
 """Lines in a period."""
@@ -80,7 +80,7 @@ class Refusals:
             self._untold = 0
 
 
-def spoken(size: int) -> str:
+def size_in_words(size: int) -> str:
     """What somebody speaks whose first four bytes are this number, and no frame's size; "" where that can't be guessed."""
     first = (size & 0xFFFFFFFF).to_bytes(4, "big")
     if first[:2] == b"\x16\x03":

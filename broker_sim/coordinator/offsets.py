@@ -9,7 +9,7 @@ from typing import Any
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
-    NOBODY,
+    NO_PRODUCER,
     Append,
     Client,
     CommitBatch,
@@ -191,7 +191,7 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
         if not records:
             shard.answer(token, late)
             return
-    if request.producer.producer_id != NOBODY.producer_id:
+    if request.producer.producer_id != NO_PRODUCER.producer_id:
         encoded = None if late else request.encoded
         shard.write(TransactionalCommitWrite(token, records, late or Err.NONE, encoded, request.producer))
         return
@@ -251,7 +251,7 @@ def transaction_ended(shard: ShardState, event: TransactionEnded) -> None:
 def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
     """The error of the group's checks. A valid commit (NONE) restarts its member's session, unless it is in a transaction."""
     group, policy = shard.groups.get(request.group_id), shard.settings.policy
-    in_transaction = request.producer is not NOBODY
+    in_transaction = request.producer is not NO_PRODUCER
     if group is None:
         if policy.simple_group_exists_at_once and (request.generation < 0 or in_transaction):
             shard.groups[request.group_id] = ClassicGroup(request.group_id, state_ts_ms=-1)

@@ -5,10 +5,10 @@ The rules that hold in this package:
 1. It imports no asyncio, time, random, os, socket or logging. A shard is a function of its events, so a journal of events rebuilds
    its state exactly.
 2. Hard state (committed offsets, a group's stored record, what open transactions have staged) is written by ``store.replay`` alone,
-   live as at a load. Working state (who is joining, the generation that is being agreed on, sessions, parked tokens) is changed by
+   live as at a load. Working state (who is joining, the generation that is being agreed on, sessions, deferred tokens) is changed by
    handlers and is lost with the shard, as in Kafka.
-3. A request has one token and gets at most one reply, under that token. A parked JoinGroup's or SyncGroup's token lives in its member.
-   (Kafka never answers a JoinGroup that the same member sent again on another connection; nor do we.)
+3. A request has one token and gets at most one reply, under that token. A deferred JoinGroup's or SyncGroup's token lives in its
+   member. (Kafka never answers a JoinGroup that the same member sent again on another connection; nor do we.)
 4. Whatever is chosen is chosen by insertion order or by the generator that the shard was given. No set is iterated.
 5. A shard is one ``__consumer_offsets`` partition: the unit of load, move and failure.
 6. *Appended* and *committed* are two answers of the log. What a client sees of a write waits for *committed*.
@@ -97,7 +97,7 @@ class AppendedElsewhere:
 
 @dataclass(slots=True)
 class StateAnswered:
-    """What the share coordinators have answered to an ``Ask``, in the order of its commands."""
+    """What the share coordinators have answered to an ``PersisterRequest``, in the order of its commands."""
 
     ticket: int
     answers: Sequence[Result]
@@ -193,7 +193,7 @@ class Producer(NamedTuple):
     epoch: int
 
 
-NOBODY = Producer(-1, -1)
+NO_PRODUCER = Producer(-1, -1)
 """The producer of batches that are in no transaction."""
 
 
@@ -213,7 +213,7 @@ class CommitOffsets:
     epoch_errors: bool = False
     too_long: Sequence[tuple[str, int]] = ()
     encoded: list[tuple[bytes, bytes | None]] | None = None
-    producer: Producer = NOBODY
+    producer: Producer = NO_PRODUCER
 
     @property
     def names_member(self) -> bool:
@@ -288,13 +288,13 @@ class Append:
     base_sequence: int = 0
     commits: Sequence[RepeatedCommit] = ()
     any_isr: bool = False
-    producer: Producer = NOBODY
+    producer: Producer = NO_PRODUCER
     is_control: bool = False
     to: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
-class Ask:
+class PersisterRequest:
     """Commands for the share coordinators, wherever they are; the answer is one ``StateAnswered(ticket, ...)``."""
 
     ticket: int
@@ -311,7 +311,7 @@ class Outcome:
     replies: list[tuple[int, Any]]
     timers: list[tuple[TimerKey, int | None]]
     appends: list[Append]
-    asks: Sequence[Ask]
+    persister_requests: Sequence[PersisterRequest]
 
     def __init__(self) -> None:
-        self.replies, self.timers, self.appends, self.asks = [], [], [], ()
+        self.replies, self.timers, self.appends, self.persister_requests = [], [], [], ()

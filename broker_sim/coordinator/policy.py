@@ -70,7 +70,7 @@ class Policy:
     """So are the partitions in them that do not exist."""
     clean_up_removes_group: bool
     """OffsetDelete and the deletion of a topic end an empty group that has lost its last offset."""
-    old_leave_tells_top_errors: bool
+    old_leave_returns_top_errors: bool
     """LeaveGroup v0-2 can say an error of the whole (3.4 finds no member to put it at, and says UNSUPPORTED_VERSION)."""
     group_record_sequence: int
     """Base sequence of batches that hold anything but offset commits."""
@@ -79,7 +79,7 @@ class Policy:
     members_join_again: bool
     """A member of a consumer group that is in may send epoch 0, as one that has lost its epoch does. Else it is fenced until it has
     left, or its session is over."""
-    what_is_given_up_is_free: bool
+    revoked_partitions_are_free: bool
     """What a member of a consumer group says that it has given up it may be given again by the same answer. Else by the next one."""
     other_assignor_moves_group: bool
     """A consumer group's epoch moves where another assignor has most votes than before. Else that counts at the next occasion."""
@@ -99,7 +99,7 @@ class Policy:
     simple_group_exists_at_once: bool
     """A first commit without a generation makes the group before its append is committed."""
     answers_wait_for_writes: bool
-    """Every request that could write - Heartbeat, LeaveGroup, a parked JoinGroup or SyncGroup, OffsetFetch with require_stable -
+    """Every request that could write - Heartbeat, LeaveGroup, a deferred JoinGroup or SyncGroup, OffsetFetch with require_stable -
     ends when all that the partition was given before is committed, and fails after ``offsets.commit.timeout.ms``
     (CoordinatorRuntime.java)."""
     stable_fetch_errors: dict[Err, Err]
@@ -112,7 +112,7 @@ class Policy:
     """The hash map whose order breaks ties of the protocol vote: of those with most votes its first one wins (``vote.ORDERS``)."""
     replaced_member_stays_new: bool
     """A static member that is replaced while it waits in its first JoinGroup goes on as the newcomer it was, and its session ends even
-    while it waits (else the one that takes its place is an old member, whose session a parked JoinGroup keeps alive)."""
+    while it waits (else the one that takes its place is an old member, whose session a deferred JoinGroup keeps alive)."""
     deletion_begins_when_committed: bool
     """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
     has_epoch_groups: bool
@@ -134,7 +134,7 @@ class Policy:
     tombstones_end_pending_txn_offsets: bool
     """The tombstone of an offset discards its pending offsets in open transactions: a deletion writes one also for an offset that is
     only pending, and expiry keeps such an offset (else pending offsets are discarded without a record, and a load restores them)."""
-    what_is_given_up_is_described: bool
+    revoked_partitions_are_described: bool
     """ConsumerGroupDescribe includes partitions that a member was asked to revoke and still owns."""
     misdirected_join_names_member: bool
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id that it names."""
@@ -156,9 +156,9 @@ class Policy:
     """Partitions whose state was made move a share group's epoch only while no target is to be computed."""
     share_deletion_clears_state: bool
     """DeleteGroups writes that a share group has no partitions' state, though it had none."""
-    old_share_epoch_is_told_previous: bool
+    old_share_epoch_gets_previous: bool
     """The error for a share member with an old epoch mentions that the previous epoch is accepted."""
-    nameless_share_member_is_told: bool
+    nameless_share_member_gets_text: bool
     """The error for a ShareGroupHeartbeat without a member id names the missing field."""
     disabled_migration_refuses_joins: bool
     """With group.consumer.migration.policy disabled no classic member joins a consumer group that has members."""
@@ -200,11 +200,11 @@ SCALA = Policy(
     commits_are_maps=True,
     missing_are_maps=True,
     clean_up_removes_group=True,
-    old_leave_tells_top_errors=False,
+    old_leave_returns_top_errors=False,
     group_record_sequence=-1,
     group_operations=_READ_DELETE_DESCRIBE,
     members_join_again=False,
-    what_is_given_up_is_free=False,
+    revoked_partitions_are_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=True,
     clean_up_counts_from_start=True,
@@ -228,7 +228,7 @@ SCALA = Policy(
     emptied_group_target_is_stored=False,
     absent_group_commit_in_transaction=Err.UNKNOWN_MEMBER_ID,
     tombstones_end_pending_txn_offsets=False,
-    what_is_given_up_is_described=False,
+    revoked_partitions_are_described=False,
     misdirected_join_names_member=True,
     has_share_records=False,
     has_streams_records=False,
@@ -239,8 +239,8 @@ SCALA = Policy(
     share_assignor="simple",
     share_initialization_waits_for_target=False,
     share_deletion_clears_state=False,
-    old_share_epoch_is_told_previous=False,
-    nameless_share_member_is_told=True,
+    old_share_epoch_gets_previous=False,
+    nameless_share_member_gets_text=True,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
@@ -253,7 +253,7 @@ _JAVA_ERRORS = {
 }
 
 _SCALA_3_5 = replace(SCALA, missing_are_maps=False)
-_SCALA_3_7 = replace(_SCALA_3_5, nameless_protocol_is_null=True, old_leave_tells_top_errors=True)
+_SCALA_3_7 = replace(_SCALA_3_5, nameless_protocol_is_null=True, old_leave_returns_top_errors=True)
 _SCALA_3_8 = replace(_SCALA_3_7, states_filter_folds_case=True, refused_commits_stay_pending=False)
 SCALA_SINCE = (((3, 8), _SCALA_3_8), ((3, 7), _SCALA_3_7), ((3, 5), _SCALA_3_5), ((3, 0), SCALA))
 """The Scala coordinator by the first release that has it so: requests come to it through the handlers of the Java one, which
@@ -283,11 +283,11 @@ JAVA = Policy(
     commits_are_maps=False,
     missing_are_maps=False,
     clean_up_removes_group=False,
-    old_leave_tells_top_errors=True,
+    old_leave_returns_top_errors=True,
     group_record_sequence=0,
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
     members_join_again=False,
-    what_is_given_up_is_free=False,
+    revoked_partitions_are_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=False,
     clean_up_counts_from_start=False,
@@ -311,7 +311,7 @@ JAVA = Policy(
     emptied_group_target_is_stored=False,
     absent_group_commit_in_transaction=Err.ILLEGAL_GENERATION,
     tombstones_end_pending_txn_offsets=True,
-    what_is_given_up_is_described=False,
+    revoked_partitions_are_described=False,
     misdirected_join_names_member=False,
     has_share_records=True,
     has_streams_records=False,
@@ -322,8 +322,8 @@ JAVA = Policy(
     share_assignor="simple until 4.1",
     share_initialization_waits_for_target=False,
     share_deletion_clears_state=False,
-    old_share_epoch_is_told_previous=False,
-    nameless_share_member_is_told=True,
+    old_share_epoch_gets_previous=False,
+    nameless_share_member_gets_text=True,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
@@ -331,7 +331,7 @@ JAVA = Policy(
 
 _JAVA_4_2 = replace(
     JAVA,
-    what_is_given_up_is_free=True,
+    revoked_partitions_are_free=True,
     has_streams_records=True,
     share_assignor="simple",
     share_offsets_may_be_altered=True,
@@ -346,11 +346,11 @@ _JAVA_4_3 = replace(
     commits_by_name_store_topic_ids=True,
     assignment_times_are_stored=True,
     emptied_group_target_is_stored=True,
-    what_is_given_up_is_described=True,
+    revoked_partitions_are_described=True,
     share_initialization_waits_for_target=True,
     share_deletion_clears_state=True,
-    old_share_epoch_is_told_previous=True,
-    nameless_share_member_is_told=False,
+    old_share_epoch_gets_previous=True,
+    nameless_share_member_gets_text=False,
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,

@@ -212,16 +212,16 @@ class _Parser:
             return True
         on, at = True, 1
         flags = set(self.flags)
-        said = False
+        has_flag = False
         while at < len(rest):
             char = rest[at]
             at += 1
             if char in "imsU":
-                said = True
+                has_flag = True
                 (flags.add if on else flags.discard)(char)
             elif char == "-" and on:
-                on, said = False, False
-            elif char in ":)" and (on or said):
+                on, has_flag = False, False
+            elif char in ":)" and (on or has_flag):
                 self.at += at
                 self.flags = "".join(flags)
                 return char == ":"

@@ -84,7 +84,7 @@ class Shard(ShardState):
             offsets.topics_changed(self, event)
             share_partitions.forget_topics(self, [topic_id for topic_id in gone if topic_id not in self.topics.names])
         elif type(event) is StateAnswered:
-            self.asked.pop(event.ticket).answered(self, event.answers)
+            self.persister_callbacks.pop(event.ticket).answered(self, event.answers)
         elif type(event) is TransactionEnded:
             offsets.transaction_ended(self, event)
             if event.offset < event.high_watermark:
@@ -124,9 +124,9 @@ class Shard(ShardState):
             _KINDS[type(group)].unload(self, group)
         self.writes.clear()
         self.groups.clear()
-        self.asked.clear()
+        self.persister_callbacks.clear()
         self.store.pending_deletion.clear()
-        out.asks = ()
+        out.persister_requests = ()
         return out
 
     # answers of the log
@@ -234,8 +234,8 @@ _KINDS: dict[type[Group], GroupKind] = {
     StreamsGroup: GroupKind(
         streams_departing.begin,
         streams_departing.unload,
-        streams_departing.expel,
-        streams_departing.expel,
+        streams_departing.remove_member,
+        streams_departing.remove_member,
         {**_CLASSIC, JoinGroupRequest: streams_heartbeat.classic_join},
     ),
 }

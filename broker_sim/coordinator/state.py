@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
-from broker_sim.coordinator.outcome import Append, Ask, Outcome, TimerKey
+from broker_sim.coordinator.outcome import Append, Outcome, PersisterRequest, TimerKey
 from broker_sim.coordinator.policy import Policy, Settings
 from broker_sim.coordinator.records import Record, encode
 from broker_sim.coordinator.share_state.commands import Command, Result
@@ -104,7 +104,7 @@ class DeferredMemberRequest(DeferredReply):
         """Keep waiting for the group."""
 
 
-class Asking(Protocol):
+class PersisterCallback(Protocol):
     """An operation that continues when the share coordinators have answered."""
 
     def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
@@ -131,7 +131,9 @@ class ShardState:
     next_ticket: int = 0
     topics: Topics = field(default_factory=Topics)
     group_configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # the groups' own settings
-    asked: dict[int, Asking] = field(default_factory=dict)  # ticket -> operation that waits for the share coordinators
+    persister_callbacks: dict[int, PersisterCallback] = field(
+        default_factory=dict
+    )  # ticket -> operation that waits for the share coordinators
 
     def __post_init__(self) -> None:
         self.take_over(GroupStore(self.settings.policy))
@@ -167,12 +169,12 @@ class ShardState:
         value = getattr(self.settings.streams, name)
         return value if own is None else own.get(f"streams {name}", value)
 
-    def ask(self, commands: Sequence[Command], asking: Asking) -> None:
-        """Send commands to the share coordinators; ``asking`` continues with their answers."""
+    def ask_persister(self, commands: Sequence[Command], callback: PersisterCallback) -> None:
+        """Send commands to the share coordinators; ``callback`` continues with their answers."""
         ticket = self.next_ticket
         self.next_ticket += 1
-        self.asked[ticket] = asking
-        self.out.asks = [*self.out.asks, Ask(ticket, commands)]
+        self.persister_callbacks[ticket] = callback
+        self.out.persister_requests = [*self.out.persister_requests, PersisterRequest(ticket, commands)]
 
     @property
     def in_flight(self) -> bool:

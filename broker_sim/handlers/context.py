@@ -7,7 +7,7 @@ A handler is one synchronous function, in the file of its API (``kNN_name.py``):
 It answers in one of five ways, and exactly once:
 
 1. *Now*: it returns the response.
-2. *Later*: it returns None and somebody calls ``ctx.reply(response)``. The request is *parked*: the connection
+2. *Later*: it returns None and somebody calls ``ctx.reply(response)``. The request is *pending*: the connection
    handles nothing else until then (Kafka mutes the channel), so replies leave in the order of the requests without
    any book-keeping. ``ctx.on_disconnect(callback)`` tells when the client went away instead; ``ctx.reply`` is a no-op
    from then on.
@@ -16,7 +16,7 @@ It answers in one of five ways, and exactly once:
    ``ctx.reply`` from ``flush_batches()``.
 5. *In pieces*: what may take more than some milliseconds is a generator that yields between its pieces (``slices``), and
    the handler returns ``ctx.in_pieces(generator)``: the response where one piece was enough, else None, and the request
-   is parked as in 2. The world may have changed at each yield: who leads, what exists. What came in a frame of `LARGE` bytes or
+   is pending as in 2. The world may have changed at each yield: who leads, what exists. What came in a frame of `LARGE` bytes or
    more was read in pieces, too, and its answer, as that of every generator of more than a piece, is written in pieces: ``ctx.long``.
 
 The turn. One turn of the event loop reads many frames from many connections. Work that is cheaper in bulk - the
@@ -28,7 +28,7 @@ append of many OffsetCommits to one offsets partition - is collected during the 
 * At the end of the turn, at the latest in the loop's next iteration, the server calls ``runtime.flush_batches()`` once,
   then writes each connection's replies in request order with one write.
 * ``flush_batches()`` is synchronous and may be called at any time, by anyone, also when nothing is open.
-* A reply that does not come out of ``flush_batches()`` leaves its request parked as in 2, and those deferred behind it
+* A reply that does not come out of ``flush_batches()`` leaves its request pending as in 2, and those deferred behind it
   with it. A handler that knows that its log will not answer now returns None instead, so that the connection's next
   request waits unhandled.
 

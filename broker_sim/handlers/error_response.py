@@ -59,16 +59,16 @@ def plain_answer(cls: type, error_request: ErrorRequest) -> Any:
     return _answer(cls, error_request.request, error_request)
 
 
-def _answer(cls: Any, asked: Any, error_request: ErrorRequest, array: FieldSpec | None = None) -> Any:
+def _answer(cls: Any, requested: Any, error_request: ErrorRequest, array: FieldSpec | None = None) -> Any:
     """A response, or a row of it, to ``asked``: a request, or an element of its ``array``."""
     fields = [(name, spec) for name, spec in cls.__fields__ if error_request.version in spec.versions]
-    values = _repeated(asked, array, fields, error_request.version) | _said(fields, error_request)
+    values = _repeated(requested, array, fields, error_request.version) | _said(fields, error_request)
     code = next((name for name, spec in fields if is_error(name, spec)), None)
     if code is not None:
         return cls(**values | {code: error_request.err})
     for name, spec in fields:
         if spec.kind == "array" and spec.inner and _finder(spec.inner) is not None:
-            answered, elements = _answered_by(spec, asked, error_request.version)
+            answered, elements = _answered_by(spec, requested, error_request.version)
             values[name] = [_answer(spec.inner, element, error_request, answered) for element in elements]
     return cls(**values)
 
@@ -95,27 +95,29 @@ def _entities(spec: FieldSpec, version: int) -> _Entities:
     return {field.entity for field in fields} - {None}
 
 
-def _answered_by(spec: FieldSpec, asked: Any, version: int) -> tuple[FieldSpec | None, list[Any]]:
+def _answered_by(spec: FieldSpec, requested: Any, version: int) -> tuple[FieldSpec | None, list[Any]]:
     """The array of the request that the rows of this one answer, and its elements."""
     wanted = _entities(spec, version)
-    for name, field in asked.__fields__:
+    for name, field in requested.__fields__:
         if field.kind == "array" and version in field.versions and wanted & _entities(field, version):
-            return field, getattr(asked, name) or []
+            return field, getattr(requested, name) or []
     return None, []
 
 
-def _repeated(asked: Any, array: FieldSpec | None, fields: list[tuple[str, FieldSpec]], version: int) -> dict[str, Any]:
+def _repeated(
+    requested: Any, array: FieldSpec | None, fields: list[tuple[str, FieldSpec]], version: int
+) -> dict[str, Any]:
     """The fields of a row that say what was asked for."""
     if array is None:  # no row: what stands at the top may be called the same, and Kafka leaves it at its default
         return {}
     if not array.inner:  # its elements are the names themselves
-        return {name: asked for name, spec in fields if spec.entity == array.entity}
+        return {name: requested for name, spec in fields if spec.entity == array.entity}
     known = {
         field.entity: name
-        for name, field in asked.__fields__
+        for name, field in requested.__fields__
         if field.entity is not None and field.kind != "array" and version in field.versions
     }
-    return {name: getattr(asked, known[spec.entity]) for name, spec in fields if spec.entity in known}
+    return {name: getattr(requested, known[spec.entity]) for name, spec in fields if spec.entity in known}
 
 
 # --- the first error --------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ Key = tuple[str, bytes, int]
 class CachedPartition:
     """One partition of a session: its parameters of the Fetch, and the offsets of the last response for it."""
 
-    asked: FetchPartition
+    requested: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
@@ -67,14 +67,14 @@ class Session:
     epoch: int = 1
     """The epoch that the next request must carry."""
 
-    def update(self, asked: Sequence[tuple[Key, FetchPartition]], forgotten: Sequence[Key]) -> None:
+    def update(self, requested: Sequence[tuple[Key, FetchPartition]], forgotten: Sequence[Key]) -> None:
         """Take over what a request changes."""
-        for key, partition in asked:
+        for key, partition in requested:
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(partition)
             else:
-                cached.asked = partition
+                cached.requested = partition
         for key in forgotten:
             self.partitions.pop(key, None)
 
@@ -118,14 +118,14 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def create(self, asked: Sequence[tuple[Key, FetchPartition]], by_id: bool, now_ms: int) -> Session | None:
+    def create(self, requested: Sequence[tuple[Key, FetchPartition]], by_id: bool, now_ms: int) -> Session | None:
         """A new session with these partitions, or None where there is no slot for it."""
-        if len(self._sessions) >= self.slots and not self._evict(len(asked), now_ms):
+        if len(self._sessions) >= self.slots and not self._evict(len(requested), now_ms):
             return None
         session_id = INVALID_SESSION_ID
         while session_id == INVALID_SESSION_ID or session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31)
-        partitions = {key: CachedPartition(partition) for key, partition in asked}
+        partitions = {key: CachedPartition(partition) for key, partition in requested}
         session = self._sessions[session_id] = Session(session_id, by_id, now_ms, now_ms, partitions)
         return session
 

@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share: the common find_shard, in each coordinator's order of checks."""
+"""What the handlers of the group APIs share: the common coordinator check, in each coordinator's order of checks."""
 
 from __future__ import annotations
 

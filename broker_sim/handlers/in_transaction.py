@@ -55,7 +55,7 @@ def ask(
         return False
     by_epoch = config.release >= (4, 0)
     refused: dict[Place, Err] = {}
-    asked: list[Place] = []
+    requested: list[Place] = []
     for place, sequence in sequences.items():
         partition = state.partition(*place)
         if partition is None or partition.leader != ctx.broker.node_id:
@@ -66,8 +66,8 @@ def ask(
             refused[place] = Err.INVALID_PRODUCER_EPOCH
         elif not producers.has_open(writer.producer_id, writer.epoch if by_epoch else None):
             producers.verify(writer.producer_id, writer.epoch, sequence, adds=flow is Flow.ADDS, by_epoch=by_epoch)
-            asked.append(place)
-    if not asked:
+            requested.append(place)
+    if not requested:
         if refused:
             done(refused)
         return bool(refused)
@@ -76,7 +76,7 @@ def ask(
         backoff_ms = config.int("add.partitions.to.txn.retry.backoff.ms")
         give_up_ms = state.clock.wire.now_ms() + config.int("add.partitions.to.txn.retry.backoff.max.ms")
     on_verified = done if not refused else lambda more: done({**refused, **more})
-    _Question(ctx, writer, asked, flow, on_verified, backoff_ms, give_up_ms).put()
+    _Question(ctx, writer, requested, flow, on_verified, backoff_ms, give_up_ms).put()
     return True
 
 
@@ -133,4 +133,4 @@ class _Question:
         if error is Err.TRANSACTION_ABORTABLE and self.flow is Flow.OLD:
             return Err.INVALID_TXN_STATE
         # no version of Produce or TxnOffsetCommit says it: producers know what to do about the other one
-        return fenced.told(error, knows=False)
+        return fenced.client_error(error, knows=False)

@@ -167,7 +167,7 @@ def _produce(
             if partition is None:
                 answer = PartitionProduceResponse(part.index, error, -1)
             elif refused and (partition.topic.name, part.index) in refused:
-                answer = _kept_out(part.index, refused[partition.topic.name, part.index], ctx.api_version)
+                answer = _transaction_refused(part.index, refused[partition.topic.name, part.index], ctx.api_version)
             else:
                 answer = yield from _append(ctx, partition, part, request)
                 if answer.error_code == Err.NONE and acks == ALL:
@@ -225,7 +225,7 @@ def _refusal_of_all(
                 return problem.error, None
             if (part.records or b"")[16] == 2 and (part.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
                 return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
-    if any(_falls_over(ctx, topic, part, by_id) for topic, part in short):
+    if any(_fails_in_kafka(ctx, topic, part, by_id) for topic, part in short):
         return Err.UNKNOWN_SERVER_ERROR, None
     if ctx.api_version < 7:
         for topic in request.topic_data:
@@ -240,7 +240,7 @@ def _refusal_of_all(
     return None
 
 
-def _falls_over(ctx: RequestContext, topic: TopicProduceData, part: PartitionProduceData, by_id: bool) -> bool:
+def _fails_in_kafka(ctx: RequestContext, topic: TopicProduceData, part: PartitionProduceData, by_id: bool) -> bool:
     """Whether Kafka falls over a short batch as it looks for its producer, in a request without a transactional id."""
     if ctx.broker.state.config.release < _SHORT_FALL_SINCE or _find(ctx, topic, part.index, by_id)[0] is None:
         return False
@@ -324,7 +324,7 @@ _NOT_ASKED = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, E
 """Why the coordinator could not say anything."""
 
 
-def _kept_out(index: int, error: Err, version: int) -> PartitionProduceResponse:
+def _transaction_refused(index: int, error: Err, version: int) -> PartitionProduceResponse:
     """The coordinator does not let a batch in. What is about the coordinator itself becomes an error after which producers of all ages
     send the same again, without asking for metadata."""
     text: str | None = None

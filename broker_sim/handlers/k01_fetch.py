@@ -5,7 +5,7 @@ start offset. v7 incremental sessions (KIP-227). v9 leader epochs (KIP-320). v11
 (KIP-392); a preferred one is never named. v12 diverging epochs. v13 topic ids. v15 the replica id in a struct of its
 own. v16 the new leader's address beside NOT_LEADER_OR_FOLLOWER (KIP-951). v18 the follower's high watermark.
 
-A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is parked: its partitions call it when
+A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is pending: its partitions call it when
 something has changed, one timer ends it, and in between nothing runs.
 Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch, FetchSession.
 """
@@ -44,7 +44,7 @@ ids each is a consumer's."""
 _MISSING: dict[int, int] = {Err.UNKNOWN_TOPIC_ID: 1, Err.UNKNOWN_TOPIC_OR_PARTITION: 2}
 """What was not there when the fetch came is told behind what was read, in this order."""
 
-Asked = tuple[Key, FetchPartition]
+Requested = tuple[Key, FetchPartition]
 
 _PIECE = 1000
 """Partitions that are read before others are served, when the request comes; when something has changed, all are read at once."""
@@ -60,7 +60,7 @@ def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, 
     fetched = {
         (topic.topic, topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions
     }
-    asked = list(fetched.items())
+    requested = list(fetched.items())
     if ctx.broker.state.config.release >= (3, 8) and not 0 <= _shard(request.session_id) < _SHARDS:
         return _refused(ctx, request)  # Kafka looks for that shard of its cache, and falls over it
     session: Session | None = None
@@ -68,23 +68,23 @@ def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, 
         if request.session_id:
             sessions_of(ctx.broker).remove(request.session_id)
         if by_id and (
-            (request.session_epoch == INITIAL_EPOCH and _nameless(ctx, request)) or not _nameless_last(ctx, asked)
+            (request.session_epoch == INITIAL_EPOCH and _nameless(ctx, request)) or not _nameless_last(ctx, requested)
         ):
             return _refused(ctx, request)
         incremental = False
     else:
-        resumed = _resume(ctx, request, asked, by_id)
+        resumed = _resume(ctx, request, requested, by_id)
         if resumed is None:
             return _refused(ctx, request)
         if isinstance(resumed, Err):
             return FetchResponse(0, resumed, 0, [])
-        session, asked = resumed
-        if by_id and not _nameless_last(ctx, asked):
+        session, requested = resumed
+        if by_id and not _nameless_last(ctx, requested):
             return _refused(ctx, request)
         incremental = session is not None
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and _any_is_there(ctx, asked):
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and _any_is_there(ctx, requested):
         return _refused(ctx, request)
-    return (yield from Fetch(ctx, request, asked, session, incremental).start())
+    return (yield from Fetch(ctx, request, requested, session, incremental).start())
 
 
 _SHARDS = 8
@@ -106,8 +106,8 @@ def sessions_of(broker: Broker) -> FetchSessions:
 
 
 def _resume(
-    ctx: RequestContext, request: FetchRequest, asked: list[Asked], by_id: bool
-) -> tuple[Session | None, list[Asked]] | Err | None:
+    ctx: RequestContext, request: FetchRequest, requested: list[Requested], by_id: bool
+) -> tuple[Session | None, list[Requested]] | Err | None:
     """The session that the request goes on with and all that it fetches; a session left empty ends. None: Kafka falls over it."""
     sessions = sessions_of(ctx.broker)
     session = sessions.resume(request.session_id, request.session_epoch, by_id, ctx.broker.state.clock.now_ms())
@@ -121,11 +121,11 @@ def _resume(
         for topic in request.forgotten_topics_data
         for partition in topic.partitions
     ]
-    session.update(asked, forgotten)
+    session.update(requested, forgotten)
     if not session.partitions:
         sessions.remove(session.session_id)
         return None, []
-    return session, [(key, cached.asked) for key, cached in session.partitions.items()]
+    return session, [(key, cached.requested) for key, cached in session.partitions.items()]
 
 
 def _nameless(ctx: RequestContext, request: FetchRequest) -> bool:
@@ -135,20 +135,20 @@ def _nameless(ctx: RequestContext, request: FetchRequest) -> bool:
     return any(not topic.topic and topic.topic_id == ZERO_UUID and topic.partitions for topic in request.topics)
 
 
-def _nameless_last(ctx: RequestContext, asked: list[Asked]) -> bool:
+def _nameless_last(ctx: RequestContext, requested: list[Requested]) -> bool:
     """Whether no partition follows one without a topic name in the response: Kafka compares the topic of the next partition with
     it by name, and throws.
     """
-    if all(topic_id != ZERO_UUID for (_, topic_id, _), _ in asked):
+    if all(topic_id != ZERO_UUID for (_, topic_id, _), _ in requested):
         return True
-    located = [(key, _find(ctx.broker.state, key, True)) for key, _ in asked]
+    located = [(key, _find(ctx.broker.state, key, True)) for key, _ in requested]
     absent = [key for error in _MISSING for key, what in located if what is error]
     return all(topic_id != ZERO_UUID for _, topic_id, _ in absent[:-1])
 
 
-def _any_is_there(ctx: RequestContext, asked: list[Asked]) -> bool:
+def _any_is_there(ctx: RequestContext, requested: list[Requested]) -> bool:
     """Whether anything is to be read: before that Kafka does not look at the isolation level."""
-    return any(not isinstance(_find(ctx.broker.state, key, ctx.api_version >= 13), Err) for key, _ in asked)
+    return any(not isinstance(_find(ctx.broker.state, key, ctx.api_version >= 13), Err) for key, _ in requested)
 
 
 def _refused(ctx: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -184,58 +184,58 @@ class Fetch:
 
     __slots__ = (
         "absent",
-        "asked",
         "ctx",
         "incremental",
         "known",
         "min_bytes",
-        "parked_at",
-        "parked_bytes",
-        "parked_events",
         "read_bytes",
         "read_events",
         "request",
+        "requested",
         "session",
         "timer",
+        "waiting_bytes",
+        "waiting_events",
+        "waiting_partitions",
     )
 
     def __init__(
         self,
         ctx: RequestContext,
         request: FetchRequest,
-        asked: list[Asked],
+        requested: list[Requested],
         session: Session | None,
         incremental: bool,
     ) -> None:
         self.ctx = ctx
         self.request = request
-        self.asked = asked
+        self.requested = requested
         self.session = session
         self.incremental = incremental
         self.known: list[Partition] = []
         self.absent: dict[Key, int] = {}
 
     def start(self) -> Generator[None, None, FetchResponse | None]:
-        """The response where it is due at once; else the fetch is parked."""
+        """The response where it is due at once; else the fetch is pending."""
         request = self.request
         self.min_bytes = min(request.min_bytes, self._max_bytes())
         answers, size, due = yield from self._reading()
         if due:
-            rows = zip(self.asked, answers, strict=True)
+            rows = zip(self.requested, answers, strict=True)
             self.absent = {key: _MISSING[row.error_code] for (key, _), row in rows if row.error_code in _MISSING}
         if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
             return self._response(answers)
         state = self.ctx.broker.state
         clock = state.clock.wire  # a poll goes on while the broker's time stands still
         early = state.buggify is not None and state.buggify.fires("answers a Fetch early")
-        self.parked_bytes = self.read_bytes - size
-        self.parked_events = self.read_events
+        self.waiting_bytes = self.read_bytes - size
+        self.waiting_events = self.read_events
         self.timer = clock.call_at_ms(clock.now_ms() + (1 if early else request.max_wait_ms), self._answer)
-        self.parked_at = self.known
-        for partition in self.parked_at:
+        self.waiting_partitions = self.known
+        for partition in self.waiting_partitions:
             partition.add_waiter(self._look)
         self.ctx.on_disconnect(self._stop)
-        if len(self.asked) >= _PIECE:
+        if len(self.requested) >= _PIECE:
             self._look()  # something may have come behind the reading
         return None
 
@@ -261,18 +261,18 @@ class Fetch:
         self.read_bytes = self.read_events = 0
         tapped = self.ctx if isinstance(self.ctx, TappedContext) else None
         pace = Pace(_PIECE)
-        for key, asked in self.asked:
+        for key, requested in self.requested:
             if pace.full():
                 yield
             located = _find(state, key, version >= 13)
             if isinstance(located, Err):
-                answers.append(_failed(asked.partition, located))
+                answers.append(_failed(requested.partition, located))
                 due = True
                 continue
             known.append(located)
             self.read_bytes += located.appended_bytes
             self.read_events += located.events
-            answer = self._read_one(located, asked, min(left, asked.partition_max_bytes), first, version)
+            answer = self._read_one(located, requested, min(left, requested.partition_max_bytes), first, version)
             if answer.error_code or answer.diverging_epoch.end_offset >= 0:
                 due = True
             elif answer.records:
@@ -286,25 +286,25 @@ class Fetch:
         return answers, size, due
 
     def _read_one(
-        self, partition: Partition, asked: FetchPartition, limit: int, first: bool, version: int
+        self, partition: Partition, requested: FetchPartition, limit: int, first: bool, version: int
     ) -> PartitionData:
         broker, request = self.ctx.broker, self.request
-        epoch = max(asked.current_leader_epoch, NO_EPOCH)
+        epoch = max(requested.current_leader_epoch, NO_EPOCH)
         error = access_error(partition, broker.node_id, epoch, version >= 11)
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: nobody follows
         if error is not Err.NONE:
-            answer = _unread(asked.partition, error)
+            answer = _unread(requested.partition, error)
             if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
                 answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
             return answer
-        if asked.last_fetched_epoch >= 0:
-            diverging = _diverging(partition, asked)
+        if requested.last_fetched_epoch >= 0:
+            diverging = _diverging(partition, requested)
             if diverging is not None:
                 return diverging
-        log, offset = partition.log, asked.fetch_offset
+        log, offset = partition.log, requested.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _unread(asked.partition, Err.OFFSET_OUT_OF_RANGE)
+            return _unread(requested.partition, Err.OFFSET_OUT_OF_RANGE)
         high_watermark = stable = partition.high_watermark
         if log.producers.open or log.ended.uncommitted:  # as the property asks, which is not called for nothing
             stable = partition.last_stable_offset
@@ -315,7 +315,7 @@ class Fetch:
         records = b""
         if offset < end:
             if limit < 0:
-                return _unread(asked.partition, Err.UNKNOWN_SERVER_ERROR)
+                return _unread(requested.partition, Err.UNKNOWN_SERVER_ERROR)
             try:
                 # who watches or breaks replies sees them whole; else they stay in the log until the client takes them
                 read = log.read if isinstance(self.ctx, TappedContext) else log.read_slice
@@ -326,9 +326,9 @@ class Fetch:
                         AbortedTransaction(transaction.producer_id, transaction.first_offset) for transaction in within
                     ]
             except StorageError as problem:
-                return _unread(asked.partition, problem.error)
+                return _unread(requested.partition, problem.error)
         return PartitionData(
-            asked.partition,
+            requested.partition,
             0,
             high_watermark,
             stable,
@@ -341,7 +341,7 @@ class Fetch:
 
     def _look(self) -> None:
         """Something has changed: answer if that is enough. The logs are read again only if it may be."""
-        if self._appended() - self.parked_bytes < self.min_bytes and self._events() == self.parked_events:
+        if self._appended() - self.waiting_bytes < self.min_bytes and self._events() == self.waiting_events:
             return
         answers, size, due = self._read()
         if due or size >= self.min_bytes:
@@ -363,7 +363,7 @@ class Fetch:
 
     def _stop(self) -> None:
         self.timer.cancel()
-        for partition in self.parked_at:  # those that are gone by now, too: each of them wakes its waiters
+        for partition in self.waiting_partitions:  # those that are gone by now, too: each of them wakes its waiters
             partition.remove_waiter(self._look)
 
     # -------------------------------------------------------------------------------------------- answering
@@ -375,7 +375,7 @@ class Fetch:
         request, session = self.request, self.session
         topics: list[FetchableTopicResponse] = []
         session_id = 0
-        rows = [(key, answer) for (key, _), answer in zip(self.asked, answers, strict=True)]
+        rows = [(key, answer) for (key, _), answer in zip(self.requested, answers, strict=True)]
         if self.absent:
             rows.sort(key=lambda row: self.absent.get(row[0], 0))
         if session is not None:
@@ -396,7 +396,7 @@ class Fetch:
 
     def _new_session(self, rows: list[tuple[Key, PartitionData]]) -> int:
         broker = self.ctx.broker
-        session = sessions_of(broker).create(self.asked, self.ctx.api_version >= 13, broker.state.clock.now_ms())
+        session = sessions_of(broker).create(self.requested, self.ctx.api_version >= 13, broker.state.clock.now_ms())
         if session is None:
             return 0
         for key, answer in rows:
@@ -421,15 +421,15 @@ def _news(session: Session, rows: list[tuple[Key, PartitionData]]) -> list[tuple
     return news
 
 
-def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
+def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData | None:
     """Where the reader's log and ours part, if they do (KIP-595): it has records of an epoch that ends earlier here."""
-    epoch, end = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
+    epoch, end = partition.log.end_offset_for_epoch(requested.last_fetched_epoch)
     if end < 0:
-        return _unread(asked.partition, Err.OFFSET_OUT_OF_RANGE)
-    if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
+        return _unread(requested.partition, Err.OFFSET_OUT_OF_RANGE)
+    if epoch >= requested.last_fetched_epoch and end >= requested.fetch_offset:
         return None
     return PartitionData(
-        asked.partition,
+        requested.partition,
         0,
         partition.high_watermark,
         partition.last_stable_offset,
@@ -480,12 +480,12 @@ def _failure(error_request: ErrorRequest) -> FetchResponse:
     """
     request: FetchRequest = error_request.request
     at_partitions = error_request.err in AT_PARTITIONS
-    asked = [(topic.topic, topic.topic_id, part.partition) for topic in request.topics for part in topic.partitions]
+    requested = [(topic.topic, topic.topic_id, part.partition) for topic in request.topics for part in topic.partitions]
     if at_partitions:
-        asked = list(dict.fromkeys([*asked, *error_request.session_partitions]))
+        requested = list(dict.fromkeys([*requested, *error_request.session_partitions]))
     topics: dict[tuple[str, bytes], list[PartitionData]] = {}
     if at_partitions or error_request.version < 13:
-        for name, topic_id, index in asked:
+        for name, topic_id, index in requested:
             offsets = (
                 error_request.healthy_row(name, topic_id, index)
                 if error_request.healthy_row is not None and at_partitions

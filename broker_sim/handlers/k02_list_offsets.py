@@ -74,16 +74,16 @@ def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None
             shown.append(answered)
         answers = answered.partitions
         indexes = {answer.partition_index for answer in answers}
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             if pace.full():
                 yield
-            index = asked.partition_index
+            index = requested.partition_index
             if count[topic.name, index] > 1 and ctx.api_version > 0:
                 if not once or index not in indexes:
                     answers.append(_refused(index, Err.INVALID_REQUEST))
                     indexes.add(index)
                 continue
-            answers.append((yield from _answer(ctx, request, topic.name, asked)))
+            answers.append((yield from _answer(ctx, request, topic.name, requested)))
     return ListOffsetsResponse(0, shown)
 
 
@@ -103,9 +103,9 @@ def _refused(index: int, error: Err) -> ListOffsetsPartitionResponse:
 
 
 def _answer(
-    ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+    ctx: RequestContext, request: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
-    index, timestamp, state = asked.partition_index, asked.timestamp, ctx.broker.state
+    index, timestamp, state = requested.partition_index, requested.timestamp, ctx.broker.state
     special = timestamp < 0 and ctx.api_version >= _NEEDS_VERSION.get(timestamp, 1 << 15)
     if timestamp < 0 and not special:
         if state.config.release >= (3, 9):
@@ -116,13 +116,13 @@ def _answer(
     try:
         debugging = request.replica_id == DEBUGGING_CONSUMER
         partition = leader_partition(
-            state, ctx.broker.node_id, topic, index, asked.current_leader_epoch, replica=debugging
+            state, ctx.broker.node_id, topic, index, requested.current_leader_epoch, replica=debugging
         )
         if ctx.api_version == 0:
-            if asked.max_num_offsets < 0:
+            if requested.max_num_offsets < 0:
                 return _refused(index, Err.UNKNOWN_SERVER_ERROR)
             now_ms = state.clock.now_ms()
-            offsets = _old_style(partition, timestamp, asked.max_num_offsets, request.replica_id, now_ms)
+            offsets = _old_style(partition, timestamp, requested.max_num_offsets, request.replica_id, now_ms)
             return ListOffsetsPartitionResponse(index, Err.NONE, old_style_offsets=offsets)
         located = yield from _find(partition, request, timestamp, special)
     except KafkaError as error:

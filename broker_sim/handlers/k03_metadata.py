@@ -50,18 +50,18 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | 
 def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Generator[None, None, MetadataResponse]:
     """The answer, topics created on the way where that is asked for and allowed."""
     pace = Pace(_PIECE)
-    asked = request.topics
-    if asked is None or (version == 0 and not asked):
+    requested = request.topics
+    if requested is None or (version == 0 and not requested):
         topics = []
         for existing in list(state.topics.values()):
             topics.append(described(state, existing))
             if pace.full(len(existing.partitions)):
                 yield
-    elif (malformed := _malformed(version, asked)) is not Err.NONE:
-        refused = [MetadataResponseTopic(malformed, topic.name or "", topic.topic_id) for topic in asked]
+    elif (malformed := _malformed(version, requested)) is not Err.NONE:
+        refused = [MetadataResponseTopic(malformed, topic.name or "", topic.topic_id) for topic in requested]
         return MetadataResponse(topics=refused, error_code=malformed)
     else:
-        topics = yield from _answers(state, asked, request.allow_auto_topic_creation, pace)
+        topics = yield from _answers(state, requested, request.allow_auto_topic_creation, pace)
     if version == 0:
         for topic in topics:
             _hide_the_unreachable(topic)
@@ -107,8 +107,8 @@ def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, cor
     answer = cast("bytes | None", state.answers.get(key))
     if answer is None and len(key[1]) <= MAX_KEPT_BODY:
         request = decode(MetadataRequest, version, frame, body)
-        asked = request.topics or []
-        if any(topic.name not in state.topics or topic.topic_id != ZERO_UUID for topic in asked):
+        requested = request.topics or []
+        if any(topic.name not in state.topics or topic.topic_id != ZERO_UUID for topic in requested):
             return None
         answer = encode(at_once(answer_of(state, request, version)), version)
         state.keep_answer(key, answer)
@@ -118,32 +118,32 @@ def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, cor
 FAST: dict[int, FastHandler] = {version: partial(_kept, version) for version in range(14)}
 
 
-def _malformed(version: int, asked: list[MetadataRequestTopic]) -> Err:
+def _malformed(version: int, requested: list[MetadataRequestTopic]) -> Err:
     """The error of a request whose topics are not identified: v10 and v11 have topic ids that clients must not use."""
-    if version in (10, 11) and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+    if version in (10, 11) and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in requested):
         return Err.INVALID_REQUEST
-    by_id = any(topic.topic_id != ZERO_UUID for topic in asked)
-    if not by_id and any(topic.name is None for topic in asked):
+    by_id = any(topic.topic_id != ZERO_UUID for topic in requested)
+    if not by_id and any(topic.name is None for topic in requested):
         return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over the null
     return Err.NONE
 
 
 def _answers(
-    state: ClusterState, asked: list[MetadataRequestTopic], allow_creation: bool, pace: Pace
+    state: ClusterState, requested: list[MetadataRequestTopic], allow_creation: bool, pace: Pace
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
     """The rows of the response: unknown ids first, then existing topics, then missing ones; a topic requested twice has one row."""
     unknown_ids: dict[bytes, MetadataResponseTopic] = {}
     existing: dict[str, MetadataResponseTopic] = {}
     missing: dict[str, MetadataResponseTopic] = {}
-    by_id = any(item.topic_id != ZERO_UUID for item in asked)
-    for requested in asked:
+    by_id = any(item.topic_id != ZERO_UUID for item in requested)
+    for entry in requested:
         if pace.full():
             yield
-        name: str | None = requested.name
+        name: str | None = entry.name
         if by_id:
-            topic = state.topics_by_id.get(requested.topic_id)
-            if topic is None and requested.topic_id != ZERO_UUID:
-                unknown_ids[requested.topic_id] = MetadataResponseTopic(Err.UNKNOWN_TOPIC_ID, None, requested.topic_id)
+            topic = state.topics_by_id.get(entry.topic_id)
+            if topic is None and entry.topic_id != ZERO_UUID:
+                unknown_ids[entry.topic_id] = MetadataResponseTopic(Err.UNKNOWN_TOPIC_ID, None, entry.topic_id)
                 continue
             name = topic.name if topic is not None else None
         if name is None or name in existing or name in missing:
@@ -199,8 +199,8 @@ def described(state: ClusterState, topic: Topic) -> MetadataResponseTopic:
 
 def _failure(error_request: ErrorRequest) -> MetadataResponse:
     """Both at the top and at each topic."""
-    asked = cast(MetadataRequest, error_request.request).topics or ()
-    topics = [MetadataResponseTopic(error_request.err, topic.name or "", topic.topic_id) for topic in asked]
+    requested = cast(MetadataRequest, error_request.request).topics or ()
+    topics = [MetadataResponseTopic(error_request.err, topic.name or "", topic.topic_id) for topic in requested]
     return MetadataResponse(topics=topics, error_code=error_request.err)
 
 

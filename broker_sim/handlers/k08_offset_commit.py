@@ -1,8 +1,8 @@
 """OffsetCommit (8). v0 has neither member nor generation and is kept apart (``legacy_offsets``); v1 carries commit timestamps; v2-4
 a retention time; v6 leader epochs; v7 static members; v9 is the first that knows GROUP_ID_NOT_FOUND; v10 calls topics by their ids.
 
-Order of checks: topics and partitions; the gate; the metadata's length; the group's own (``coordinator.offsets``). Where no partition
-is left after the first, the answer goes out without a look at the group.
+Order of checks: topics and partitions; the coordinator check; the metadata's length; the group's own (``coordinator.offsets``). Where
+no partition is left after the first, the answer goes out without a look at the group.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _response(
     for t, topic in enumerate(request.topics):
         if pace.full():
             yield
-        name, topic_id, asked = topic.name, topic.topic_id, []
+        name, topic_id, requested = topic.name, topic.topic_id, []
         called = name, topic_id
         shown_name = name if topic_id == ZERO_UUID else ""
         nowhere = OffsetCommitResponseTopic(shown_name, topic_id)
@@ -176,11 +176,11 @@ def _response(
             groups = error if isinstance(error, Err) else error.get((name, part.partition_index), Err.NONE)
             row = OffsetCommitResponsePartition(part.partition_index, _worst(own, groups))
             if own not in _NOT_THERE:
-                asked.append(row)
+                requested.append(row)
             else:
                 missing.setdefault(called, nowhere).partitions.append(row)
-        if asked:
-            there.append((called, OffsetCommitResponseTopic(shown_name, topic_id, asked)))
+        if requested:
+            there.append((called, OffsetCommitResponseTopic(shown_name, topic_id, requested)))
     return OffsetCommitResponse(topics=merged(missing, there))
 
 
@@ -334,8 +334,8 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
     plain = encode(request, version) == body
     if version >= _BY_ID:
         request = _named(request, state)
-    asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    if not 0 < len(asked) <= _MAX_PARTITIONS or len(set(asked)) < len(asked) or not plain:
+    requested = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if not 0 < len(requested) <= _MAX_PARTITIONS or len(set(requested)) < len(requested) or not plain:
         return
     if not policy.shares_batches or policy.commit_value_version != VALUE_VERSION:
         return

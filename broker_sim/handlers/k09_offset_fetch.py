@@ -132,17 +132,17 @@ def _answer(
             groups.append(OffsetFetchResponseGroup(group.group_id, topics))
         return OffsetFetchResponse(groups=groups)
     shard = refused.get(request.group_id) or find_shard(ctx, request.group_id, empty_id_is_legal=True)
-    asked = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
+    requested = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
     if isinstance(shard, Err):
         if version >= 2:
             return OffsetFetchResponse(error_code=shard)
         if ctx.broker.runtime.settings.policy.answers_partitions_once:
             # from 3.5 on it forgets that v1 can tell an error at partitions alone, and tells none
-            asked = _each_once(asked or []) if ctx.broker.state.config.release < GROUPS_EACH else []
+            requested = _each_once(requested or []) if ctx.broker.state.config.release < GROUPS_EACH else []
         error = shard
-        failed: _Rows = ((name, ((i, None, error) for i in indexes)) for name, indexes in asked or [])
+        failed: _Rows = ((name, ((i, None, error) for i in indexes)) for name, indexes in requested or [])
         return (yield from _one_group(failed, shard, pace))
-    rows = _rows(shard, request.group_id, asked, require_stable=request.require_stable)
+    rows = _rows(shard, request.group_id, requested, require_stable=request.require_stable)
     return (yield from _one_group(rows, Err.NONE, pace))
 
 
@@ -152,8 +152,8 @@ def _of_group(
     """The shape of v8+: by names, and by ids from v10 on. What was committed for another topic than the one that has the name now is
     not of the id that was asked for; topics that there aren't come last."""
     if version < _BY_ID:
-        asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
-        rows = _rows(shard, group.group_id, asked, require_stable=require_stable)
+        requested = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
+        rows = _rows(shard, group.group_id, requested, require_stable=require_stable)
 
         def by_name(name: str, shown: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
             return OffsetFetchResponseTopics(name, partitions=shown)
@@ -188,25 +188,25 @@ def _of_group(
     return (yield from _shown(by_id, OffsetFetchResponsePartitions, chain(known, nowhere), pace))
 
 
-def _each_once(asked: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
+def _each_once(requested: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
     once: dict[str, dict[int, None]] = {}
-    for name, indexes in asked:
+    for name, indexes in requested:
         if indexes:
             once.setdefault(name, {}).update(dict.fromkeys(indexes))
     return [(name, list(indexes)) for name, indexes in once.items()]
 
 
-def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
-    if asked is not None and shard.settings.policy.answers_partitions_once:
-        asked = _each_once(asked)
+def _rows(shard: Shard, group_id: str, requested: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
+    if requested is not None and shard.settings.policy.answers_partitions_once:
+        requested = _each_once(requested)
     offsets = queries.committed(shard, group_id)
     stable_at_once = require_stable and not shard.settings.policy.answers_wait_for_writes
     moving = uncommitted_offsets(shard, group_id) if stable_at_once else set()
     if require_stable:
         moving |= unstable_offsets(shard, group_id)
-    if asked is None:
-        asked = [(name, list(partitions)) for name, partitions in offsets.items()]
-    for name, indexes in asked:
+    if requested is None:
+        requested = [(name, list(partitions)) for name, partitions in offsets.items()]
+    for name, indexes in requested:
         partitions = offsets.get(name, {})
         yield (
             name,

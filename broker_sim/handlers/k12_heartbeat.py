@@ -16,7 +16,7 @@ from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 
 
 def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
-    """The find_shard, then the group."""
+    """The coordinator check, then the group."""
     shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return HeartbeatResponse(error_code=Err.NONE if shard is Err.COORDINATOR_LOAD_IN_PROGRESS else shard)

@@ -17,7 +17,7 @@ _PIECE = 1000
 
 @behind_timers
 def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
-    """The find_shard, then the group; ids and instance ids come back as they were asked."""
+    """The coordinator check, then the group; ids and instance ids come back as they were asked."""
     response: LeaveGroupResponse | None = ctx.in_pieces(_leave(ctx, request))
     return response
 
@@ -33,7 +33,7 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
     shard = find_shard(ctx, request.group_id)
     batch = ctx.api_version >= 3
     if isinstance(shard, Err):
-        can_tell = batch or ctx.broker.runtime.settings.policy.old_leave_tells_top_errors
+        can_tell = batch or ctx.broker.runtime.settings.policy.old_leave_returns_top_errors
         return LeaveGroupResponse(error_code=shard if can_tell else Err.UNSUPPORTED_VERSION)
 
     def response(answer: tuple[Err, list[Err]]) -> Generator[None, None, LeaveGroupResponse]:

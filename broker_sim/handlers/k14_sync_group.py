@@ -13,7 +13,7 @@ from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRespon
 
 
 def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
-    """The mandatory protocol, the find_shard, then the group."""
+    """The mandatory protocol, the coordinator check, then the group."""
     shard = _coordinator(ctx, request)
     if isinstance(shard, Err):
         if shard is Err.COORDINATOR_LOAD_IN_PROGRESS:
@@ -24,7 +24,7 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
 
 
 def _coordinator(ctx: RequestContext, request: SyncGroupRequest) -> Shard | Err:
-    """The shard that coordinates the group, or the error of a missing protocol or of the gate."""
+    """The shard that coordinates the group, or the error of a missing protocol or of the coordinator check."""
     if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return Err.INCONSISTENT_GROUP_PROTOCOL
     return find_shard(ctx, request.group_id)

@@ -17,7 +17,7 @@ log = logging.getLogger("broker_sim")
 
 
 def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    if ctx.broker.state.told_once.first("SaslHandshake", ctx.client_id, ctx.client_host):
+    if ctx.broker.state.warned_once.first("SaslHandshake", ctx.client_id, ctx.client_host):
         log.warning(
             "%s (client id %s) asks for SASL, mechanism %s: broker-sim has no SASL; use security.protocol=PLAINTEXT",
             ctx.client_host,

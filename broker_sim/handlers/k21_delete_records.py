@@ -46,15 +46,15 @@ def _delete_all(ctx: RequestContext, request: DeleteRecordsRequest) -> Generator
     return DeleteRecordsResponse(0, list(topics.values()))
 
 
-def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    state, index = ctx.broker.state, asked.partition_index
+def _delete(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    state, index = ctx.broker.state, requested.partition_index
     try:
         if state.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
             raise KafkaError(Err.INVALID_TOPIC_EXCEPTION)
         partition = leader_partition(state, ctx.broker.node_id, topic, index)
         if not partition.log.config.deletes:
             raise KafkaError(Err.POLICY_VIOLATION)
-        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(Err.OFFSET_OUT_OF_RANGE)
         if offset > partition.log_start_offset:

@@ -39,7 +39,7 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
     knows_fenced = ctx.api_version >= _KNOWS_FENCED
 
     def response(granted: Granted) -> InitProducerIdResponse:
-        error = fenced.told(granted.error, knows=knows_fenced)
+        error = fenced.client_error(granted.error, knows=knows_fenced)
         return InitProducerIdResponse(0, error, granted.producer_id, granted.epoch)
 
     return coordinators.submit(shard, ctx, body, response)

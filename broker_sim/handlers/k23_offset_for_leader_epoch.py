@@ -48,14 +48,14 @@ def _answers(
     return OffsetForLeaderEpochResponse(0, topics)
 
 
-def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = leader_partition(
-            ctx.broker.state, ctx.broker.node_id, topic, asked.partition, asked.current_leader_epoch
+            ctx.broker.state, ctx.broker.node_id, topic, requested.partition, requested.current_leader_epoch
         )
     except KafkaError as error:
-        return EpochEndOffset(error.error, asked.partition, -1, -1)
-    return EpochEndOffset(Err.NONE, asked.partition, *partition.log.end_offset_for_epoch(asked.leader_epoch))
+        return EpochEndOffset(error.error, requested.partition, -1, -1)
+    return EpochEndOffset(Err.NONE, requested.partition, *partition.log.end_offset_for_epoch(requested.leader_epoch))
 
 
 TRAITS = ErrorTraits(parts=PartialErrors())

@@ -63,8 +63,8 @@ def _add_all(
     results: list[Result] = []
     echoes = ctx.broker.state.config.release >= _ECHOES_SINCE
 
-    def answered(asked: AddPartitionsToTxnTransaction, as_a_map: bool, errors: Errors) -> None:
-        results.append((asked, errors, echoes and not as_a_map))
+    def answered(requested: AddPartitionsToTxnTransaction, as_a_map: bool, errors: Errors) -> None:
+        results.append((requested, errors, echoes and not as_a_map))
         if len(results) == len(transactions):
             ctx.reply_made(_response(ctx.api_version, results))
 
@@ -139,7 +139,7 @@ def _response(version: int, results: list[Result]) -> Generator[None, None, Resp
             for index in partitions:
                 if pace.full():
                     yield
-                error = fenced.told(errors[name, index], knows=version >= _KNOWS_FENCED)
+                error = fenced.client_error(errors[name, index], knows=version >= _KNOWS_FENCED)
                 row.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, error))
         rows.append(AddPartitionsToTxnResult(transaction.transactional_id, topics))
     if version >= _BROKERS:

@@ -32,7 +32,7 @@ def handle(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Defe
     )
 
     def response(granted: Granted) -> EndTxnResponse:
-        error = fenced.told(granted.error, knows=ctx.api_version >= _KNOWS_FENCED)
+        error = fenced.client_error(granted.error, knows=ctx.api_version >= _KNOWS_FENCED)
         return EndTxnResponse(0, error, granted.producer_id, granted.epoch)
 
     return coordinators.submit(shard, ctx, body, response)

@@ -95,12 +95,12 @@ def _sorted_out(
     offsets: list[tuple[str, int, Offset]] = []
     stores_ids = by_id or runtime.settings.policy.commits_by_name_store_topic_ids
     pace = Pace(_PIECE)
-    for t, asked in enumerate(request.topics):
-        topic = state.topics_by_id.get(asked.topic_id) if by_id else state.topics.get(asked.name)
+    for t, requested in enumerate(request.topics):
+        topic = state.topics_by_id.get(requested.topic_id) if by_id else state.topics.get(requested.name)
         absent = Err.UNKNOWN_TOPIC_ID if topic is None and by_id else Err.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None:
             errors[t, _WHOLE] = absent
-        for p, part in enumerate(asked.partitions):
+        for p, part in enumerate(requested.partitions):
             if pace.full():
                 yield
             metadata = part.committed_metadata or ""
@@ -152,7 +152,7 @@ def _response(
     for t, topic in enumerate(request.topics):
         if pace.full():
             yield
-        called, asked = (topic.name, topic.topic_id), []
+        called, requested = (topic.name, topic.topic_id), []
         if (t, _WHOLE) in errors:
             missing.setdefault(called, TxnOffsetCommitResponseTopic(*called))
         for p, part in enumerate(topic.partitions):
@@ -167,9 +167,9 @@ def _response(
             groups = error if isinstance(error, Err) else error.get((name, part.partition_index), Err.NONE)
             if own is Err.NONE or (own is Err.OFFSET_METADATA_TOO_LARGE and groups is not Err.NONE):
                 own = groups
-            asked.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
-        if asked:
-            there.append((called, TxnOffsetCommitResponseTopic(*called, asked)))
+            requested.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
+        if requested:
+            there.append((called, TxnOffsetCommitResponseTopic(*called, requested)))
     return TxnOffsetCommitResponse(topics=merged(missing, there))
 
 

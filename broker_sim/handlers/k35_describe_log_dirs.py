@@ -48,10 +48,10 @@ def _describe_all(
         name = partition.topic.name
         if broker.node_id not in partition.replicas:
             continue
-        asked = wanted is None or (name, partition.index) in wanted
-        if asked or state.config.release < NAMES_ONLY_WANTED:
+        requested = wanted is None or (name, partition.index) in wanted
+        if requested or state.config.release < NAMES_ONLY_WANTED:
             topic = shown.setdefault(name, DescribeLogDirsTopic(name))
-        if not asked:
+        if not requested:
             continue
         topic.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size_bytes))
     result = DescribeLogDirsResult(Err.NONE, IN_MEMORY, list(shown.values()), UNKNOWN_BYTES, UNKNOWN_BYTES)

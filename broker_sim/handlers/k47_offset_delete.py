@@ -24,7 +24,7 @@ _PIECE = 2000
 
 @behind_timers
 def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
-    """Topics first, then the find_shard, then the group; an error of the whole carries no topics."""
+    """Topics first, then the coordinator check, then the group; an error of the whole carries no topics."""
     response: OffsetDeleteResponse | None = ctx.in_pieces(_delete(ctx, request))
     return response
 

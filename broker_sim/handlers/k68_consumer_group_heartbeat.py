@@ -37,10 +37,10 @@ _WORDS = "The consumer protocol of KIP-848 is switched off: use group.protocol=c
 def handle(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, expected: Expected[Member] | None
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Whether there is such a protocol, the request's form, the gate; then the group."""
+    """Whether there is such a protocol, the request's form, the coordinator check; then the group."""
     config = ctx.broker.state.config
     if not config.has_consumer_protocol:
-        warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, request.group_id, _WORDS)
+        warn_of_group(ctx.broker.state.warned_once, log, ctx.client_id, request.group_id, _WORDS)
         text = _WORDS if config.release >= _BY_DEFAULT else None
         return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=text)
     runtime = ctx.broker.runtime
@@ -55,7 +55,7 @@ def handle(
 
     def response(answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
         group = shard.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and group.version == before and _says_it_again(group, request, answer):
+        if isinstance(group, ConsumerGroup) and group.version == before and _repeats(group, request, answer):
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         return answer
 
@@ -68,7 +68,7 @@ def _version(shard: Shard, group_id: str) -> int | None:
     return None if group is None else group.version
 
 
-def _says_it_again(
+def _repeats(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse
 ) -> bool:
     """Whether the same heartbeat would be answered so again for as long as the group doesn't change. A join is not asked: each of them

@@ -19,7 +19,7 @@ from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatReq
 def handle(
     ctx: RequestContext, request: ShareGroupHeartbeatRequest, expected: Expected[Member] | None
 ) -> ShareGroupHeartbeatResponse | None:
-    """Whether there are share groups, the request's form, the gate; then the group."""
+    """Whether there are share groups, the request's form, the coordinator check; then the group."""
     if are_off(ctx, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
     runtime = ctx.broker.runtime

@@ -1,7 +1,7 @@
 """ShareFetch (78, KIP-932), versions 1 and 2: what the member says of records that it had is done first, then it is given others.
 
-A fetch is answered at once with records, an error or max_wait_ms 0; else it is parked: its partitions call it when records have come or
-are free again, one timer ends it, and in between nothing runs. Partitions of a session take turns in being the first. v2 may renew
+A fetch is answered at once with records, an error or max_wait_ms 0; else it is pending: its partitions call it when records have come
+or are free again, one timer ends it, and in between nothing runs. Partitions of a session take turns in being the first. v2 may renew
 locks (KIP-1222), which fetches nothing, and may ask for no more records than it wants (KIP-1206).
 
 Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFetch, ShareFetchUtils (4.x).
@@ -80,7 +80,7 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
 def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -> ShareSession | Err:
     """The session of a request, a new one where it asks for that."""
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
-    asked = [
+    requested = [
         TopicPartition(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions
     ]
     if epoch == INITIAL_EPOCH:
@@ -88,8 +88,8 @@ def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
         if not isinstance(session, Err):
-            session.update(asked, ())
-            if any(item.topic_id not in ctx.broker.state.topics_by_id for item in asked):
+            session.update(requested, ())
+            if any(item.topic_id not in ctx.broker.state.topics_by_id for item in requested):
                 return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
         return session
     session = sessions.resume(key, epoch)
@@ -99,7 +99,7 @@ def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
-        session.update(asked, forgotten)
+        session.update(requested, forgotten)
     return session
 
 
@@ -115,7 +115,7 @@ class _Got:
 class ShareFetch:
     """One fetch, from its acknowledgements to its answer."""
 
-    __slots__ = ("acknowledging", "asked", "ctx", "member", "parked", "request", "session", "timer")
+    __slots__ = ("acknowledging", "ctx", "member", "request", "requested", "session", "timer", "waiting")
 
     def __init__(
         self,
@@ -127,8 +127,8 @@ class ShareFetch:
     ) -> None:
         self.ctx, self.request, self.session, self.member = ctx, request, session, member
         self.acknowledging = acknowledging
-        self.parked: list[tuple[LivePartition, Partition]] = []
-        self.asked = self._in_turn()
+        self.waiting: list[tuple[LivePartition, Partition]] = []
+        self.requested = self._in_turn()
 
     def _in_turn(self) -> list[TopicPartition]:
         """The session's partitions, each request beginning with another."""
@@ -143,7 +143,7 @@ class ShareFetch:
         request = self.request
         if request.share_session_epoch == FINAL_EPOCH:
             self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
-            self._reply({at: _Got() for at in self.asked})
+            self._reply({at: _Got() for at in self.requested})
             return
         if request.is_renew_ack or request.max_records <= 0 or request.max_bytes <= 0:
             self._reply({})
@@ -164,7 +164,7 @@ class ShareFetch:
         shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
         results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
-        for at in self.asked:
+        for at in self.requested:
             live = shares.of(broker, self.session.key.group_id, at)
             if isinstance(live, Err):
                 results[at] = _Got(live)
@@ -281,20 +281,20 @@ class ShareFetch:
     # waiting
 
     def _wait(self) -> None:
-        for at in self.asked:
+        for at in self.requested:
             live = self.ctx.broker.shares.of(self.ctx.broker, self.session.key.group_id, at)
             if isinstance(live, LivePartition):
                 live.waiters[self._look] = None
                 live.partition.add_waiter(self._look)
-                self.parked.append((live, live.partition))
+                self.waiting.append((live, live.partition))
 
     def _look(self) -> None:
         """Something has changed: answer if that is enough."""
         got = self._acquire(last=False)
         if got is not None:
             self._finish(got)
-        elif any(live.error is not Err.NONE for live, _ in self.parked):
-            self._unpark()
+        elif any(live.error is not Err.NONE for live, _ in self.waiting):
+            self._stop_waiting()
             self._wait()  # it was dropped, and is there anew
 
     def _time_is_up(self) -> None:
@@ -304,23 +304,23 @@ class ShareFetch:
         self._stop()
         self._reply(got)
 
-    def _unpark(self) -> None:
-        parked, self.parked = self.parked, []
-        for live, partition in parked:
+    def _stop_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for live, partition in waiting:
             live.waiters.pop(self._look, None)
             partition.remove_waiter(self._look)
 
     def _stop(self) -> None:
         self.timer.cancel()
-        self._unpark()
+        self._stop_waiting()
 
     # answering
 
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
         """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
-        session, answers = self.session, self.acknowledging.told
+        session, answers = self.session, self.acknowledging.answers
         rows: dict[TopicPartition, PartitionData] = {}
-        for at in [*self.asked, *(at for at in answers if at not in session.partitions)]:
+        for at in [*self.requested, *(at for at in answers if at not in session.partitions)]:
             part = got.get(at, _Got())
             if session.partitions.get(at) and at not in got and at not in answers:
                 continue

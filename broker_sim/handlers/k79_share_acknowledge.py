@@ -51,7 +51,7 @@ def _acknowledge(
         if request.share_session_epoch == FINAL_EPOCH:
             shares.end_session(ctx.broker, session)
         topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
-        for at, answer in acknowledging.told.items():
+        for at, answer in acknowledging.answers.items():
             row = PartitionData(at.partition, answer.error, answer.words)
             topics.setdefault(at.topic_id, ShareAcknowledgeTopicResponse(at.topic_id)).partitions.append(row)
             leader = leaders.get(at)
@@ -65,6 +65,6 @@ def _acknowledge(
             )
         )
 
-    leaders, nodes = current_leaders(ctx, [at for at, answer in acknowledging.told.items() if answer.error])
+    leaders, nodes = current_leaders(ctx, [at for at, answer in acknowledging.answers.items() if answer.error])
     acknowledging.then(finished)
     return None

@@ -43,7 +43,8 @@ _NAMED = 3  # topics whose creation failed that a status names
 
 
 def handle(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
-    """Whether there are streams groups, the names of the topology's topics, the request's form, the gate; then the group."""
+    """Whether there are streams groups, the names of the topology's topics, the request's form, the coordinator check; then the
+    group."""
     response: StreamsGroupHeartbeatResponse | None = ctx.in_pieces(_heartbeat(ctx, request))
     return response
 
@@ -53,7 +54,7 @@ def _heartbeat(
 ) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
     state, runtime = ctx.broker.state, ctx.broker.runtime
     if not state.config.has_streams_groups:
-        warn_of_group(state.told_once, log, ctx.client_id, request.group_id, _WORDS)
+        warn_of_group(state.warned_once, log, ctx.client_id, request.group_id, _WORDS)
         return StreamsGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
     try:
         yield from _check_names(request.topology)
@@ -101,7 +102,7 @@ def _submit(ctx: RequestContext, body: Heartbeat, shard: Shard) -> None:
         ):
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         if missing:
-            _tell_failures(answer, missing, runtime.failed_internal_topics)
+            _status_of_failures(answer, missing, runtime.failed_internal_topics)
             job = _creating(ctx.broker.state, runtime, missing)
             if not ended(job):
                 ctx.broker.state.slices.add(job, ended)
@@ -150,7 +151,7 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _tell_failures(
+def _status_of_failures(
     answer: StreamsGroupHeartbeatResponse, missing: Mapping[str, InternalTopic], failed: Mapping[str, str]
 ) -> None:
     """What could not be created when it was tried last."""

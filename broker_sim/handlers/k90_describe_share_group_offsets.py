@@ -56,23 +56,23 @@ def _describe_all(ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
         if not waiting:
             ctx.reply(DescribeShareGroupOffsetsResponse(groups=groups))
 
-    for asked in request.groups:
+    for requested in request.groups:
         if pace.full(_GROUP):
             yield
-        group = Group(asked.group_id)
+        group = Group(requested.group_id)
         groups.append(group)
-        yield from _describe(ctx, asked, group, done, pace)
+        yield from _describe(ctx, requested, group, done, pace)
     done()
 
 
 def _describe(
     ctx: RequestContext,
-    asked: DescribeShareGroupOffsetsRequestGroup,
+    requested: DescribeShareGroupOffsetsRequestGroup,
     answer: Group,
     done: Callable[[], None],
     pace: Pace,
 ) -> Generator[None, None, None]:
-    group_id = asked.group_id
+    group_id = requested.group_id
     off = not ctx.broker.state.config.has_share_groups
     shard = Err.UNSUPPORTED_VERSION if off else find_shard(ctx, group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
@@ -80,12 +80,12 @@ def _describe(
         done()
         return
     missing: list[Topic] = []
-    if asked.topics is None:
+    if requested.topics is None:
         described = share_group(shard, group_id)
         known = described.stored.initialized if isinstance(described, ShareGroup) else {}
         rows = {topic_id: (topic.name, _rows(topic.partitions)) for topic_id, topic in known.items()}
     else:
-        looked_up = yield from _looked_up(shard, asked.topics, missing, pace)
+        looked_up = yield from _looked_up(shard, requested.topics, missing, pace)
         if looked_up is None or (looked_up and not group_id):
             answer.error_code, answer.error_message, answer.topics = (
                 Err.UNKNOWN_SERVER_ERROR,

@@ -16,7 +16,7 @@ from kafka_wire.messages.k91_alter_share_group_offsets import (
 
 
 def handle(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse | None:
-    """The gate; then the group."""
+    """The coordinator check; then the group."""
     response: AlterShareGroupOffsetsResponse | None = ctx.in_pieces(_alter(ctx, request))
     return response
 

@@ -16,7 +16,7 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
 
 
 def handle(ctx: RequestContext, request: DeleteShareGroupOffsetsRequest) -> DeleteShareGroupOffsetsResponse | None:
-    """The gate; then the group."""
+    """The coordinator check; then the group."""
     response: DeleteShareGroupOffsetsResponse | None = ctx.in_pieces(_delete(ctx, request))
     return response
 

@@ -35,7 +35,7 @@ class Batch(Protocol):
 
 
 @dataclass(slots=True)
-class Told:
+class PartitionAnswer:
     """What is answered for one partition's acknowledgements."""
 
     error: Err = Err.NONE
@@ -85,14 +85,14 @@ class Acknowledging:
 
     def __init__(self, ctx: RequestContext, group_id: str, member: str, *, renews: bool) -> None:
         self._ctx, self._group_id, self._member, self._renews = ctx, group_id, member, renews
-        self.told: dict[TopicPartition, Told] = {}
+        self.answers: dict[TopicPartition, PartitionAnswer] = {}
         self._pace = Pace(_PIECE)
         self._waiting = 1
         self._finished: Callable[[], object] | None = None
 
     def add(self, at: TopicPartition, batches: Sequence[Batch]) -> Generator[None, None, None]:
         """What is said of a partition's records, in pieces."""
-        answer = self.told[at] = Told()
+        answer = self.answers[at] = PartitionAnswer()
         if not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
             answer.error = Err.INVALID_REQUEST
             return

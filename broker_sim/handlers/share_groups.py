@@ -25,7 +25,7 @@ def are_off(ctx: RequestContext, group_id: str | None) -> bool:
     """Whether this broker has no share groups, which its log tells then: clients are answered UNSUPPORTED_VERSION without a word."""
     if ctx.broker.state.config.has_share_groups:
         return False
-    warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, group_id, _WORDS)
+    warn_of_group(ctx.broker.state.warned_once, log, ctx.client_id, group_id, _WORDS)
     return True
 
 

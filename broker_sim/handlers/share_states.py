@@ -90,7 +90,7 @@ def _ask_all(
         if not waiting:
             ctx.reply(response(_by_id(topics)))
 
-    def told(rows: list[Any], at: int, index: int, result: Any) -> None:
+    def put_result(rows: list[Any], at: int, index: int, result: Any) -> None:
         rows[at] = row(index, result)
         done()
 
@@ -100,14 +100,14 @@ def _ask_all(
                 yield
             waiting += 1
             key = ShareKey(request.group_id, topic.topic_id, part.partition)
-            asked, answered = command(key, part), partial(told, rows, at, part.partition)
+            requested, answered = command(key, part), partial(put_result, rows, at, part.partition)
             # where there are no share groups nobody coordinates their state, and that is all that is said (4.1.0)
             shard = ctx.broker.share_states.locate(ctx.broker, coordinator_key(key))
             if isinstance(shard, Err):
-                words = f"Unable to {_DOES[type(asked)]}: {shard.text}" if shard is Err.NOT_COORDINATOR else None
-                answered(failed(asked, shard, words))
+                words = f"Unable to {_DOES[type(requested)]}: {shard.text}" if shard is Err.NOT_COORDINATOR else None
+                answered(failed(requested, shard, words))
             else:
-                ctx.broker.share_states.command(shard, asked, answered)
+                ctx.broker.share_states.command(shard, requested, answered)
     done()
 
 

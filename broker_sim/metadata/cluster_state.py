@@ -118,7 +118,7 @@ class ClusterState:
         self.slices = Slices()
         """Requests that take longer than others should wait."""
         self.maintenance = LogMaintenance(self)
-        self.told_once = Once()
+        self.warned_once = Once()
         """What the log says of a client once, though it happens at each of its requests."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
@@ -376,7 +376,7 @@ class ClusterState:
         topic.partitions.extend(added)
         self.next_leader += len(added)
         self.answers.clear()
-        self._tell_topics({topic.name: len(topic.partitions)})
+        self._report_topics({topic.name: len(topic.partitions)})
 
     @contextlib.contextmanager
     def _work_on(self, name: str, words: str) -> Iterator[None]:
@@ -426,9 +426,9 @@ class ClusterState:
         self.disk.sync_removals()
         for partition in topic.partitions:
             partition.wake()
-        self._tell_topics({topic.name: None})
+        self._report_topics({topic.name: None})
 
-    def _tell_topics(self, changed: Mapping[str, int | None]) -> None:
+    def _report_topics(self, changed: Mapping[str, int | None]) -> None:
         for callback in self.on_topics_changed:
             callback(changed)
 

@@ -18,7 +18,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from broker_sim.common.text import UsageError
-from broker_sim.metadata.leader_election import catch_up, check_broker, check_open, tell_loss
+from broker_sim.metadata.leader_election import catch_up, check_broker, check_open, log_loss
 from broker_sim.metadata.topics import HEAD, TAIL, Lost
 from broker_sim.storage import Origin
 from kafka_wire.compression import CodecUnavailable
@@ -96,5 +96,5 @@ def _heir(state: ClusterState, partition: Partition, node_id: int | None) -> int
 
 def _lead(state: ClusterState, partition: Partition, leader: int, lost: Lost) -> None:
     partition.isr, partition.eligible = [leader], []
-    state.set_leader(partition, leader, tell_loss(state, partition, lost))
+    state.set_leader(partition, leader, log_loss(state, partition, lost))
     catch_up(state, partition)  # the others follow it, and forget what it does not have

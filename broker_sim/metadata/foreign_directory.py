@@ -153,7 +153,7 @@ def survey(
             _check_formats(path)
         if topic != OFFSETS_TOPIC:
             out.counts[topic] = max(max(logs) + 1, _partitions(topics, topic))
-            _tell_gaps(out, topic, logs)
+            _report_gaps(out, topic, logs)
     logs = out.logs.get(OFFSETS_TOPIC, {})
     if not logs:
         return out
@@ -166,7 +166,7 @@ def survey(
     else:
         count, source = partition_count(content.places, logs, partitions)
     out.counts[OFFSETS_TOPIC] = count
-    out.lines += _told_of(content, count, len(logs), source, coordinated=TRANSACTION_TOPIC in out.logs)
+    out.lines += _coordinated_lines(content, count, len(logs), source, coordinated=TRANSACTION_TOPIC in out.logs)
     if old and content.needs_later_reader:
         out.lines.append(
             "some records of it are of later releases: this one gives up the partition that holds them; "
@@ -204,7 +204,7 @@ def passed_over(directory: Path) -> list[str]:
     return lines
 
 
-def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
+def _report_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
     absent = [index for index in range(out.counts[topic]) if index not in logs]
     if absent:
         out.lines.append(
@@ -212,7 +212,7 @@ def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
         )
 
 
-def _told_of(content: OffsetsContent, count: int, here: int, source: str, *, coordinated: bool) -> list[str]:
+def _coordinated_lines(content: OffsetsContent, count: int, here: int, source: str, *, coordinated: bool) -> list[str]:
     groups = content.groups()
     lines = [
         f"{OFFSETS_TOPIC}: {here} of {count} partitions are here ({source}); {len(groups)} group ids in {content.records} "

@@ -31,11 +31,11 @@ __all__ = [
     "elect",
     "elect_preferred",
     "fence",
+    "log_loss",
     "move",
     "reopen",
     "revive",
     "step_down",
-    "tell_loss",
 ]
 
 
@@ -237,10 +237,10 @@ def _lose_from(state: ClusterState, partition: Partition, offset: int) -> str:
     except StorageError:
         return ""
     partition.high_watermark = min(partition.high_watermark, partition.log_end_offset)
-    return tell_loss(state, partition, Lost(TAIL, partition.log_end_offset, end - 1))
+    return log_loss(state, partition, Lost(TAIL, partition.log_end_offset, end - 1))
 
 
-def tell_loss(state: ClusterState, partition: Partition, lost: Lost) -> str:
+def log_loss(state: ClusterState, partition: Partition, lost: Lost) -> str:
     """Notify the listeners for lost records; returns the loss as text, the reason of the election."""
     for callback in state.on_loss:
         callback(partition, lost)

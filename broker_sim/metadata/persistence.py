@@ -40,7 +40,7 @@ log = logging.getLogger("broker_sim.metadata")
 MAX_GONE = 1000
 """How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
 
-MAX_TOLD = 10
+MAX_LOGGED = 10
 """How many directories that nobody knows are named in the log."""
 
 _NOT_KNOWN = (
@@ -287,7 +287,7 @@ class Persistence:
         if self.adopted or self._written is None:
             self._adopt_all(unknown)
         else:
-            self._tell_unknown(unknown)
+            self._log_unknown(unknown)
         if self.adopted:
             self._state.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
         node_id, directory_id = next(iter(self._state.broker_ids()), 1), uuid_text(self._state.new_uuid())
@@ -312,10 +312,10 @@ class Persistence:
                 lost += self._lost(topic, index)
                 self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
             self._state.install(topic)
-        for line in lost[:MAX_TOLD]:
+        for line in lost[:MAX_LOGGED]:
             log.warning("%s", line)
-        if len(lost) > MAX_TOLD:
-            log.warning("the same for %d more partitions in %s", len(lost) - MAX_TOLD, self.data_dir)
+        if len(lost) > MAX_LOGGED:
+            log.warning("the same for %d more partitions in %s", len(lost) - MAX_LOGGED, self.data_dir)
 
     def _lost(self, topic: Topic, index: int) -> list[str]:
         """A line for a partition whose log isn't there."""
@@ -372,19 +372,19 @@ class Persistence:
                     unknown.setdefault(name, {})[index] = path
         return unknown
 
-    def _tell_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
+    def _log_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
         """What stays as it is (rule 5)."""
         paths = [path for logs in unknown.values() for path in logs.values()]
-        for path in paths[:MAX_TOLD]:
+        for path in paths[:MAX_LOGGED]:
             log.warning("%s is not served and left unchanged: %s", path, _NOT_KNOWN)
-        if len(paths) > MAX_TOLD:
-            log.warning("the same for %d more directories in %s", len(paths) - MAX_TOLD, self.data_dir)
+        if len(paths) > MAX_LOGGED:
+            log.warning("the same for %d more directories in %s", len(paths) - MAX_LOGGED, self.data_dir)
 
     def _adopt_all(self, directories: dict[str, dict[int, Path]]) -> None:
         """Make topics of another broker's logs. Raises StoreError, OSError."""
         assert self.data_dir is not None
         grown = {name: logs for name, logs in directories.items() if name in self._state.topics}
-        self._tell_unknown(grown)
+        self._log_unknown(grown)
         directories = {name: logs for name, logs in directories.items() if name not in self._state.topics}
         if not directories:
             return

@@ -5,7 +5,7 @@ Rules:
    there. Frames that came early wait as the bytes they are. (Requests deferred to the end of the turn are the one
    exception: `context`.)
 2. All complete frames of a read whose handlers answer at once are answered with one write.
-3. While a request is parked, or the client does not read its replies, what came behind it waits as `HeldBytes`; replies go out
+3. While a request is pending, or the client does not read its replies, what came behind it waits as `HeldBytes`; replies go out
    through a `ReplyQueue`.
 4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
    version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
@@ -21,7 +21,7 @@ import logging
 import struct
 from typing import Any
 
-from broker_sim.common.refusals import spoken
+from broker_sim.common.refusals import size_in_words
 from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
@@ -44,7 +44,7 @@ _START = struct.Struct(">iIi")  # the same up to the correlation id
 _ID = struct.Struct(">i")  # the correlation id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
-_PARKED, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
+_PENDING, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
 
 log = logging.getLogger("broker_sim.server")
 
@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
             out = self._replies.out
             if not self._stop and len(out) == 1 and self._deferring < 0 and self._replies.small:
                 self._transport.write(out.pop())  # type: ignore[union-attr]
-            elif self._stop == _PARKED and self._deferring < 0 and not out:
+            elif self._stop == _PENDING and self._deferring < 0 and not out:
                 self._held.hold(b"", 0)
             else:
                 self._ran(data, size + 4)
@@ -360,7 +360,7 @@ class Connection(asyncio.Protocol):
             self._handling = False
         frames = context.frames
         if frames is None:
-            self._stop |= _PARKED
+            self._stop |= _PENDING
             self._replies.wait(context)
             self._held.hold(b"", 0)
         elif len(frames) == 1 and not self._stop and self._deferring < 0 and len(frames[0]) < WRITE_ALONE:
@@ -387,10 +387,10 @@ class Connection(asyncio.Protocol):
             self._drain()
 
     def _settle(self, context: RequestContext) -> int:
-        """The reply that is there goes out with its turn, or the request is parked; the number of bytes."""
+        """The reply that is there goes out with its turn, or the request is pending; the number of bytes."""
         frames = context.frames
         if frames is None:
-            self._stop |= _PARKED
+            self._stop |= _PENDING
             self._replies.wait(context)
             return 0
         return self._replies.answered(frames)
@@ -418,7 +418,7 @@ class Connection(asyncio.Protocol):
                 size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
                 if not _SMALLEST <= size <= self._owner.max_request_bytes:
                     limit = self._owner.max_request_bytes
-                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{spoken(size)}")
+                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{size_in_words(size)}")
                     return
                 need = size + 4
             held.keep(data, pos, need)
@@ -479,10 +479,10 @@ class Connection(asyncio.Protocol):
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
         if self._handling or self._deferring >= 0:
             return
-        if context is not None and self._stop == _PARKED and self._held.nothing_behind:
+        if context is not None and self._stop == _PENDING and self._held.nothing_behind:
             pending, frames = self._replies.pending, context.frames
             if pending is not None and len(pending) == len(frames) == 1:  # type: ignore[arg-type]
-                # One request was parked, this is its reply, and nothing waits behind it: the usual case.
+                # One request was pending, this is its reply, and nothing waits behind it: the usual case.
                 pending.clear()
                 self._stop, self._held.rest = 0, None
                 self.last_active = self._owner.tick
@@ -505,7 +505,7 @@ class Connection(asyncio.Protocol):
                 return
         self._drain()
         if self._replies.pending:
-            self._stop |= _PARKED
+            self._stop |= _PENDING
 
     def _drain(self) -> None:
         """Write the replies that are there, in the order of the requests; with the last one the connection goes on."""
@@ -513,7 +513,7 @@ class Connection(asyncio.Protocol):
         self.last_active = self._owner.tick
         self._write()
         if all_answered:
-            self._stop &= ~_PARKED
+            self._stop &= ~_PENDING
             self._unblock()
 
     def _write(self) -> None:

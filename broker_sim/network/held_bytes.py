@@ -11,7 +11,7 @@ import asyncio
 __all__ = ["READ_AHEAD", "HeldBytes"]
 
 READ_AHEAD = 65_536
-"""Bytes that may wait behind a parked request before the socket is no longer read."""
+"""Bytes that may wait behind a pending request before the socket is no longer read."""
 
 
 class HeldBytes:

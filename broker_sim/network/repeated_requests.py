@@ -1,5 +1,6 @@
 """What a connection remembers of requests that say what the last one said, but for the generation: a member's JoinGroup, SyncGroup and
-Heartbeat. Such a request is handled without being decoded, and without the gate: the coordinator's rules are where they were.
+Heartbeat. Such a request is handled without being decoded, and without the coordinator check: the coordinator's rules are where they
+were.
 
 The answer may be another each time; requests that have the same answer as well are `request_memo`'s.
 """

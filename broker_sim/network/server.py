@@ -131,7 +131,7 @@ class BrokerServer:
                 raise
 
     async def stop(self) -> None:
-        """Stop listening, close every connection: replies on their way are written, parked requests not answered."""
+        """Stop listening, close every connection: replies on their way are written, pending requests not answered."""
         await self._hang_up(graceful=True)
         self.refusals.end()
         if self._keeper is not None:

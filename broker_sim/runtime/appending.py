@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.outcome import NOBODY, Append
+from broker_sim.coordinator.outcome import NO_PRODUCER, Append
 from broker_sim.metadata.cluster_state import Partition
 from broker_sim.runtime.commit_batching import batch_of
 from broker_sim.storage.errors import RecordTooLarge
@@ -30,7 +30,7 @@ def append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
     ):
         raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
     producer, within = first.producer, None
-    if producer is not NOBODY:
+    if producer is not NO_PRODUCER:
         marker = marker_of(*pairs[0]) if first.is_control else None
         within = InTransaction(producer.producer_id, producer.epoch, marker)
     bodies = record_batch.record_bodies(pairs)

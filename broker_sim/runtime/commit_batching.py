@@ -61,7 +61,7 @@ _CHUNK = struct.Struct(">qi")
 _NO_HEADERS = b"\0"
 
 
-_NOBODY = Client("", "", 0)
+_NO_CLIENT = Client("", "", 0)
 """The client of requests whose handling does not depend on it."""
 
 
@@ -282,7 +282,7 @@ def _by_events(
         runtime.token(partial(commit.answer.answer, commit.connection, commit.reply, commit.correlation_id))
         for commit in commits
     ]
-    outcome = runtime._stepped(context, Request(tokens[0], _NOBODY, CommitBatch(commits)), now_ms)
+    outcome = runtime._outcome_of(context, Request(tokens[0], _NO_CLIENT, CommitBatch(commits)), now_ms)
     for append in outcome.appends:
         for commit in append.commits:
             assert isinstance(commit, BatchedCommit)
@@ -290,7 +290,7 @@ def _by_events(
     if append_result is not None:
         appends, outcome.appends = outcome.appends, []
         runtime._perform(context, outcome, now_ms)
-        outcome = runtime._logged(context, appends, *append_result, now_ms)
+        outcome = runtime._report_append(context, appends, *append_result, now_ms)
     runtime._perform(context, outcome, now_ms)
 
 

@@ -28,10 +28,10 @@ from broker_sim.coordinator.outcome import (
     Append,
     Appended,
     AppendedElsewhere,
-    Ask,
     Committed,
     Event,
     Outcome,
+    PersisterRequest,
     Request,
     TimerFired,
     TimerKey,
@@ -44,7 +44,7 @@ from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import Topic
 from broker_sim.runtime.appending import BATCH_RECORDS, append_to
 from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardObserver
-from broker_sim.runtime.log_reading import feeding, some
+from broker_sim.runtime.log_reading import feeding, read_slice
 from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.runtime.timers import KeyedTimers
 from broker_sim.storage.errors import StorageError
@@ -275,7 +275,9 @@ class CoordinatorRuntime(Generic[S]):
         """Start a shard from its loaded log, then pass it the cluster's topics."""
         now_ms = self.clock.now_ms()
         self._perform(context, context.shard.start(loaded, now_ms), now_ms)
-        self._perform(context, self._stepped(context, TopicsChanged(self._images(self.state.topics)), now_ms), now_ms)
+        self._perform(
+            context, self._outcome_of(context, TopicsChanged(self._images(self.state.topics)), now_ms), now_ms
+        )
         self.begun(context)
 
     def begun(self, context: ShardContext[S]) -> None:
@@ -317,16 +319,16 @@ class CoordinatorRuntime(Generic[S]):
         else:
             self._perform(context, observer.step(context.shard, context.partition.name, event, now_ms), now_ms)
         if context.elsewhere:
-            self._tell_elsewhere(context)
+            self._report_elsewhere(context)
 
-    def _tell_elsewhere(self, context: ShardContext[S]) -> None:
+    def _report_elsewhere(self, context: ShardContext[S]) -> None:
         """Report the results of its appends to other topics, after the step that requested them."""
         events, context.elsewhere = context.elsewhere, []
         for event in events:
             if self._contexts.get(context.partition.index) is context:  # else it was unloaded
                 self._step(context, event)
 
-    def _stepped(self, context: ShardContext[S], event: Event, now_ms: int) -> Outcome:
+    def _outcome_of(self, context: ShardContext[S], event: Event, now_ms: int) -> Outcome:
         if self.observer is None:
             return context.shard.step(event, now_ms)
         return self.observer.step(context.shard, context.partition.name, event, now_ms)
@@ -343,8 +345,8 @@ class CoordinatorRuntime(Generic[S]):
             self._perform_appends(context, outcome.appends, now_ms)
         if outcome.replies:
             self._reply(outcome.replies)
-        for ask in outcome.asks:
-            self.ask_others(context, ask)
+        for request in outcome.persister_requests:
+            self.ask_persister(context, request)
 
     def _perform_appends(self, context: ShardContext[S], appends: list[Append], now_ms: int) -> None:
         buggify = self.state.buggify
@@ -372,7 +374,7 @@ class CoordinatorRuntime(Generic[S]):
                     self._flush(context)
                 self._append(context, [append], now_ms)
 
-    def ask_others(self, context: ShardContext[S], ask: Ask) -> None:
+    def ask_persister(self, context: ShardContext[S], request: PersisterRequest) -> None:
         """Send a shard's request to coordinators of another kind."""
         raise NotImplementedError("this kind of coordinator asks no other")
 
@@ -413,14 +415,14 @@ class CoordinatorRuntime(Generic[S]):
                 last_offset = append_to(partition, appends, now_ms)
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = self.append_failed(partition, failure)
-        self._perform(context, self._logged(context, appends, error, last_offset, now_ms), now_ms)
+        self._perform(context, self._report_append(context, appends, error, last_offset, now_ms), now_ms)
 
     def append_failed(self, partition: Partition, failure: StorageError | record_batch.RecordBatchError) -> Err:
         """Log the failure. Returns its error code."""
         log.warning("append to %s failed: %s", partition.name, failure)
         return failure.error
 
-    def _logged(
+    def _report_append(
         self, context: ShardContext[S], appends: list[Append], error: Err, last_offset: int, now_ms: int
     ) -> Outcome:
         """Report the result of an append to the shard."""
@@ -434,7 +436,7 @@ class CoordinatorRuntime(Generic[S]):
             return context.shard.step(event, now_ms)
         tickets = [append.ticket for append in appends]
         self.observer.appended(partition.name, context.shard, tickets, last_offset, error, high_watermark)
-        return self._stepped(context, event, now_ms)
+        return self._outcome_of(context, event, now_ms)
 
     def _await_high_watermark(self, context: ShardContext[S]) -> None:
         if context.waiter is None:
@@ -475,31 +477,31 @@ class CoordinatorRuntime(Generic[S]):
         pace = Pace(_MANY_APPENDS)
         for append in appends:
             if pace.full():
-                self._tell_elsewhere(context)
+                self._report_elsewhere(context)
                 yield
             if self._contexts.get(context.partition.index) is not context:
                 return
             assert append.to is not None
             self._append_elsewhere(context, append, append.to, self.clock.now_ms())
-        self._tell_elsewhere(context)
+        self._report_elsewhere(context)
 
     def _await_elsewhere(self, context: ShardContext[S], ticket: int, partition: Partition, last_offset: int) -> None:
         def moved() -> None:
             if partition.deleted or last_offset < partition.high_watermark:
                 partition.remove_waiter(moved)
                 gone = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NONE
-                self._tell_later(context, AppendedElsewhere(ticket, gone))
+                self._report_later(context, AppendedElsewhere(ticket, gone))
 
         partition.add_waiter(moved)
 
-    def _tell_later(self, context: ShardContext[S], event: AppendedElsewhere) -> None:
+    def _report_later(self, context: ShardContext[S], event: AppendedElsewhere) -> None:
         """Report in the next iteration of the event loop, after the code that advanced the high watermark; not to an unloaded shard."""
 
-        def tell() -> None:
+        def report() -> None:
             if self._contexts.get(context.partition.index) is context:
                 self._step(context, event)
 
-        self._wire.call_at_ms(self._wire.now_ms(), tell)
+        self._wire.call_at_ms(self._wire.now_ms(), report)
 
     def _fire(self, key: tuple[int, TimerKey]) -> None:
         context = self._contexts.get(key[0])
@@ -527,7 +529,7 @@ class CoordinatorRuntime(Generic[S]):
             context.shard.high_watermark = partition.high_watermark
             if partition.log_end_offset == partition.log_start_offset:
                 self._begin(context, self.kind.new_loader().finish())
-                self._tell_elsewhere(context)
+                self._report_elsewhere(context)
             else:
                 self._start_loading(context)
         return context
@@ -550,7 +552,7 @@ class CoordinatorRuntime(Generic[S]):
         failed, buggify = "", self.state.buggify
         slow = buggify is not None and buggify.fires("loads slowly")
         try:
-            if some(work, 1 if slow else _LOAD_SLICE):
+            if read_slice(work, 1 if slow else _LOAD_SLICE):
                 pause_ms = buggify.number("loads slowly", 20) if slow and buggify is not None else 0
                 self._wire.call_at_ms(self._wire.now_ms() + pause_ms, self._load_on, context, loader, work)
                 return
@@ -577,4 +579,4 @@ class CoordinatorRuntime(Generic[S]):
         self._begin(context, loaded)
         if self.observer is not None:
             self.observer.loaded(shard, partition.name, loader.records, skipped, failed=failed)
-        self._tell_elsewhere(context)
+        self._report_elsewhere(context)

@@ -21,11 +21,11 @@ from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.classic.membership import ACCEPTED_HEARTBEAT, heartbeat_answer
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
-    NOBODY,
-    Ask,
+    NO_PRODUCER,
     CommitOffsets,
     GroupConfigured,
     Offset,
+    PersisterRequest,
     StateAnswered,
     TimerKey,
     TransactionEnded,
@@ -146,7 +146,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
     # overrides of the runtime
 
     def _shares(self, body: Any) -> bool:
-        return type(body) is CommitOffsets and body.producer is NOBODY
+        return type(body) is CommitOffsets and body.producer is NO_PRODUCER
 
     def _may_wait(self, context: GroupShardContext, body: Any) -> bool:
         return (
@@ -176,15 +176,18 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             )  # the transaction coordinator ends them
         return None if self.keepalive is None else self.keepalive.postponed_deadline(context.shard, key)
 
-    def ask_others(self, context: GroupShardContext, ask: Ask) -> None:
+    def ask_persister(self, context: GroupShardContext, request: PersisterRequest) -> None:
         """Send a share group's request to the share coordinators."""
         assert self._persister is not None, "share groups need share coordinators"
 
         def answered(answers: list[Result]) -> None:
-            if self._contexts.get(context.partition.index) is context and ask.ticket in context.shard.asked:
-                self._step(context, StateAnswered(ask.ticket, answers))
+            if (
+                self._contexts.get(context.partition.index) is context
+                and request.ticket in context.shard.persister_callbacks
+            ):
+                self._step(context, StateAnswered(request.ticket, answers))
 
-        self._persister().ask(ask.commands, answered)
+        self._persister().ask(request.commands, answered)
 
     def lost(self, shard: Shard) -> None:
         """Discard the shard's groups."""

@@ -337,8 +337,8 @@ def snapshot(group: ClassicGroup) -> Snapshot:
 
 
 def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
-    parked = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
-    waits = next((api for api, token in parked.items() if token not in (None, ANSWERED_STILL_COUNTED)), None)
+    deferred = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
+    waits = next((api for api, token in deferred.items() if token not in (None, ANSWERED_STILL_COUNTED)), None)
     consumer = member.protocol_type == "consumer"
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     worker = {"worker": _worker(metadata, member.assignment)} if member.protocol_type == CONNECT else {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.share_partition.inflight import NOBODY, DeliveryState
+from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, DeliveryState
 from broker_sim.coordinator.share_partition.partition import Acquired
 from broker_sim.coordinator.share_partition.transition import Change, Transition, Why
 from kafka_wire.errors import Err
@@ -37,7 +37,7 @@ _BECOMES = {
 
 def member_text(member: str, *, ids_are_uuids: bool) -> str:
     """A member as it named itself: 4.1's leaders know it by the bytes of its uuid."""
-    if not ids_are_uuids or member == NOBODY:
+    if not ids_are_uuids or member == NO_MEMBER:
         return member
     return uuid_text(bytes.fromhex(member))
 

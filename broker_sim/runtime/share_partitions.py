@@ -61,7 +61,7 @@ _PIECE = 2000
 """Records that a session gives back before others are served."""
 
 
-def _nobody(error: Err) -> None:
+def _ignore(error: Err) -> None:
     """The callback of writes that no request waits for."""
 
 
@@ -102,7 +102,7 @@ class SharePartitions:
             given_back_uncounted=release < (4, 2),
             completed_leave_room=release >= (4, 2),
             bad_records_come_alone=release >= (4, 2),
-            neighbours_are_told_as_one=release >= (4, 2),
+            neighbours_are_joined=release >= (4, 2),
             old_words=release < (4, 2),
             ids_are_uuids=release < (4, 2),
         )
@@ -259,14 +259,14 @@ class SharePartitions:
         acquired = share.acquire(member, read, now_ms, batch_size=batch_size, max_records=max_records, exactly=exactly)
         if acquired and self.observer is not None:
             self.observer.acquired(live, member, acquired, request, now_ms)
-        self.watch_locks(live)
+        self.arm_lock_timer(live)
         return acquired
 
     def write(
         self,
         live: LivePartition,
         moved: Transition,
-        on_written: Callable[[Err], object] = _nobody,
+        on_written: Callable[[Err], object] = _ignore,
         request: int = 0,
         *,
         letter: tuple[str, str] = ("", ""),
@@ -278,7 +278,7 @@ class SharePartitions:
         if moved.renewed and self.observer is not None:
             self.observer.moved(live, Transition(renewed=moved.renewed), request)
         if not moved.changes:
-            self.watch_locks(live)
+            self.arm_lock_timer(live)
             on_written(Err.NONE)
             return
 
@@ -296,7 +296,7 @@ class SharePartitions:
                 if error in _FENCED:
                     self._drop(live, _CLIENT_ERRORS[error])
                 else:
-                    self.watch_locks(live)
+                    self.arm_lock_timer(live)
                     live.wake()
             on_written(Err.NONE if error is Err.NONE else _CLIENT_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR))
 
@@ -319,7 +319,7 @@ class SharePartitions:
         count = moved.complete_count if self.policy.completed_leave_room else UNCOUNTED
         return Write(live.key, live.state_epoch, live.leader_epoch, moved.start_offset, moved.batches, count)
 
-    def watch_locks(self, live: LivePartition) -> None:
+    def arm_lock_timer(self, live: LivePartition) -> None:
         """Be there when the next lock ends."""
         share, key = live.share, (live.key.partition, ("lock", live.key))
         deadline_ms = None if share is None else share.next_deadline_ms()
@@ -357,7 +357,7 @@ class SharePartitions:
                     log.warning("a lock's end on %s can't be stored: %s", live.partition.name, answer.error.name)
 
         self._persister.ask([self._command(live, moved) for moved in ended], answered)
-        self.watch_locks(live)
+        self.arm_lock_timer(live)
         live.wake()
 
     # sessions

@@ -112,7 +112,7 @@ class Persister:
             self._attempt(command, answered, 1)
 
     def _attempt(self, command: Command, answered: Callable[[Result], object], attempt: int) -> None:
-        def told(answer: Result) -> None:
+        def on_reply(answer: Result) -> None:
             if answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
                 answered(answer)
                 return
@@ -123,13 +123,13 @@ class Persister:
         try:
             self._state.ensure_internal_topic(SHARE_STATE_TOPIC)
         except KafkaError as failure:
-            answered(failed(command, Err.COORDINATOR_NOT_AVAILABLE, failure.message))
+            on_reply(failed(command, Err.COORDINATOR_NOT_AVAILABLE, failure.message))
             return
         shard = self._coordinators.leading(command.key)
         if isinstance(shard, Err):
-            told(failed(command, shard))
+            on_reply(failed(command, shard))
         else:
-            self._coordinators.command(shard, command, told)
+            self._coordinators.command(shard, command, on_reply)
 
 
 def settings_of(config: BrokerConfig) -> ShareStateSettings:

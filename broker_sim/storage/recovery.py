@@ -94,7 +94,7 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
         recovered.segments.append(segment)
     _recover_start(directory, recovered, config, files, now_ms)
     if not config.compacts:
-        _tell_gaps(directory, recovered.segments)
+        _report_gaps(directory, recovered.segments)
     _recover_epochs(recovered, saved, scanned)
     return recovered
 
@@ -127,7 +127,7 @@ def _base_of(stem: str) -> int | None:
     return base if base <= MAX_OFFSET else None
 
 
-def _tell_gaps(directory: Path, segments: Sequence[Segment]) -> None:
+def _report_gaps(directory: Path, segments: Sequence[Segment]) -> None:
     for before, after in pairwise(segments):
         if before.next_offset < after.base_offset:
             logger.warning(

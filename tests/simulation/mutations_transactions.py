@@ -278,6 +278,6 @@ def zombies_of_a_generation_stage_offsets(p: Patches) -> None:
 
     def lenient(group: ClassicGroup, request: outcome.CommitOffsets) -> Err:
         error = real(group, request)
-        return Err.NONE if request.producer is not outcome.NOBODY else error
+        return Err.NONE if request.producer is not outcome.NO_PRODUCER else error
 
     p.put(ClassicGroup, "validate_commit", lenient)

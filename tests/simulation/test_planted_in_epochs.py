@@ -104,7 +104,7 @@ def what_others_hold_is_given(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_has_to_give_up_in_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(timers, "watch_revocation", lambda *args: None)
+    patch.setattr(timers, "arm_revocation", lambda *args: None)
 
 
 def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
     def reconcile(shard: Any, changes: Any, member_id: str, before: Any, reported: Any) -> Any:
         after = real(shard, changes, member_id, before, reported)
         if after.state is MemberState.UNREVOKED:
-            timers.watch_revocation(shard, changes.group, member_id, after)
+            timers.arm_revocation(shard, changes.group, member_id, after)
         return after
 
     patch.setattr(heartbeat, "reconcile", reconcile)
@@ -142,7 +142,7 @@ def names_in_another_order_are_other_names(patch: pytest.MonkeyPatch) -> None:
             request.subscribed_topic_names or []
         )
 
-    patch.setattr(heartbeat, "_say", say)
+    patch.setattr(heartbeat, "_put_member", say)
 
 
 def expressions_match_nothing(patch: pytest.MonkeyPatch) -> None:

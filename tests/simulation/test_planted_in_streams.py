@@ -12,7 +12,7 @@ import pytest
 from broker_sim.coordinator.epochs.holdings import covers
 from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, MemberState
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.epochs.sessions import watch_revocation
+from broker_sim.coordinator.epochs.sessions import arm_revocation
 from broker_sim.coordinator.streams import advancing, departing, heartbeat
 from broker_sim.coordinator.streams.group import ACTIVE, LAYOUT, StreamsGroup, StreamsState
 from broker_sim.coordinator.streams.topology import Brought
@@ -118,7 +118,7 @@ def standby_tasks_are_never_assigned(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_has_to_give_up_in_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(advancing, "watch_revocation", lambda *args: None)
+    patch.setattr(advancing, "arm_revocation", lambda *args: None)
 
 
 def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
     def reconcile(shard: Any, changes: Any, member_id: str, before: Any, reported: Any) -> Any:
         after = real(shard, changes, member_id, before, reported)
         if after.state is MemberState.UNREVOKED:
-            watch_revocation(shard, changes.group, member_id, after)
+            arm_revocation(shard, changes.group, member_id, after)
         return after
 
     patch.setattr(heartbeat, "reconcile", reconcile)

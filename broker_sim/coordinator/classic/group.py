@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from broker_sim.coordinator.classic.vote import ORDERS, winner
 from broker_sim.coordinator.group import Group
-from broker_sim.coordinator.outcome import NOBODY, CommitOffsets, Offset, TimerKey
+from broker_sim.coordinator.outcome import NO_PRODUCER, CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, Record
 from kafka_wire.consumer_protocol import subscribed_topics
@@ -51,7 +51,7 @@ HEARTBEAT_ANSWER: dict[State, Err] = {
 SYNC_ANSWER: dict[State, Err] = {
     State.EMPTY: Err.UNKNOWN_MEMBER_ID,
     State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,  # parked until the leader's assignment is stored
+    State.COMPLETING_REBALANCE: Err.NONE,  # deferred until the leader's assignment is stored
     State.STABLE: Err.NONE,  # the present assignment
     State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
@@ -132,7 +132,7 @@ class ClassicGroup(Group):
     initial_delay_ms: int = 0  # the delay that runs now
     was_empty: bool = False  # the state before PreparingRebalance was Empty
     join_phase_failed: bool = False  # the join phase ended without a common protocol and is never completed
-    _said: list[bytes] | None = None  # the subscriptions that this generation began with, not looked at yet
+    _subscriptions: list[bytes] | None = None  # the subscriptions that this generation began with, not looked at yet
     _topics: frozenset[str] | None = None  # and the topics in them; None: all there are
 
     def enter(self, state: State, now_ms: int) -> None:
@@ -167,7 +167,7 @@ class ClassicGroup(Group):
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member (its parked tokens are the caller's); the oldest remaining one leads if it was the leader."""
+        """Forget a member (its deferred tokens are the caller's); the oldest remaining one leads if it was the leader."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -244,7 +244,7 @@ class ClassicGroup(Group):
             return Err.COORDINATOR_NOT_AVAILABLE
         if request.generation < 0 and self.state is State.EMPTY:
             return Err.NONE  # assign mode, or an admin: the member id is not looked at
-        in_transaction = request.producer is not NOBODY
+        in_transaction = request.producer is not NO_PRODUCER
         if request.names_member:
             error = self.check_member(request.member_id, request.instance_id)
             if error is not Err.NONE:
@@ -266,8 +266,8 @@ class ClassicGroup(Group):
     def subscribed(self, topic: str) -> bool:
         """One of another type, one that has not been through a generation and one with a subscription that can't be parsed count as
         reading everything."""
-        if self._said is not None:
-            self._topics, self._said = _topics_of(self._said), None
+        if self._subscriptions is not None:
+            self._topics, self._subscriptions = _topics_of(self._subscriptions), None
         return self._topics is None or topic in self._topics
 
     def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
@@ -433,9 +433,9 @@ class ClassicGroup(Group):
     def fix_subscriptions(self) -> None:
         """Store the members' subscriptions when a generation begins or is loaded: they are the topics of the group until the next
         generation, whatever members join or leave meanwhile (computeSubscribedTopics)."""
-        self._said, self._topics = None, None
+        self._subscriptions, self._topics = None, None
         if self.protocol_type == "consumer" and (self.protocol is not None or not self.members):
-            self._said = [member.metadata(self.protocol) for member in self.members.values()]
+            self._subscriptions = [member.metadata(self.protocol) for member in self.members.values()]
 
     def described_members(self) -> list[JoinGroupResponseMember]:
         """The members in the leader's JoinGroup response: each member's metadata for the chosen protocol."""

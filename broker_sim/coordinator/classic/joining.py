@@ -115,7 +115,7 @@ class NewGroupWrite(Write):
 
 
 class DeferredJoin(DeferredMemberRequest):
-    """A parked JoinGroup. Where it is cut off its member stays, and counts as one that has joined (its awaitingJoinFuture does in
+    """A deferred JoinGroup. Where it is cut off its member stays, and counts as one that has joined (its awaitingJoinFuture does in
     Kafka)."""
 
     __slots__ = ()
@@ -165,7 +165,7 @@ def rebalance_timeout(request: JoinGroupRequest, client: Client) -> int:
 def _join_new(
     shard: ShardState, group: ClassicGroup, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
-    """A join with an empty member id; returns the answer to give now, None if it is parked."""
+    """A join with an empty member id; returns the answer to give now, None if it is deferred."""
     instance_id = request.group_instance_id
     new_id = f"{client.client_id if instance_id is None else instance_id}-{shard.new_id()}"
     if instance_id is not None and instance_id in group.static_members:
@@ -182,7 +182,7 @@ def _join_new(
 def _join_known(
     shard: ShardState, group: ClassicGroup, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
-    """A join with a member id; returns the answer to give now, None if it is parked."""
+    """A join with a member id; returns the answer to give now, None if it is deferred."""
     member_id = request.member_id
     if member_id in group.pending_members:
         if request.group_instance_id is not None:  # Kafka takes it for an illegal state
@@ -306,7 +306,7 @@ def replace_static(
         voted = group.vote(shard.settings.policy.votes_are_counted_in)
         if (
             voted is None
-        ):  # Kafka falls over a vote without a candidate, with the place taken over and its JoinGroup parked
+        ):  # Kafka falls over a vote without a candidate, with the place taken over and its JoinGroup deferred
             shard.reply(token, join_error(client.api_version, Err.UNKNOWN_SERVER_ERROR, NO_MEMBER))
             member.join_token = ANSWERED_STILL_COUNTED
         elif voted == group.protocol:

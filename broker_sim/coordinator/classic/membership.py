@@ -47,7 +47,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 
 def session_expired(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
-    """A member was silent for its session timeout; one with a parked request is alive, unless it is new."""
+    """A member was silent for its session timeout; one with a deferred request is alive, unless it is new."""
     member = group.members.get(member_id)
     if member is not None and (member.is_new or not member.has_deferred_request):
         _remove_and_rebalance(shard, group, member.member_id)
@@ -118,7 +118,7 @@ def begin(shard: ShardState, group: ClassicGroup) -> None:
 
 
 def unload(shard: ShardState, group: ClassicGroup) -> None:
-    """Answer everything parked with NOT_COORDINATOR."""
+    """Answer everything deferred with NOT_COORDINATOR."""
     group.end()
     for member in group.members.values():
         answer_join(shard, group, member, join_error(member.join_version, Err.NOT_COORDINATOR, member.member_id))

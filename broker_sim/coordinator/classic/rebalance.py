@@ -64,7 +64,7 @@ def restart_session(shard: ShardState, group: ClassicGroup, member: Member) -> N
 
 
 def answer_join(shard: ShardState, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
-    """Answer a parked JoinGroup, if there is one."""
+    """Answer a deferred JoinGroup, if there is one."""
     if member.join_token is not None:
         if member.join_token != ANSWERED_STILL_COUNTED:
             shard.reply(member.join_token, answer)
@@ -73,7 +73,7 @@ def answer_join(shard: ShardState, group: ClassicGroup, member: Member, answer: 
 
 
 def answer_sync(shard: ShardState, member: Member, answer: SyncGroupResponse) -> bool:
-    """Answer a parked SyncGroup, if there is one."""
+    """Answer a deferred SyncGroup, if there is one."""
     if member.sync_token is None:
         return False
     if member.sync_token != ANSWERED_STILL_COUNTED:
@@ -83,7 +83,7 @@ def answer_sync(shard: ShardState, member: Member, answer: SyncGroupResponse) ->
 
 
 def fail_syncs(shard: ShardState, group: ClassicGroup, error: Err) -> None:
-    """Clear all assignments and answer every parked SyncGroup (resetAndPropagateAssignmentError)."""
+    """Clear all assignments and answer every deferred SyncGroup (resetAndPropagateAssignmentError)."""
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(shard, member, sync_error(error)):
@@ -182,7 +182,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def forget_member(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
-    """Remove a member, if it is one; its parked JoinGroup is answered UNKNOWN_MEMBER_ID, with no id."""
+    """Remove a member, if it is one; its deferred JoinGroup is answered UNKNOWN_MEMBER_ID, with no id."""
     member = group.members.get(member_id)
     if member is not None:
         answer_join(shard, group, member, join_error(member.join_version, Err.UNKNOWN_MEMBER_ID, NO_MEMBER))

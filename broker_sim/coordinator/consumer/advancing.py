@@ -21,7 +21,7 @@ from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.messages import offsets_log as log
 
-NOBODY = log.ConsumerGroupMemberMetadataValue(None, None, server_assignor=None, classic_member_metadata=None)
+UNKNOWN_MEMBER = log.ConsumerGroupMemberMetadataValue(None, None, server_assignor=None, classic_member_metadata=None)
 """What is known of a member before it has said anything."""
 
 
@@ -33,7 +33,7 @@ def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = Fal
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
     metadata_hash = group.metadata_hash(shard.topics)
-    moves = changes.reads_otherwise or metadata_hash != latest.metadata_hash
+    moves = changes.subscription_changed or metadata_hash != latest.metadata_hash
     if moves or at_all_events or latest.group_epoch == 0:
         changes.add(
             LAYOUT.group,
@@ -88,16 +88,16 @@ def reconcile(
 ) -> Current[bytes]:
     """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded."""
     latest = changes.group.latest
-    free = before.revoking if shard.settings.policy.what_is_given_up_is_free else {}
+    free = before.revoking if shard.settings.policy.revoked_partitions_are_free else {}
     goal = Goal(latest.target_epoch, latest.target(member_id), latest.is_taken, free)
     after = reconciled(before, goal, reported)
     if after != before or member_id not in latest.currents:
-        stand(shard, changes, member_id, after)
-        timers.watch_revocation(shard, changes.group, member_id, after)
+        put_current(shard, changes, member_id, after)
+        timers.arm_revocation(shard, changes.group, member_id, after)
     return after
 
 
-def stand(shard: ShardState, changes: Changes, member_id: str, current: Current[bytes]) -> None:
+def put_current(shard: ShardState, changes: Changes, member_id: str, current: Current[bytes]) -> None:
     """Record a member's current assignment."""
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
     value = current_value(current, with_epochs=with_epochs)

@@ -13,7 +13,7 @@ from typing import Any
 from broker_sim.coordinator.classic import joining
 from broker_sim.coordinator.classic.rebalance import join_error, sync_error
 from broker_sim.coordinator.consumer import departing, leaving, migration, timers
-from broker_sim.coordinator.consumer.advancing import NOBODY, compute_target, move_group, reconcile
+from broker_sim.coordinator.consumer.advancing import UNKNOWN_MEMBER, compute_target, move_group, reconcile
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
     ConsumerGroup,
@@ -78,18 +78,18 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
             refused(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
             return
     member_id = member_id or new_member_id(shard)
-    before, known = group.latest.current(member_id), group.latest.members.get(member_id, NOBODY)
+    before, known = group.latest.current(member_id), group.latest.members.get(member_id, UNKNOWN_MEMBER)
     votes = group.latest.votes()
-    _say(changes, client, request, member_id, subscription)
+    _put_member(changes, client, request, member_id, subscription)
     move_group(shard, changes)
     says = group.latest.members[member_id].server_assignor
     compute_target(shard, changes, voted(votes, known.server_assignor, says, shard.settings.consumer.assignors[0]))
     owned = held_by_id(shard.topics, subscription.owned)
     after = reconcile(shard, changes, member_id, before, list(owned.items()))
-    timers.forget_revocation(
+    timers.cancel_revocation(
         shard, group, member_id
     )  # its Heartbeats tell it to join again, and that has a time of its own
-    timers.forget_join(shard, group, member_id)
+    timers.cancel_join(shard, group, member_id)
     shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)
     answer = JoinGroupResponse(
         generation_id=after.epoch,
@@ -104,7 +104,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         return join_error(version, errors.get(error, error), member_id)
 
     if replaces_last:
-        departing.turn_classic(shard, token, changes, answer, refusal)
+        departing.convert_to_classic(shard, token, changes, answer, refusal)
     else:
         submit(shard, token, changes, answer, refusal)
 
@@ -141,12 +141,12 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) ->
     changes.add(LAYOUT.current, current_key(group_id, new_id), value)
 
 
-def _say(
+def _put_member(
     changes: Changes, client: Client, request: JoinGroupRequest, member_id: str, subscription: Subscription
 ) -> None:
     group = changes.group
     known = group.latest.members.get(member_id)
-    before = known or NOBODY
+    before = known or UNKNOWN_MEMBER
     after = replace(
         before,
         instance_id=request.group_instance_id or before.instance_id,
@@ -162,7 +162,7 @@ def _say(
         ),
     )
     if known is None or after != known:
-        changes.reads_otherwise |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        changes.subscription_changed |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
 
 
@@ -266,4 +266,4 @@ def join_expired(shard: ShardState, key: TimerKey) -> None:
     group, member_id = shard.groups.get(str(key[1])), str(key[2])
     if isinstance(group, ConsumerGroup) and member_id in group.must_rejoin:
         del group.must_rejoin[member_id]
-        departing.expel(shard, group, member_id)
+        departing.remove_member(shard, group, member_id)

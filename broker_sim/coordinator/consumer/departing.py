@@ -12,7 +12,7 @@ from typing import Any
 from broker_sim.coordinator.consumer import migration, timers
 from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup, current_key, current_value
 from broker_sim.coordinator.consumer.leaving import check_instance, remove
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, paused
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, paused
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.writes import Changes, rewind, submit
 from broker_sim.coordinator.group import Group
@@ -38,14 +38,14 @@ def leave(shard: ShardState, token: int, request: ConsumerGroupHeartbeatRequest)
     elif member_id not in group.latest.members:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
     answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    if request.member_epoch != LEFT_FOR_NOW:
+    if request.member_epoch != LEFT_TEMPORARILY:
         go(shard, token, group, [member_id], answer, _refusal)
         return
     changes = Changes(group)
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
     value = current_value(paused(group.latest.current(member_id)), with_epochs=with_epochs)
     changes.add(LAYOUT.current, current_key(group.group_id, member_id), value)
-    timers.forget_revocation(shard, group, member_id)
+    timers.cancel_revocation(shard, group, member_id)
     submit(shard, token, changes, answer, _refusal)
 
 
@@ -71,7 +71,7 @@ def go(
     submit(shard, token, changes, answer, refusal)
 
 
-def turn_classic(
+def convert_to_classic(
     shard: ShardState, token: int, changes: Changes, answer: Any, refusal: Callable[[Err], Any] | None
 ) -> None:
     """Convert the group to a classic one, after its last member of the consumer protocol was replaced by a classic member. All members
@@ -82,7 +82,7 @@ def turn_classic(
     shard.write(DowngradeWrite(token, [*changes.records, *records], answer, refusal, (group, made)))
 
 
-def expel(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
+def remove_member(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
     """Remove a member whose session or rebalance timeout has expired; no request is answered."""
     go(shard, None, group, [member_id], None, None)
 

@@ -52,7 +52,7 @@ def describe(shard: ShardState, group_id: str) -> DescribedGroup:
 
 
 def _has(shard: ShardState, current: Current[bytes]) -> list[tuple[bytes, Iterable[int]]]:
-    given_up = current.revoking if shard.settings.policy.what_is_given_up_is_described else {}
+    given_up = current.revoking if shard.settings.policy.revoked_partitions_are_described else {}
     return [*current.assigned.items(), *given_up.items()]
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.consumer import departing, leaving, migration, subscriptions, timers
-from broker_sim.coordinator.consumer.advancing import NOBODY, compute_target, move_group, reconcile, stand
+from broker_sim.coordinator.consumer.advancing import UNKNOWN_MEMBER, compute_target, move_group, put_current, reconcile
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
     ConsumerGroup,
@@ -25,7 +25,7 @@ from broker_sim.coordinator.consumer.requests import new_member_id
 from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.expected import Expected, LongHeartbeat, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import covers, units
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current, taken_over
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, Current, taken_over
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
@@ -61,7 +61,7 @@ def expecting(shard: ShardState, client: Client, request: Request) -> Generator[
     """The member's record that a heartbeat with very many topic names leads to, encoded in pieces."""
     group = shard.groups.get(request.group_id)
     known = group.latest.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
-    return (yield from encoded_in_pieces(_said(known or NOBODY, client, request)))
+    return (yield from encoded_in_pieces(_member_record(known or UNKNOWN_MEMBER, client, request)))
 
 
 def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongConsumerHeartbeat) -> None:
@@ -96,12 +96,12 @@ def _heartbeat(
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
         shard.store.begin_replacement(changes.before, group)
     shard.groups[group.group_id] = group
-    known = group.latest.members.get(member_id, NOBODY)
-    _say(changes, client, request, member_id, expected)
+    known = group.latest.members.get(member_id, UNKNOWN_MEMBER)
+    _put_member(changes, client, request, member_id, expected)
     default = shard.settings.consumer.assignors[0]
     assignor = voted(votes, known.server_assignor, group.latest.members[member_id].server_assignor, default)
     if shard.settings.policy.other_assignor_moves_group and assignor != most(votes, default):
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
     move_group(shard, changes)
     compute_target(shard, changes, assignor)
     owned = request.topic_partitions
@@ -111,7 +111,7 @@ def _heartbeat(
     assignment = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in after.assigned.items()]
     group.session_timeout_ms = shard.consumer_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
-    timers.forget_join(shard, group, member_id)
+    timers.cancel_join(shard, group, member_id)
     answer = Response(
         member_id=member_id,
         member_epoch=after.epoch,
@@ -196,7 +196,7 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, re
     member that is in doesn't join again."""
     group, latest = changes.group, changes.group.latest
     before, group_id = latest.current(old_id), changes.group.group_id
-    if before.epoch != LEFT_FOR_NOW and latest.members[old_id].classic_member_metadata is None:
+    if before.epoch != LEFT_TEMPORARILY and latest.members[old_id].classic_member_metadata is None:
         raise Refused(
             Err.UNRELEASED_INSTANCE_ID,
             f"Static member {new_id} with instance id {request.instance_id} cannot join the group because the instance id is "
@@ -207,11 +207,11 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, re
     leaving.forget(shard, changes, old_id)
     changes.add(LAYOUT.member, member_key(group_id, new_id), member)
     changes.add(LAYOUT.target, target_key(group_id, new_id), target_value(target))
-    stand(shard, changes, new_id, taken_over(before))
+    put_current(shard, changes, new_id, taken_over(before))
     assert isinstance(group, ConsumerGroup)
 
 
-def _said(before: Member, client: Client, request: Request) -> Member:
+def _member_record(before: Member, client: Client, request: Request) -> Member:
     """What the member's record says with this heartbeat, ``before`` being the record until now."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     return replace(
@@ -230,16 +230,18 @@ def _said(before: Member, client: Client, request: Request) -> Member:
     )
 
 
-def _say(changes: Changes, client: Client, request: Request, member_id: str, expected: Expected[Member] | None) -> None:
+def _put_member(
+    changes: Changes, client: Client, request: Request, member_id: str, expected: Expected[Member] | None
+) -> None:
     """Take down what the member says of itself, where that is new."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     known: Member | None = group.latest.members.get(member_id)
-    before = known or NOBODY
-    after = _said(before, client, request)
+    before = known or UNKNOWN_MEMBER
+    after = _member_record(before, client, request)
     if known is None or after != known:
         encoded = None if expected is None else expected.bytes_of(after)
-        changes.reads_otherwise |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
+        changes.subscription_changed |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
         if after.subscribed_topic_regex != before.subscribed_topic_regex:
             subscriptions.changed(changes, before.subscribed_topic_regex, after.subscribed_topic_regex)

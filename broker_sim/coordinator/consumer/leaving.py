@@ -13,7 +13,7 @@ from broker_sim.coordinator.consumer.group import (
     target_key,
 )
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.epochs.sessions import forget_session
+from broker_sim.coordinator.epochs.sessions import cancel_session
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
 from kafka_wire import offsets_log as types
@@ -58,6 +58,6 @@ def forget(shard: ShardState, changes: Changes, member_id: str) -> None:
     changes.add(LAYOUT.current, current_key(group.group_id, member_id), None)
     changes.add(LAYOUT.target, target_key(group.group_id, member_id), None)
     changes.add(LAYOUT.member, member_key(group.group_id, member_id), None)
-    forget_session(shard, group, member_id)
-    timers.forget_revocation(shard, group, member_id)
-    timers.forget_join(shard, group, member_id)
+    cancel_session(shard, group, member_id)
+    timers.cancel_revocation(shard, group, member_id)
+    timers.cancel_join(shard, group, member_id)

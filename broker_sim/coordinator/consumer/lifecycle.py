@@ -22,9 +22,9 @@ def unload(shard: ShardState, group: ConsumerGroup) -> None:
 def session_expired(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
     """A member was silent for too long."""
     if member_id in group.latest.members:
-        departing.expel(shard, group, member_id)
+        departing.remove_member(shard, group, member_id)
 
 
 def revocation_expired(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
     """Fence a member that has not revoked its partitions within the rebalance timeout, although it sends heartbeats."""
-    departing.expel(shard, group, member_id)
+    departing.remove_member(shard, group, member_id)

@@ -31,7 +31,7 @@ from broker_sim.coordinator.consumer.group import (
 from broker_sim.coordinator.epochs.holdings import Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.epochs.sessions import forget_session
+from broker_sim.coordinator.epochs.sessions import cancel_session
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.records import EpochRecord, GroupRecord, Record
 from broker_sim.coordinator.state import ShardState
@@ -62,15 +62,15 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol.")
     if len(group.members) > shard.settings.consumer.max_size:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group size exceeds the consumer group maximum size.")
-    said: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}
+    members: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}
     for member in group.members.values():
         metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
         subscription = subscription_of(metadata)
         has = assigned_partitions(member.assignment) if member.assignment else {}
         if subscription is None or has is None:
             raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed.")
-        said[member.member_id] = member, subscription, has
-    check_room(shard, said, len(said), member_id)
+        members[member.member_id] = member, subscription, has
+    check_room(shard, members, len(members), member_id)
     for member in group.members.values():
         answer_join(shard, group, member, join_error(member.join_version, Err.REBALANCE_IN_PROGRESS, member.member_id))
         answer_sync(shard, member, sync_error(Err.REBALANCE_IN_PROGRESS))
@@ -81,20 +81,20 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
     made = ConsumerGroup.made(group.group_id, shard.settings.policy)
     made.adopt_offsets_of(group)
     changes = Changes(made, [GroupRecord(group.group_id, None)], group)
-    _take_members(shard, changes, said, group.generation)
+    _take_members(shard, changes, members, group.generation)
     return changes
 
 
 def _take_members(
     shard: ShardState,
     changes: Changes,
-    said: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]],
+    members: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]],
     generation: int,
 ) -> None:
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     group_id = group.group_id
-    for member_id, (member, subscription, _) in said.items():
+    for member_id, (member, subscription, _) in members.items():
         value = log.ConsumerGroupMemberMetadataValue(
             instance_id=member.instance_id,
             rack_id=subscription.rack_id,
@@ -110,7 +110,7 @@ def _take_members(
         changes.add(LAYOUT.member, member_key(group_id, member_id), value)
     metadata = log.ConsumerGroupMetadataValue(generation, group.metadata_hash(shard.topics))
     changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group_id), metadata)
-    owned = {member_id: held_by_id(shard.topics, has) for member_id, (_, _, has) in said.items()}
+    owned = {member_id: held_by_id(shard.topics, has) for member_id, (_, _, has) in members.items()}
     for member_id, has in owned.items():
         changes.add(LAYOUT.target, target_key(group_id, member_id), target_value(has))
     target = log.ConsumerGroupTargetAssignmentMetadataValue(generation)
@@ -120,7 +120,7 @@ def _take_members(
         assigned = {topic_id: dict.fromkeys(numbers, generation) for topic_id, numbers in has.items()}
         current = Current(generation, generation, MemberState.STABLE, assigned)
         changes.add(LAYOUT.current, current_key(group_id, member_id), current_value(current, with_epochs=with_epochs))
-        shard.arm(("session", group_id, member_id), said[member_id][0].session_timeout_ms)
+        shard.arm(("session", group_id, member_id), members[member_id][0].session_timeout_ms)
 
 
 def held_by_id(topics: Topics, has: dict[str, list[int]]) -> dict[bytes, tuple[int, ...]]:
@@ -167,9 +167,9 @@ def to_classic(
     made.adopt_offsets_of(group)
     made.generation, made.protocol_type = latest.group_epoch, "consumer"
     for member_id, member in latest.members.items():
-        forget_session(shard, group, member_id)
-        timers.forget_revocation(shard, group, member_id)
-        timers.forget_join(shard, group, member_id)
+        cancel_session(shard, group, member_id)
+        timers.cancel_revocation(shard, group, member_id)
+        timers.cancel_join(shard, group, member_id)
         classic = member.classic_member_metadata
         if member_id in leaving_ids or classic is None:
             continue

@@ -42,7 +42,7 @@ def changed(changes: Changes, before: str | None, after: str | None) -> None:
         key = log.ConsumerGroupRegularExpressionKey(group.group_id, before)
         changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
     if after and after in latest.matched:
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
 
 
 def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
@@ -95,10 +95,10 @@ def _matching(texts: list[str], names: list[str]) -> Matching:
         compiled = pattern(text)
         topics = topics_by_pattern[text] = []
         for name in names:  # internal ones, too, as at Kafka
-            for said in compiled.matching(name):
-                if said is None:
+            for is_match in compiled.matching(name):
+                if is_match is None:
                     yield None
-                elif said:
+                elif is_match:
                     topics.append(name)
         topics.sort()
     yield topics_by_pattern

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker_sim.coordinator.epochs.state import EpochState
-from broker_sim.coordinator.outcome import NOBODY, CommitOffsets
+from broker_sim.coordinator.outcome import NO_PRODUCER, CommitOffsets
 from kafka_wire.errors import Err
 
 
@@ -16,7 +16,7 @@ def commit_error(
     ``is_classic``: the member uses the classic protocol."""
     if request.generation < 0 and not latest.members:
         return Err.NONE
-    in_transaction = request.producer is not NOBODY
+    in_transaction = request.producer is not NO_PRODUCER
     if in_transaction and not request.names_member:
         return Err.NONE
     if request.member_id not in latest.members:
@@ -31,4 +31,4 @@ def commit_error(
 
 def stale_error(request: CommitOffsets, *, is_classic: bool = False) -> Err:
     """What a commit with an epoch that isn't good is answered."""
-    return Err.ILLEGAL_GENERATION if is_classic or request.producer is not NOBODY else Err.STALE_MEMBER_EPOCH
+    return Err.ILLEGAL_GENERATION if is_classic or request.producer is not NO_PRODUCER else Err.STALE_MEMBER_EPOCH

@@ -16,7 +16,7 @@ from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units, touches
 
 LEFT = -1
 """The epoch with which a member leaves for good."""
-LEFT_FOR_NOW = -2
+LEFT_TEMPORARILY = -2
 """The epoch with which a static member leaves and keeps what it has: it stands in the group, and its session runs on."""
 
 
@@ -123,7 +123,7 @@ def paused(current: Current[K]) -> Current[K]:
     """A static member has left for now: it keeps what it has, and no commit of an older epoch counts any more. Its state stays what it
     was, that of a member which is to give something up as well, though there is nothing of that left."""
     assigned = {key: dict.fromkeys(numbers, 0) for key, numbers in current.assigned.items()}
-    return replace(current, epoch=LEFT_FOR_NOW, assigned=assigned, revoking={})
+    return replace(current, epoch=LEFT_TEMPORARILY, assigned=assigned, revoking={})
 
 
 def taken_over(current: Current[K]) -> Current[K]:

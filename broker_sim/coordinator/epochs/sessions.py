@@ -16,20 +16,20 @@ def restart_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -
     shard.arm(session_key(group.group_id, member_id), group.session_timeout_ms)
 
 
-def forget_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
+def cancel_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
     """Cancel the session timer of a removed member."""
     shard.cancel(session_key(group.group_id, member_id))
 
 
-def watch_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
+def arm_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
     """The member has been asked to revoke something, or no longer has to."""
     if current.state is MemberState.UNREVOKED:
         shard.arm(revocation_key(group.group_id, member_id), group.latest.members[member_id].rebalance_timeout_ms)
     else:
-        forget_revocation(shard, group, member_id)
+        cancel_revocation(shard, group, member_id)
 
 
-def forget_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
+def cancel_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
     shard.cancel(revocation_key(group.group_id, member_id))
 
 

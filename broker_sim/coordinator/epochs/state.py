@@ -57,7 +57,7 @@ class EpochState(Generic[K, M]):
         layout, kind, value = self.layout, record.type, record.value
         self.is_known = self.is_known or value is not None
         if kind == layout.current:
-            self._stand(record.key.member_id, None if value is None else layout.read_current(value))
+            self._put_current(record.key.member_id, None if value is None else layout.read_current(value))
         elif kind == layout.target:
             self._aim(record.key.member_id, None if value is None else layout.read_target(value))
         elif kind == layout.member:
@@ -121,7 +121,7 @@ class EpochState(Generic[K, M]):
         else:
             self.targets[member_id] = target
 
-    def _stand(self, member_id: str, current: Current[K] | None) -> None:
+    def _put_current(self, member_id: str, current: Current[K] | None) -> None:
         before = self.currents.get(member_id)
         if before is not None:
             self._release(member_id, before.assigned)

@@ -25,7 +25,7 @@ class Changes:
         self, group: EpochGroup[Any], records: list[Record] | None = None, before: Group | None = None
     ) -> None:
         self.group, self.before = group, before
-        self.reads_otherwise = False  # members read other topics than before, or have them shared otherwise
+        self.subscription_changed = False  # members read other topics than before, or have them shared otherwise
         self.records: list[Record] = records or []
 
     def add(self, kind: int, key: Any, value: Any | None, encoded: bytes | None = None) -> None:

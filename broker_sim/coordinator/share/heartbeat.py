@@ -16,7 +16,7 @@ from broker_sim.coordinator.epochs.expected import Expected, LongHeartbeat, enco
 from broker_sim.coordinator.epochs.holdings import units
 from broker_sim.coordinator.epochs.reconcile import LEFT, Current
 from broker_sim.coordinator.epochs.refused import Refused, need
-from broker_sim.coordinator.epochs.sessions import forget_session, restart_session
+from broker_sim.coordinator.epochs.sessions import cancel_session, restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.policy import Settings
@@ -45,14 +45,14 @@ Request = ShareGroupHeartbeatRequest
 Response = ShareGroupHeartbeatResponse
 Member = log.ShareGroupMemberMetadataValue
 
-NOBODY = log.ShareGroupMemberMetadataValue(rack_id=None)
+UNKNOWN_MEMBER = log.ShareGroupMemberMetadataValue(rack_id=None)
 """What is known of a member before it has said anything."""
 
 
 def check(request: Request, settings: Settings) -> None:
     """Check a heartbeat's fields, before its group is looked up. Raises Refused. Source:
     GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid, with its order and messages."""
-    has_text = settings.policy.nameless_share_member_is_told
+    has_text = settings.policy.nameless_share_member_gets_text
     need(request.member_id != "", "MemberId can't be empty." if has_text else None)
     need(request.group_id != "", "GroupId can't be empty.")
     need(request.rack_id != "", "RackId can't be empty.")
@@ -77,7 +77,7 @@ def expecting(shard: ShardState, client: Client, request: Request) -> Generator[
     """The member's record that a heartbeat with very many topic names leads to, encoded in pieces."""
     group = shard.groups.get(request.group_id)
     known = group.latest.members.get(request.member_id) if isinstance(group, ShareGroup) else None
-    return (yield from encoded_in_pieces(_said(known, client, request)))
+    return (yield from encoded_in_pieces(_member_record(known, client, request)))
 
 
 def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongShareHeartbeat) -> None:
@@ -111,11 +111,11 @@ def _heartbeat(
         _check_epoch(shard, group, before, request)
     shard.groups[group.group_id] = group
     changes = Changes(group)
-    _say(changes, client, request, expected)
+    _put_member(changes, client, request, expected)
     _move_group(shard, changes)
     _compute_target(shard, changes)
     after = _follow(changes, member_id, before)
-    lacks = partitions.lacking(shard, group)
+    lacks = partitions.uninitialized(shard, group)
     if lacks:
         partitions.begin(changes, lacks)
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
@@ -134,9 +134,9 @@ def _heartbeat(
         return
     if not group.stored.is_known:
         group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
-    commands = partitions.made_by(group.group_id, latest.group_epoch, lacks)
-    making = partitions.Making(group, lacks)
-    shard.write(partitions.AskingWrite(token, changes, answer, refusal, commands, making))
+    commands = partitions.initialize_commands(group.group_id, latest.group_epoch, lacks)
+    initialization = partitions.StateInitialization(group, lacks)
+    shard.write(partitions.PersisterWrite(token, changes, answer, refusal, commands, initialization))
 
 
 def _group_of(shard: ShardState, request: Request) -> ShareGroup:
@@ -162,7 +162,7 @@ def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], 
     than, why = "greater", ""
     if epoch < current.epoch:
         than = "smaller"
-        if shard.settings.policy.old_share_epoch_is_told_previous:
+        if shard.settings.policy.old_share_epoch_gets_previous:
             why = f", and it does not match the previous member epoch ({current.previous})"
     raise Refused(
         Err.FENCED_MEMBER_EPOCH,
@@ -171,9 +171,9 @@ def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], 
     )
 
 
-def _said(known: Member | None, client: Client, request: Request) -> Member:
+def _member_record(known: Member | None, client: Client, request: Request) -> Member:
     """What the member's record says with this heartbeat, ``known`` being the record until now."""
-    before, names = known or NOBODY, request.subscribed_topic_names
+    before, names = known or UNKNOWN_MEMBER, request.subscribed_topic_names
     return replace(
         before,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
@@ -183,14 +183,14 @@ def _said(known: Member | None, client: Client, request: Request) -> Member:
     )
 
 
-def _say(changes: Changes, client: Client, request: Request, expected: Expected[Member] | None) -> None:
+def _put_member(changes: Changes, client: Client, request: Request, expected: Expected[Member] | None) -> None:
     """Take down what the member says of itself, where that is new."""
     group, member_id = changes.group, request.member_id
     known: Member | None = group.latest.members.get(member_id)
-    after = _said(known, client, request)
+    after = _member_record(known, client, request)
     if known is None or after != known:
-        before = known or NOBODY
-        changes.reads_otherwise = differ(after.subscribed_topic_names, before.subscribed_topic_names)
+        before = known or UNKNOWN_MEMBER
+        changes.subscription_changed = differ(after.subscribed_topic_names, before.subscribed_topic_names)
         encoded = None if expected is None else expected.bytes_of(after)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 
@@ -205,7 +205,7 @@ def _move_group(shard: ShardState, changes: Changes) -> None:
     has_more = group.has_unassigned and not (
         shard.settings.policy.share_initialization_waits_for_target and latest.group_epoch > latest.target_epoch
     )
-    if changes.reads_otherwise or has_more or hashed != latest.metadata_hash:
+    if changes.subscription_changed or has_more or hashed != latest.metadata_hash:
         _put_epoch(changes, latest.group_epoch + 1, hashed)
 
 
@@ -278,7 +278,7 @@ def _removal(shard: ShardState, group: ShareGroup, member_id: str) -> Changes:
     changes.add(LAYOUT.current, current_key(group_id, member_id), None)
     changes.add(LAYOUT.target, target_key(group_id, member_id), None)
     changes.add(LAYOUT.member, member_key(group_id, member_id), None)
-    forget_session(shard, group, member_id)
+    cancel_session(shard, group, member_id)
     epoch = group.latest.group_epoch + 1
     _put_epoch(changes, epoch, group.metadata_hash(shard.topics))
     if not group.latest.members and shard.settings.policy.emptied_group_target_is_stored:
@@ -295,7 +295,7 @@ def begin(shard: ShardState, group: ShareGroup) -> None:
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     for member_id in group.latest.members:
         restart_session(shard, group, member_id)
-    partitions.go_on(shard, group)
+    partitions.resume(shard, group)
 
 
 def unload(shard: ShardState, group: ShareGroup) -> None:

@@ -132,7 +132,7 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
         submit(shard, token, changes, answer, _refused_alter)
         return
 
-    def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
+    def answer_request(shard: ShardState, answers: Sequence[Result]) -> None:
         results = iter(answers)
         for topic in wanted.values():
             for number in topic.partitions:
@@ -140,9 +140,9 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
                 row.error_code, row.error_message = result.error, result.words
         shard.reply(token, answer)
 
-    making = partitions.Making(group, wanted, told_all)
-    commands = partitions.made_by(group.group_id, group.latest.group_epoch, wanted, body.offsets)
-    shard.write(partitions.AskingWrite(None, changes, None, None, commands, making))
+    initialization = partitions.StateInitialization(group, wanted, answer_request)
+    commands = partitions.initialize_commands(group.group_id, group.latest.group_epoch, wanted, body.offsets)
+    shard.write(partitions.PersisterWrite(None, changes, None, None, commands, initialization))
 
 
 def _group_of(shard: ShardState, group_id: str) -> ShareGroup:
@@ -226,7 +226,7 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         shard.answer(token, answer, _refused_delete)
         return
 
-    def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
+    def answer_request(shard: ShardState, answers: Sequence[Result]) -> None:
         results = iter(answers)
         for topic_id, topic in gone.items():
             failed = [result for result in (next(results) for _ in topic.partitions) if result.error is not Err.NONE]
@@ -241,9 +241,9 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in gone},
         deleting={**latest.deleting, **{id_: topic.name for id_, topic in gone.items()}},
     )
-    removing = partitions.Removing(group, gone, told_all)
-    commands = partitions.removed_by(group.group_id, gone)
-    shard.write(partitions.AskingWrite(None, changes, None, None, commands, removing))
+    deletion = partitions.StateDeletion(group, gone, answer_request)
+    commands = partitions.delete_commands(group.group_id, gone)
+    shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))
 
 
 def _refused_delete(error: Err, words: str | None = None) -> DeleteShareGroupOffsetsResponse:

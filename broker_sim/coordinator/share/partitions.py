@@ -15,7 +15,7 @@ from broker_sim.coordinator.epochs.writes import Changes, EpochWrite, submit
 from broker_sim.coordinator.share.group import ShareGroup, Topic, TopicState, partitions_key, partitions_value
 from broker_sim.coordinator.share_state.commands import Command, Delete, Initialize, Result
 from broker_sim.coordinator.share_state.state import NOWHERE, ShareKey
-from broker_sim.coordinator.state import Asking, ShardState
+from broker_sim.coordinator.state import PersisterCallback, ShardState
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 
@@ -41,7 +41,7 @@ def record(
     changes.add(types.SHARE_GROUP_STATE_PARTITION_METADATA, partitions_key(group.group_id), value)
 
 
-def lacking(shard: ShardState, group: ShareGroup) -> Topic:
+def uninitialized(shard: ShardState, group: ShareGroup) -> Topic:
     """The subscribed partitions whose state is neither initialized nor being initialized."""
     latest, result = group.latest, Topic()
     by_name = shard.topics.by_name
@@ -78,7 +78,7 @@ def without(some: Wanted, others: Wanted) -> Topic:
     return left
 
 
-# making
+# initialization
 
 
 def begin(changes: Changes, wanted: Wanted) -> None:
@@ -88,10 +88,10 @@ def begin(changes: Changes, wanted: Wanted) -> None:
     record(changes, initializing=joined(group.latest.initializing, wanted))
 
 
-class AskingWrite(EpochWrite):
+class PersisterWrite(EpochWrite):
     """A request's records, upon which the share coordinators are asked."""
 
-    __slots__ = ("asking", "commands")
+    __slots__ = ("callback", "commands")
 
     def __init__(
         self,
@@ -100,17 +100,17 @@ class AskingWrite(EpochWrite):
         answer: Any,
         refusal: Callable[[Err], Any] | None,
         commands: Sequence[Command],
-        asking: Asking,
+        callback: PersisterCallback,
     ) -> None:
         super().__init__(token, changes, answer, refusal)
-        self.commands, self.asking = commands, asking
+        self.commands, self.callback = commands, callback
 
     def done(self, shard: ShardState) -> None:
         super().done(shard)
-        shard.ask(self.commands, self.asking)
+        shard.ask_persister(self.commands, self.callback)
 
 
-def made_by(
+def initialize_commands(
     group_id: str, state_epoch: int, wanted: Wanted, offsets: Mapping[tuple[bytes, int], int] | None = None
 ) -> list[Command]:
     """What makes states, at the offsets given, else nowhere yet."""
@@ -125,7 +125,7 @@ def made_by(
     ]
 
 
-class Making:
+class StateInitialization:
     """States that are being initialized; the record gets the result. ``on_answered``: called then, with the share coordinators'
     answers."""
 
@@ -163,7 +163,7 @@ class Making:
 # removing
 
 
-def removed_by(group_id: str, topics: Wanted) -> list[Command]:
+def delete_commands(group_id: str, topics: Wanted) -> list[Command]:
     """The commands that delete the states of these partitions."""
     return [
         Delete(ShareKey(group_id, topic_id, number))
@@ -172,7 +172,7 @@ def removed_by(group_id: str, topics: Wanted) -> list[Command]:
     ]
 
 
-class Removing:
+class StateDeletion:
     """States of topics that are being deleted; afterwards the record drops the topics. ``on_answered``: called then, with the share
     coordinators' answers."""
 
@@ -197,13 +197,15 @@ class Removing:
             self.on_answered(shard, answers)
 
 
-def go_on(shard: ShardState, group: ShareGroup) -> None:
+def resume(shard: ShardState, group: ShareGroup) -> None:
     """Repeat the pending initialization requests after the group was loaded. Not if a partition below 0 is among them, which
     AlterShareGroupOffsets may have left: Kafka's persister refuses all of them."""
     latest = group.latest
     wanted = {topic_id: topic for topic_id, topic in latest.initializing.items() if topic.partitions}
     if wanted and all(min(topic.partitions) >= 0 for topic in wanted.values()):
-        shard.ask(made_by(group.group_id, latest.group_epoch, wanted), Making(group, wanted))
+        shard.ask_persister(
+            initialize_commands(group.group_id, latest.group_epoch, wanted), StateInitialization(group, wanted)
+        )
 
 
 def forget_topics(shard: ShardState, topic_ids: Iterable[bytes]) -> None:

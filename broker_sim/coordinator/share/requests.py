@@ -39,13 +39,13 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
         offsets.delete_group(shard, token, client, request)
         return
 
-    def told(shard: ShardState, answers: Sequence[Result]) -> None:
+    def answer_request(shard: ShardState, answers: Sequence[Result]) -> None:
         error = next((result.error for result in answers if result.error is not Err.NONE), Err.NONE)
         if error is Err.NONE:
             offsets.delete_group(shard, token, client, request)
         else:
             shard.reply(token, error)
 
-    removing = partitions.Removing(group, topics, told)
-    commands = partitions.removed_by(group.group_id, topics)
-    shard.write(partitions.AskingWrite(None, changes, None, None, commands, removing))
+    deletion = partitions.StateDeletion(group, topics, answer_request)
+    commands = partitions.delete_commands(group.group_id, topics)
+    shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-NOBODY = ""
+NO_MEMBER = ""
 
 
 class DeliveryState(enum.IntEnum):
@@ -35,7 +35,7 @@ class Delivery:
 
     state: DeliveryState = DeliveryState.AVAILABLE
     deliveries: int = 0
-    member: str = NOBODY
+    member: str = NO_MEMBER
     deadline_ms: int = -1
     moving: bool = False
 

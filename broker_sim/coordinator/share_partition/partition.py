@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker_sim.common.slices import Pace
-from broker_sim.coordinator.share_partition.inflight import NOBODY, Batch, Delivery, DeliveryState, runs_of
+from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, Batch, Delivery, DeliveryState, runs_of
 from broker_sim.coordinator.share_partition.transition import Change, Renewed, Transition, Why
 from broker_sim.coordinator.share_state.batches import StateBatch
 from kafka_wire.errors import Err
@@ -31,7 +31,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """What a member may say of a record."""
 
 
-_SAID = (Why.GAP, Why.ACCEPTED, Why.RELEASED, Why.REJECTED, Why.RENEWED)
+_REASONS = (Why.GAP, Why.ACCEPTED, Why.RELEASED, Why.REJECTED, Why.RENEWED)
 
 _LETTERS = (Why.REJECTED, Why.RELEASED, Why.EXPIRED, Why.GIVEN_BACK)
 """What leaves a dead letter, where that is the end of a record."""
@@ -60,14 +60,14 @@ class PartitionPolicy:
     """Differences between releases. ``given_back_uncounted``: a record that its member's session releases counts as not delivered
     (4.1). ``completed_leave_room``: acknowledged and archived records don't count as in flight, and their number is stored (KIP-1226,
     4.2). ``bad_records_come_alone``: the more often records were delivered without success, the fewer of them are acquired together, in
-    the end one by one (4.2). ``neighbours_are_told_as_one``: acquired neighbours are returned as one range even if they were acquired
+    the end one by one (4.2). ``neighbours_are_joined``: acquired neighbours are returned as one range even if they were acquired
     one by one (4.2). ``old_words``: 4.1's error messages. ``ids_are_uuids``: members are identified by the bytes of their ids, not by
     their text (4.1)."""
 
     given_back_uncounted: bool = False
     completed_leave_room: bool = True
     bad_records_come_alone: bool = True
-    neighbours_are_told_as_one: bool = True
+    neighbours_are_joined: bool = True
     old_words: bool = False
     ids_are_uuids: bool = False
 
@@ -228,7 +228,7 @@ class SharePartition:
                 break
             self._lock(offset, offset, delivery, member, deadline_ms)
             got.append(Acquired(offset, offset, delivery.deliveries))
-        return _joined(got) if self.policy.neighbours_are_told_as_one else got
+        return _joined(got) if self.policy.neighbours_are_joined else got
 
     def _acquire_new(
         self,
@@ -294,33 +294,33 @@ class SharePartition:
     def _acknowledge(
         self,
         member: str,
-        said: Acknowledgement,
+        acknowledgement: Acknowledgement,
         moved: Transition,
         renewed: list[tuple[int, int, Delivery]],
         pace: Pace,
     ) -> Generator[None, None, Refusal | None]:
-        if said.last < self.start_offset:
+        if acknowledgement.last < self.start_offset:
             return None
-        if said.first >= self.next_offset or not self.batches:
+        if acknowledgement.first >= self.next_offset or not self.batches:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("first"))
-        if said.last >= self.next_offset:
+        if acknowledgement.last >= self.next_offset:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
-        begin = said.first
+        begin = acknowledgement.first
         while (batch := self._at(max(begin, self.start_offset))) is not None:
             begin = max(begin, batch.first, self.start_offset)
-            if begin > said.last:
+            if begin > acknowledgement.last:
                 break
             if batch.each is None:
                 refusal = self._whole_refusal(batch, member)
                 if refusal is not None:
                     return refusal
-                if begin == batch.first and batch.last <= said.last and len(said.types) == 1:
-                    self._become(batch.first, batch.last, batch.whole, said.types[0], moved, renewed)
+                if begin == batch.first and batch.last <= acknowledgement.last and len(acknowledgement.types) == 1:
+                    self._become(batch.first, batch.last, batch.whole, acknowledgement.types[0], moved, renewed)
                     begin = batch.last + 1
                     continue
                 if not (yield from self._parting(batch, pace)):
                     continue  # it is another since: look again
-            last = min(said.last, batch.last)
+            last = min(acknowledgement.last, batch.last)
             deliveries = batch.parted()
             for offset in range(begin, last + 1):
                 if pace.full():
@@ -335,7 +335,11 @@ class SharePartition:
                     )
                 if delivery.member != member:
                     return Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of offset")
-                kind = said.types[0] if len(said.types) == 1 else said.types[offset - said.first]
+                kind = (
+                    acknowledgement.types[0]
+                    if len(acknowledgement.types) == 1
+                    else acknowledgement.types[offset - acknowledgement.first]
+                )
                 self._become(offset, offset, delivery, kind, moved, renewed)
             begin = last + 1
         return None
@@ -393,7 +397,7 @@ class SharePartition:
         if kind == RENEW:
             renewed.append((first, last, delivery))
         else:
-            self._move(first, last, delivery, _BECOMES[kind], moved, _SAID[kind])
+            self._move(first, last, delivery, _BECOMES[kind], moved, _REASONS[kind])
 
     def _move(
         self,
@@ -414,7 +418,7 @@ class SharePartition:
                 state = DeliveryState.ARCHIVED
         if state is DeliveryState.ARCHIVED and why in _LETTERS and self.limits.dead_letters:
             state = DeliveryState.ARCHIVING
-        delivery.state, delivery.member, delivery.moving = state, NOBODY, True
+        delivery.state, delivery.member, delivery.moving = state, NO_MEMBER, True
         if state.is_final:
             self.complete_count += last - first + 1
         moved.changes.append(Change(first, last, delivery, before, why))

@@ -138,7 +138,7 @@ class ShareStateShard:
         error = self._malformed(command)
         if error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
             error = Result(Err.FENCED_STATE_EPOCH, _OTHER_STATE_EPOCH)
-        if error is None and not self._is_there(command.key):
+        if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None:
             self._answer(token, command, error)
@@ -163,7 +163,7 @@ class ShareStateShard:
             error = Result(Err.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
         elif error is None and state is not None and state.leader_epoch > command.leader_epoch:
             error = _plain(Err.FENCED_LEADER_EPOCH)
-        if error is None and not self._is_there(key):
+        if error is None and not self._exists(key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None or state is None:
             self._answer(token, command, error or Result())
@@ -185,7 +185,7 @@ class ShareStateShard:
             error = _plain(Err.FENCED_LEADER_EPOCH)
         elif error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
             error = _plain(Err.FENCED_STATE_EPOCH)
-        if error is None and not self._is_there(key):
+        if error is None and not self._exists(key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None or state is None:
             self._answer(token, command, error or Result())
@@ -195,7 +195,7 @@ class ShareStateShard:
     def delete(self, token: int, command: commands.Delete) -> None:
         """A state ends; one that isn't there is gone already."""
         error = self._malformed(command)
-        if error is None and not self._is_there(command.key):
+        if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None:
             self._answer(token, command, error)
@@ -207,7 +207,7 @@ class ShareStateShard:
     def summarize(self, token: int, command: commands.Summarize) -> None:
         """Where a group is, as far as that is committed."""
         error = self._malformed(command)
-        if error is None and not self._is_there(command.key):
+        if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         state = self.states.get(command.key)
         if error is not None:
@@ -236,7 +236,7 @@ class ShareStateShard:
             return Result(Err.INVALID_REQUEST, "The state epoch cannot be a negative number.")
         return None
 
-    def _is_there(self, key: ShareKey) -> bool:
+    def _exists(self, key: ShareKey) -> bool:
         name = self.topics.names.get(key.topic_id)
         return name is not None and key.partition < self.topics.by_name[name].partitions
 
@@ -311,13 +311,13 @@ class ShareStateShard:
             if error is Err.NONE:
                 self.out.replies.append((write.token, write.answer))
             else:
-                self._tell(write, error)
+                self._answer_write(write, error)
 
     def _refuse(self, write: _Write, error: Err) -> None:
         """Nothing of it was written."""
         if write.record is not None:
             self._settle(write.record.key)
-        self._tell(write, error)
+        self._answer_write(write, error)
 
     def _settle(self, key: ShareKey) -> None:
         """What is on its way of a share group, after one of its records is there or will never be."""
@@ -330,7 +330,7 @@ class ShareStateShard:
         else:
             self.latest.pop(key, None)
 
-    def _tell(self, write: _Write, error: Err) -> None:
+    def _answer_write(self, write: _Write, error: Err) -> None:
         if write.token < 0:
             return  # nobody waits
         client_error = JAVA.commit_errors.get(error, error)
@@ -341,7 +341,7 @@ class ShareStateShard:
         write = self.writes.get(int(key[1]))
         if write is None:
             return
-        self._tell(write, Err.REQUEST_TIMED_OUT)
+        self._answer_write(write, Err.REQUEST_TIMED_OUT)
         write.token = -1
 
 

@@ -72,14 +72,16 @@ def applied(state: ShareState | None, value: log.Value | None) -> ShareState | N
         )
     before = state or ShareState(value.snapshot_epoch, 0, value.leader_epoch, value.start_offset)
     start_offset = before.start_offset if value.start_offset == NOWHERE else value.start_offset
-    said = [StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in value.state_batches]
+    updates = [
+        StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in value.state_batches
+    ]
     return ShareState(
         before.snapshot_epoch,
         before.state_epoch,
         before.leader_epoch if value.leader_epoch == -1 else value.leader_epoch,
         start_offset,
         value.delivery_complete_count,
-        combined([*before.batches, *said], start_offset),
+        combined([*before.batches, *updates], start_offset),
         before.created_ms,
         before.written_ms,
         before.updates + 1,

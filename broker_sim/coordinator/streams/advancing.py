@@ -11,7 +11,7 @@ from broker_sim.coordinator.assignors.sticky import StreamsAssignment, StreamsMe
 from broker_sim.coordinator.classic.vote import java_order
 from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, Step, reconciled
-from broker_sim.coordinator.epochs.sessions import watch_revocation
+from broker_sim.coordinator.epochs.sessions import arm_revocation
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.streams.group import (
@@ -50,7 +50,7 @@ def move_group(shard: ShardState, changes: Changes, configured: Configured) -> N
     metadata_hash, settings = group.metadata_hash(shard.topics), assignment_settings(shard, group.group_id)
     validated = configured.epoch if configured.is_ready else -1
     if (
-        changes.reads_otherwise
+        changes.subscription_changed
         or metadata_hash != latest.metadata_hash
         or validated != latest.validated_epoch
         or settings != latest.assignment_settings
@@ -144,8 +144,8 @@ def reconcile(
     epoch = max(latest.target_epoch, _FIRST_EPOCH) if group.delayed else latest.target_epoch
     after = reconciled(before, Goal(epoch, target, is_taken, recast=recast if in_place else None), reported)
     if after != before or member_id not in latest.currents:
-        stand(changes, member_id, after)
-        watch_revocation(shard, group, member_id, after)
+        put_current(changes, member_id, after)
+        arm_revocation(shard, group, member_id, after)
     return after
 
 
@@ -185,6 +185,6 @@ def _keep(step: Step[TaskKey], key: TaskKey, number: int) -> None:
     step.kept[key] = dict(sorted({**step.kept.get(key, {}), number: 0}.items()))
 
 
-def stand(changes: Changes, member_id: str, current: Current[TaskKey]) -> None:
+def put_current(changes: Changes, member_id: str, current: Current[TaskKey]) -> None:
     """Record a member's current assignment."""
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), current_value(current))

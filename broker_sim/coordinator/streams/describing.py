@@ -48,9 +48,9 @@ def describing(shard: ShardState, group_id: str) -> Generator[None, None, Descri
         members=[_member(group, member_id, member) for member_id, member in stored.members.items()],
         assignor_name=ASSIGNOR,
     )
-    said = [(member.client_tags, group.reported.get(member_id)) for member_id, member in stored.members.items()]
+    reports = [(member.client_tags, group.reported.get(member_id)) for member_id, member in stored.members.items()]
     topology, configured = stored.topology, group.shown
-    for member_row, (tags, reported) in zip(answer.members, said, strict=True):
+    for member_row, (tags, reported) in zip(answer.members, reports, strict=True):
         member_row.client_tags = yield from _tags(((tag.key, tag.value) for tag in tags), pace)
         if reported is not None:
             member_row.task_offsets = yield from _offsets(reported.offsets, pace)

@@ -17,7 +17,7 @@ from broker_sim.coordinator.classic.vote import java_order
 from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.expected import Expected, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import covers, units
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, Current
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
@@ -48,7 +48,7 @@ from kafka_wire.messages.k88_streams_group_heartbeat import Status, TaskIds, Tas
 
 Member = log.StreamsGroupMemberMetadataValue
 NEW = Member(None, None, topology_epoch=-1)
-"""What is known of a member before it has said anything."""
+"""What is known of a member before its first heartbeat."""
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _RECOVERY_LAG = 10_000
@@ -116,7 +116,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
     if replaced is not None:
         departing.take_over(shard, changes, replaced, member_id)
     before, endpoint = group.latest.current(member_id), _endpoint(group, member_id)
-    _say(changes, client, body)
+    _put_member(changes, client, body)
     if group.latest.topology is None:
         encoded = None if brought is None else brought.encoded
         changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology, encoded)
@@ -182,7 +182,7 @@ def _admit(group: StreamsGroup, request: Request) -> str | None:
     latest, member_id, instance_id = group.latest, request.member_id, request.instance_id
     if request.member_epoch == 0:
         holder = None if instance_id is None else latest.static_members.get(instance_id)
-        if holder is not None and latest.current(holder).epoch != LEFT_FOR_NOW:
+        if holder is not None and latest.current(holder).epoch != LEFT_TEMPORARILY:
             raise Refused(
                 Err.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
@@ -262,8 +262,12 @@ def _check_endpoints(group: StreamsGroup, request: Request, configured: Configur
         return
     member_id, members = request.member_id, group.latest.members
     before = _endpoint(group, member_id)
-    said = request.user_endpoint
-    after = before if said is None and request.member_epoch != 0 else said and log.Endpoint(said.host, said.port)
+    endpoint = request.user_endpoint
+    after = (
+        before
+        if endpoint is None and request.member_epoch != 0
+        else endpoint and log.Endpoint(endpoint.host, endpoint.port)
+    )
     others = any(member.user_endpoint is not None for other, member in members.items() if other != member_id)
     gives_up = bool(group.latest.current(member_id).assigned) and after is not None
     epoch = group.endpoint_epoch + (after != before or gives_up)
@@ -289,7 +293,7 @@ def _reported(request: Request) -> Reported:
 # what it says
 
 
-def said(before: Member | None, client: Client, body: Heartbeat) -> Member:
+def member_record(before: Member | None, client: Client, body: Heartbeat) -> Member:
     """What the member's record says with this heartbeat, ``before`` being the record until now."""
     before, request = before or NEW, body.request
     endpoint, joins = request.user_endpoint, request.member_epoch == 0
@@ -312,17 +316,17 @@ def said(before: Member | None, client: Client, body: Heartbeat) -> Member:
 
 
 def expecting(before: Member | None, client: Client, body: Heartbeat) -> Generator[None, None, Expected[Member] | None]:
-    """`Heartbeat.expected`, in pieces: for the step that writes the record, unless the member has said something else meanwhile."""
+    """`Heartbeat.expected`, in pieces: for the step that writes the record, unless the member has sent something else meanwhile."""
     if body.tags is None or len(body.tags) < _MANY_TAGS:
         return None
-    return (yield from encoded_in_pieces(said(before, client, body)))
+    return (yield from encoded_in_pieces(member_record(before, client, body)))
 
 
-def _say(changes: Changes, client: Client, body: Heartbeat) -> None:
+def _put_member(changes: Changes, client: Client, body: Heartbeat) -> None:
     """Take down what the member says of itself, where that is new."""
     group, request, member_id = changes.group, body.request, body.request.member_id
     known: Member | None = group.latest.members.get(member_id)
-    before, after = known or NEW, said(known, client, body)
+    before, after = known or NEW, member_record(known, client, body)
     if known is None or after != known:
         is_moved = (before.topology_epoch, before.rack_id, before.client_tags, before.process_id) != (
             after.topology_epoch,
@@ -330,7 +334,7 @@ def _say(changes: Changes, client: Client, body: Heartbeat) -> None:
             after.client_tags,
             after.process_id,
         )
-        changes.reads_otherwise = request.instance_id is None or is_moved
+        changes.subscription_changed = request.instance_id is None or is_moved
         encoded = None if body.expected is None else body.expected.bytes_of(after)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from broker_sim.common.slices import Pace, in_order
 from broker_sim.coordinator.epochs.expected import Expected
-from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
+from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_TEMPORARILY
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.streams.topology import Brought, InternalTopic
@@ -83,13 +83,13 @@ def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
         if pace.full():
             yield
         need(not subtopology.source_topic_regex, "Regular expressions for source topics are not supported yet.")
-    need(_is_said(request.member_id), "MemberId can't be empty.")
-    need(_is_said(request.group_id), "GroupId can't be empty.")
-    need(_is_said(request.instance_id), "InstanceId can't be empty.")
-    need(_is_said(request.rack_id), "RackId can't be empty.")
+    need(_is_not_empty(request.member_id), "MemberId can't be empty.")
+    need(_is_not_empty(request.group_id), "GroupId can't be empty.")
+    need(_is_not_empty(request.instance_id), "InstanceId can't be empty.")
+    need(_is_not_empty(request.rack_id), "RackId can't be empty.")
     if epoch == 0:
         yield from _check_join(request, pace)
-    elif epoch == LEFT_FOR_NOW:
+    elif epoch == LEFT_TEMPORARILY:
         need(request.instance_id is not None, "InstanceId can't be null.")
     elif epoch < LEFT:
         need(False, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
@@ -134,6 +134,6 @@ def _check_offsets(listed: Iterable[TaskOffset] | None, pace: Pace) -> Generator
         named.add(task)
 
 
-def _is_said(text: str | None) -> bool:
+def _is_not_empty(text: str | None) -> bool:
     """Whether there is more in it than what Java's trim() takes away."""
     return text is None or any(char > " " for char in text)

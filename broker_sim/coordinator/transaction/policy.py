@@ -26,7 +26,7 @@ class TransactionPolicy:
     """Records name the producer ids before and after their own; else a load knows of neither."""
     fence_brings_another_id: bool
     """A transaction that is aborted in spite of its producer, at the last epoch, ends with the next producer id, as by EndTxn v5."""
-    last_start_is_told: bool
+    last_start_is_returned: bool
     """An id whose producer has begun anew is described with the time at which its last transaction began, until it is loaded."""
 
 
@@ -37,10 +37,10 @@ _TV1 = TransactionPolicy(
     not_verified=Err.INVALID_TXN_STATE,
     other_ids_are_written=False,
     fence_brings_another_id=False,
-    last_start_is_told=True,
+    last_start_is_returned=True,
 )
 _TV1_3_8 = replace(_TV1, not_verified=Err.TRANSACTION_ABORTABLE)
-_TV2 = replace(_TV1_3_8, value_version=1, own_flow=2, pending_comes_first=True, last_start_is_told=False)
+_TV2 = replace(_TV1_3_8, value_version=1, own_flow=2, pending_comes_first=True, last_start_is_returned=False)
 _TV2_4_3 = replace(_TV2, other_ids_are_written=True, fence_brings_another_id=True)
 
 SINCE = (((4, 3), _TV2_4_3), ((4, 0), _TV2), ((3, 8), _TV1_3_8), ((3, 0), _TV1))

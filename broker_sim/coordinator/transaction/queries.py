@@ -69,10 +69,10 @@ def listing(
     yield None  # an expression may take as long as a piece
     wanted = Pattern(filters.pattern, frozenset(char for item in rows for char in item.transactional_id))
     for row in rows:
-        for said in wanted.matching(row.transactional_id):
-            if said is None:
+        for is_match in wanted.matching(row.transactional_id):
+            if is_match is None:
                 yield None
-            elif said:
+            elif is_match:
                 yield row
 
 

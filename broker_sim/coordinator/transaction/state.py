@@ -62,7 +62,7 @@ class TransactionState:
     def started_ms(self, transaction: Transaction) -> int:
         """When its transaction began, in ms, as described."""
         stored = transaction.stored
-        if stored.state is State.EMPTY and self.settings.policy.last_start_is_told:
+        if stored.state is State.EMPTY and self.settings.policy.last_start_is_returned:
             return transaction.last_start_ms
         return stored.started_ms
 
