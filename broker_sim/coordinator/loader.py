@@ -91,7 +91,7 @@ class Loader(ShardLoader):
         at_once(self._settling(group_id))
 
     def _settling(self, group_id: str) -> Generator[None, None, None]:
-        """Replay the last commits of a group; yields after each. They stand behind all that its transactions have staged, or that would
+        """Replay the last commits of a group; yields after each. They come after all its pending transactional offsets, or these would
         have been read after them."""
         for key in self._keys.pop(group_id, ()):
             value = self.latest.pop(key)

@@ -1,6 +1,6 @@
-"""Where Kafka's two group coordinators differ, as data: the Scala one (3.4-3.9) and the Java one (4.x).
+"""Differences between Kafka's two group coordinators, as data: the Scala one (3.4-3.9) and the Java one (4.x).
 
-Measured on 3.4.0, 3.9.1 and 4.1.0. The error tables tell what a client is answered when the append to the offsets partition failed
+Measured on 3.4.0, 3.9.1 and 4.1.0. The error tables map the error of an append to the offsets partition to the client's error
 (GroupMetadataManager.scala: storeGroup and storeOffsets; CoordinatorOperationExceptionHelper.java).
 """
 
@@ -385,7 +385,7 @@ class ConsumerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """The broker's ``group.share.*``, as far as the coordinator looks at them; a group may have some of them of its own."""
+    """The broker's ``group.share.*`` settings that the coordinator uses; a group may have some of its own."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
@@ -409,7 +409,7 @@ class StreamsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The broker configs that the core looks at; ms where the name says so."""
+    """The broker configs that the core uses; in ms if the name ends so."""
 
     policy: Policy = JAVA
     initial_rebalance_delay_ms: int = 3000

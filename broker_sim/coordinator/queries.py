@@ -14,8 +14,8 @@ from kafka_wire.messages.k16_list_groups import ListedGroup
 
 
 def visible(shard: ShardState, group_id: str) -> Group | None:
-    """The group as a reader finds it. Where readers see what is committed alone, that is: not yet one whose first record is on its way,
-    and still one whose tombstone is."""
+    """The group that a reader sees. If readers see committed state alone: not a group whose first record is pending, but still one
+    whose tombstone is."""
     group = shard.groups.get(group_id)
     if group is None or shard.high_watermark < group.visible_at_high_watermark:
         group = shard.store.oldest_deleted(group_id)
@@ -54,8 +54,8 @@ def filters_of(policy: Policy, states: list[str], types: list[str]) -> tuple[fro
 
 
 def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """The groups of the shard that pass both filters, which are `filters_of` what was asked; an empty filter passes everything, an
-    unknown name nothing."""
+    """The groups of the shard that pass both filters (`filters_of` the request's); an empty filter passes all groups, an unknown name
+    none."""
     fold = shard.settings.policy.states_filter_folds_case
 
     def passes(group: Group) -> bool:

@@ -1,6 +1,5 @@
-"""What the coordinator writes into ``__consumer_offsets``: typed here, bytes when it goes to the log (``encode``) and when it comes
-out of it (``decode``). What a record does is ``store``'s.
-"""
+"""The coordinator's records in ``__consumer_offsets``: as objects, and their encoding (``encode``) and decoding (``decode``). Their
+effects are in ``store``."""
 
 from __future__ import annotations
 
@@ -94,10 +93,9 @@ def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | No
 
 
 def decode(key: bytes | None, value: bytes | None, *, later: bool, epochs: Collection[int] = ()) -> Record:
-    """What `encode` wrote, or another release. ``later``: that Kafka (KIP-915, 3.5) passes over what it doesn't know, and reads
-    flexible values; ``epochs``: the types of records of groups by
-    epochs that it has. Raises OtherRecord for what is passed over, DecodeError for what it can't
-    read."""
+    """Decode a record of `encode`, or of another release. ``later``: the release (KIP-915, 3.5) skips unknown records and reads
+    flexible values; ``epochs``: its record types of groups by epochs. Raises OtherRecord for skipped records, DecodeError for records
+    that it can't read."""
     if key is None:
         raise OtherRecord("without a key")
     kind, decoded = decode_key(key)

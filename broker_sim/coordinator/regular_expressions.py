@@ -369,7 +369,7 @@ def _between(low: str, high: str, alphabet: frozenset[str], *, folded: bool) -> 
 
 @lru_cache(maxsize=1024)
 def _unicode(name: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[str] | None:
-    """The characters of a category or of a script, and those in the other case where that is all one; None for what is neither."""
+    """The characters of a category or of a script, with ``folded`` also those of the other case; None for an unknown name."""
     if name != "Any" and name != "Common" and name not in _CATEGORIES and name not in _SCRIPTS:
         return None
 
@@ -390,7 +390,7 @@ def _unicode(name: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[
 
 
 def _script(char: str) -> str:
-    """Which of the scripts a letter is of; "" for what is of all or of others."""
+    """The script of a letter; "" for letters of all scripts or of others."""
     if unicodedata.category(char)[0] not in "LM":
         return ""
     named = unicodedata.name(char, "")
@@ -485,7 +485,7 @@ class Pattern:
         return len(self._states) - 1
 
     def _compiled(self, node: _Node, then: int) -> int:
-        """The state that begins ``node`` and goes on with ``then``."""
+        """The state that begins ``node`` and continues with ``then``."""
         if node.kind == "chars":
             return self._add(_CHARS, [then], node.chars)
         if node.kind == "assert":

@@ -1,7 +1,7 @@
-"""One shard: the groups of one ``__consumer_offsets`` partition, of whatever kind, stepped by events.
+"""One shard: the groups of one ``__consumer_offsets`` partition, of all kinds, stepped by events.
 
-``step`` is the only way in. It dispatches requests to the rooms of the core, answers of the log to the write that waits for them, and
-timers by the kind in their key. Queries that change nothing are in ``queries``.
+``step`` is the only entry. It dispatches requests to their handlers, results of appends to their writes, and timers by the kind in
+their key. Queries that change nothing are in ``queries``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Shard(ShardState):
     __slots__ = ()
 
     def step(self, event: Event, now_ms: int) -> Outcome:
-        """Apply one event and say what to do about it."""
+        """Apply one event. Returns timers, appends and replies."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
@@ -104,7 +104,7 @@ class Shard(ShardState):
         answer(self, event.token, event.client, body)
 
     def start(self, store: GroupStore, now_ms: int) -> Outcome:
-        """Take over what the log has made: sessions begin anew, a group that is too large rebalances, the expiry timer is armed."""
+        """Start from the loaded log: sessions are restarted, a group that is too large rebalances, the expiry timer is armed."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         self.take_over(store)

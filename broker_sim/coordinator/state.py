@@ -65,7 +65,7 @@ class Write:
             self.revert(shard)
 
     def revert(self, shard: ShardState) -> None:
-        """Undo what was changed ahead of the log."""
+        """Undo working state that was changed ahead of the log."""
 
     def refuse(self, shard: ShardState, error: Err) -> None:
         """Answer the request with the error, mapped for the client."""

@@ -1,17 +1,16 @@
 """One TCP connection: bytes in, frames to handlers, replies out in the order of the requests.
 
 Rules:
-1. One request at a time, as Kafka mutes the channel: the next frame is looked at once the reply to the last one is
-   there. Frames that came early wait as the bytes they are. (Requests deferred to the end of the turn are the one
-   exception: `context`.)
+1. One request at a time, as Kafka mutes the channel: the next frame is handled when the reply to the last one is there. Early frames
+   wait as bytes. (Requests that are deferred to the end of the iteration are the one exception: `context`.)
 2. All complete frames of a read whose handlers answer at once are answered with one write.
-3. While a request is pending, or the client does not read its replies, what came behind it waits as `HeldBytes`; replies go out
-   through a `ReplyQueue`.
-4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
-   version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
-   are still written. A reply with a text too long for the wire is UNKNOWN_SERVER_ERROR instead.
-5. A reply never starts the next request from within its caller: that goes through the loop, so that the runtime is
-   never entered from within itself.
+3. While a request is pending, or the client does not read its replies, later frames wait as `HeldBytes`; replies go out through a
+   `ReplyQueue`.
+4. A frame that is no request (a length out of range, a header or body that can't be decoded, an unknown API or version) and a handler
+   that raises close the connection, with one log line. The replies to earlier requests are still written. A reply with a text that is
+   too long for the wire is UNKNOWN_SERVER_ERROR instead.
+5. A reply never starts the next request from within its caller: that goes through the event loop, so that the runtime is never entered
+   recursively.
 """
 
 from __future__ import annotations
@@ -246,7 +245,7 @@ class Connection(asyncio.Protocol):
             self._keep(data, pos)
 
     def _handle_frames(self, data: bytes, pos: int) -> int:
-        """The position behind the last frame that was handled. Raises what a malformed frame or a fast path raises."""
+        """Handle whole frames; returns the position after the last one. Raises the errors of a malformed frame or a fast path."""
         replies, out = self._replies, self._replies.out
         size_out = 0
         total = len(data)
@@ -405,7 +404,7 @@ class Connection(asyncio.Protocol):
     # --- bytes that wait --------------------------------------------------------------------------------------------
 
     def _keep(self, data: bytes, pos: int) -> None:
-        """No whole frame is left in ``data``: keep the beginning of the next one, or go on with what came meanwhile."""
+        """No whole frame is left in ``data``: keep the beginning of the next one, or continue with bytes that came meanwhile."""
         held, left = self._held, len(data) - pos
         tail = held.tail
         if tail is not None:
@@ -425,7 +424,7 @@ class Connection(asyncio.Protocol):
         held.read(True)
 
     def _unblock(self) -> None:
-        """Let the loop go on with the frames held back, if nothing holds them back any more."""
+        """Continue with the waiting frames in the event loop's next iteration, if nothing blocks them any more."""
         if self._held.rest is None or self._stop or self._deferring >= 0:
             return
         if self._held.release():  # else nothing waits: spare the loop a callback
@@ -508,7 +507,7 @@ class Connection(asyncio.Protocol):
             self._stop |= _PENDING
 
     def _drain(self) -> None:
-        """Write the replies that are there, in the order of the requests; with the last one the connection goes on."""
+        """Write the replies that are complete, in the order of the requests; after the last one the connection continues."""
         all_answered = self._replies.take_answered()
         self.last_active = self._owner.tick
         self._write()
@@ -528,7 +527,7 @@ class Connection(asyncio.Protocol):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def refuse(self, reason: str) -> None:
-        """Close, with one log line; what was answered before is still written."""
+        """Close, with one log line; earlier replies are still written."""
         self.reason = reason
         self._owner.refusals.tell(self.client_host, self.client_id, reason)
         self.close()

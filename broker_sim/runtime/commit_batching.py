@@ -156,7 +156,7 @@ class CommitLayout:
         return parts
 
     def body(self, chunks: Sequence[bytes], commit_ts_ms: int, first: int) -> bytes:
-        """The records of a commit as a batch holds them, numbered from ``first`` on."""
+        """The records of a commit, numbered from ``first`` on, as in a batch."""
         parts = self._parts
         parts[2::4] = chunks
         return self._bodies(parts, _TIMESTAMP.pack(commit_ts_ms), first)
@@ -197,7 +197,7 @@ class BatchedCommit:
 
 
 def batch_of(commits: Sequence[RepeatedCommit]) -> tuple[Sequence[bytes], int]:
-    """The records of commits as one batch holds them, in pieces that are good until the next call, and their number."""
+    """The records of commits for one batch, in pieces that are valid until the next call, and their number."""
     out: list[bytes] = []
     first = 0
     for commit in commits:

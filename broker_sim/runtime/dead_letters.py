@@ -1,11 +1,12 @@
-"""Dead letters of share groups (KIP-1191, 4.4): what was rejected, or delivered as often as it may be, goes to a topic of the group's.
+"""Dead letters of share groups (KIP-1191, 4.4): rejected records, and those that reach the delivery limit, are written to a topic of
+the group.
 
 Rules:
-1. A record is ARCHIVING when that is written down, then its letter goes out, then it is ARCHIVED. Who dies in between has its successor
-   begin with the letter again: at least once.
-2. A letter that can't be written is given up, with a line in the log: the record is archived all the same.
-3. A letter tells where the record was in headers, and carries its key and value where the group asks for a copy, its own headers
-   never. It goes to the partition of the record's number, counted round the topic's.
+1. A record is stored as ARCHIVING, then its dead letter is written, then it is ARCHIVED. If the broker dies in between its successor
+   writes the letter again: at least once.
+2. If a letter can't be written, that is logged and the record is archived nevertheless.
+3. A letter has the record's topic, partition and offset in headers, and its key and value if the group asks for a copy, but never its
+   own headers. Its partition is that of the record, modulo the topic's number of partitions.
 
 Source: DefaultShareGroupDLQManager.java, ShareGroupDLQStateManager.java, SharePartition.initiateDLQAndArchive (4.4).
 """

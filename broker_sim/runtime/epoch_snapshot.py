@@ -80,7 +80,7 @@ def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, A
 
 
 def _sharer(group: ShareGroup, member_id: str, topics: Topics) -> dict[str, Any]:
-    """A member of a share group: it gives nothing up by handshake, and what it has others may have as well."""
+    """A member of a share group: it revokes nothing, and other members may share its partitions."""
     member, current = group.stored.members[member_id], group.stored.current(member_id)
     return {
         "member": member_id,
@@ -174,7 +174,7 @@ def _partitions(
 
 
 def _named(units: Mapping[bytes, Iterable[int]], topics: Topics) -> dict[str, list[int]]:
-    """By the topics' names; one that is gone has none, and isn't there."""
+    """By the topics' names, without deleted topics."""
     named = {topics.names[topic]: list(numbers) for topic, numbers in units.items() if topic in topics.names}
     return {name: numbers for name, numbers in sorted(named.items()) if numbers}
 

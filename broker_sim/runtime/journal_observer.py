@@ -1,13 +1,14 @@
-"""Writes into the journal what becomes of groups: the coordinator's steps, seen from outside.
+"""Writes the events of groups into the journal: the coordinator's steps, seen from outside.
 
-    watch = GroupObserver(journal)
-    outcome = watch.step(shard, "__consumer_offsets-12", event, now_ms)     # in place of shard.step(event, now_ms)
+    observer = GroupObserver(journal)
+    outcome = observer.step(shard, "__consumer_offsets-12", event, now_ms)     # in place of shard.step(event, now_ms)
 
 Rules:
 1. It looks at a shard before and after a step and never changes it.
-2. A ``group`` event is written where a step changed what a snapshot shows. Heartbeats and commits only restart sessions: no look.
-3. The cost of a look grows with the group, and so does its event: of a group larger than WHOLE only the members that changed stand in
-   it (``size`` tells how many there are).
+2. A ``group`` event is written if a step changed the group's snapshot. Heartbeats and commits only restart sessions: they are not
+   compared.
+3. The cost of a snapshot grows with the group, and so does its event: of a group larger than WHOLE the event has only the changed
+   members (``size`` is the number of all).
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class GroupObserver:
         return outcome
 
     def look(self, shard: Shard, log: str, groups: Iterable[str], cause: dict[str, Any]) -> None:
-        """Write what is no longer as it was last seen."""
+        """Write the groups whose snapshot has changed since the last one."""
         for group_id in groups:
             key = (shard.partition, group_id)
             self._look_at_epochs(shard, log, group_id, cause)
@@ -191,7 +192,7 @@ class GroupObserver:
         self.look(shard, log, groups, {"kind": "load"})
 
     def unloading(self, shard: Shard) -> Callable[[str], None]:
-        """The shard is about to go with all its groups; what is returned is called with its log's name when it has."""
+        """The shard is about to be unloaded with its groups; the returned function is called afterwards, with its log's name."""
         groups = list(shard.groups)
 
         def unloaded(log: str) -> None:
@@ -244,7 +245,7 @@ class GroupObserver:
         return {"reason": "expired" if type(event) is TimerFired and event.key[0] == "expire" else "unknown"}
 
     def _transactions(self, shard: Shard, log: str, staged: _Staged, committed: dict[int, bool]) -> None:
-        """Of transactions that were open before a step: those that are not any more, and what of them shows now."""
+        """Report transactions that have ended in a step, with their offsets that are committed now."""
         for producer_id, groups in staged.items():
             if producer_id in shard.store.transactions:
                 continue
@@ -306,7 +307,7 @@ def _staged(shard: Shard) -> _Staged:
 
 
 def _ends(writes: Iterable[Write]) -> dict[int, bool]:
-    """Producer id -> whether it commits, of markers that wait for what was written before them."""
+    """Producer id -> whether it commits, of markers that wait for earlier writes."""
     return {write.producer_id: write.committed for write in writes if isinstance(write, EndTransactionWrite)}
 
 
@@ -394,7 +395,7 @@ def _publishes(event: Event) -> bool:
 
 
 def _touched(event: Event, writes: dict[int, Write], published: list[Write]) -> dict[str, None] | None:
-    """The groups to look at; None for all."""
+    """The groups that an event may have changed; None for all."""
     if type(event) is TopicsChanged:
         return None
     if type(event) is Request:

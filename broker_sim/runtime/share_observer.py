@@ -49,7 +49,7 @@ class ShareObserver:
         self.journal, self._ids_are_uuids = journal, ids_are_uuids
 
     def loaded(self, live: LivePartition) -> None:
-        """A leader knows what is stored of a partition."""
+        """The leader has loaded a share partition."""
         assert live.share is not None
         self._of_partition(live, "loaded", start_offset=live.share.start_offset)
 

@@ -67,7 +67,7 @@ def _ignore(error: Err) -> None:
 
 @dataclass(eq=False, slots=True)
 class LivePartition:
-    """A share group's partition at its leader. ``share`` is None until it is loaded; ``error`` says why it never will be."""
+    """A share group's partition at its leader. ``share`` is None until it is loaded; ``error``: why it can't be used."""
 
     key: ShareKey
     partition: Partition
@@ -79,7 +79,7 @@ class LivePartition:
     waiters: dict[Callable[[], object], None] = field(default_factory=dict)
 
     def wake(self) -> None:
-        """Records may be free, or there is an error to tell."""
+        """Call the waiting fetches: records may be available, or there is an error."""
         for waiter in list(self.waiters):
             if waiter in self.waiters:
                 waiter()
@@ -138,11 +138,11 @@ class SharePartitions:
         return self.state.config.int(f"group.{name}") if own is None else int(own)
 
     def lock_ms(self, group_id: str) -> int:
-        """How long a lock of a group holds."""
+        """The duration of the group's acquisition locks, in ms."""
         return self._int(group_id, "share.record.lock.duration.ms")
 
     def limits(self, group_id: str) -> Limits:
-        """What a group allows, now."""
+        """The group's limits, as set now."""
         return Limits(
             self.lock_ms(group_id),
             self._int(group_id, "share.delivery.count.limit"),
@@ -177,7 +177,7 @@ class SharePartitions:
         return live
 
     def known(self, group_id: str, at: TopicPartition) -> LivePartition | None:
-        """A group's partition that somebody has fetched from."""
+        """A group's share partition, if any member has fetched from it."""
         return self._live.get(ShareKey(group_id, *at))
 
     def live(self, key: ShareKey) -> LivePartition | None:
@@ -303,7 +303,7 @@ class SharePartitions:
         self._persister.ask([self._command(live, moved)], answered)
 
     def _write_letters(self, live: LivePartition, moved: Transition) -> None:
-        """What a transition gives up, and that is stored, goes to where the group keeps its dead letters."""
+        """Write the dead letters of a stored transition to the group's dead letter topic."""
         for archived in moved.archiving:
             why = REJECTED if archived.why is Why.REJECTED else TOO_OFTEN
             self._send_letters(live, archived.first, archived.last, archived.delivery.deliveries, why)
@@ -391,7 +391,7 @@ class SharePartitions:
                 self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 
     def _closed(self, broker: Broker, connection: object) -> None:
-        """A connection is gone, and with it the sessions that were opened on it."""
+        """A connection was closed: end the sessions that were opened on it."""
         sessions = self._sessions.get(broker.node_id)
         for session in () if sessions is None else sessions.of(connection):
             self.end_session(broker, session)

@@ -65,7 +65,7 @@ class ShareStateCoordinator(CoordinatorRuntime[ShareStateShard]):
         return f"append timeout of {SHARE_STATE_TOPIC}-{index}"
 
     def leading(self, key: ShareKey) -> ShareStateShard | Err:
-        """The shard of a share group in a partition, on whatever broker it is, or the error of the common gate."""
+        """The shard of a share partition, on whichever broker it is, or the error of ``locate``."""
         named = coordinator_key(key)
         partition = self.partition_of(named)
         leader = None if partition is None else self.state.brokers.get(partition.leader)
@@ -101,7 +101,7 @@ class Persister:
             self._slices.add(job, ended)
 
     def close(self) -> None:
-        """What was not asked yet never is."""
+        """Drop the commands that were not sent yet."""
         self._slices.clear()
 
     def _asking(self, all_of_it: Sequence[tuple[Command, Callable[[Result], object]]]) -> Job:

@@ -52,7 +52,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         )
 
     def observe(self, observer: TransactionObserver) -> None:
-        """Let ``observer`` see every step from here on, and first what there is."""
+        """Report every step to ``observer`` from now on, and first the open transactions."""
         self.observer = observer
         for context in self._contexts.values():
             if not context.loading:

@@ -213,14 +213,14 @@ class TransactionObserver:
         self.look(shard, log)
 
     def look(self, shard: TransactionShard, log: str) -> None:
-        """Tell what is open in a shard, or decided: it was there before it was watched, or loaded."""
+        """Report the open and decided transactions of a shard: when the observer is set, or the shard was loaded."""
         for transactional_id, transaction in shard.transactions.items():
             if transaction.stored.state is State.ONGOING or transaction.stored.state in DECIDED:
                 state = transaction.stored.state.kafka_name
                 self._write(log, transactional_id, "found", transaction.stored, cause={"kind": "load"}, state=state)
 
     def unloading(self, shard: TransactionShard) -> Callable[[str], None]:
-        """The shard is about to go; what is returned is called with its log's name when it has."""
+        """The shard is about to be unloaded; the returned function is called afterwards, with its log's name."""
         ids = len(shard.transactions)
         for key in [key for key in self._causes if key[0] == shard.partition]:
             del self._causes[key]
@@ -304,7 +304,7 @@ class StableObserver:
         state.on_topics_changed.append(self.topics_changed)
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """Topics are new, have grown, or are gone."""
+        """Topics were created, extended or deleted."""
         for name in names:
             topic = self._state.topics.get(name)
             if topic is None:

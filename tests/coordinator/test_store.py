@@ -174,7 +174,14 @@ def test_nothing_but_the_store_writes_hard_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["a.stored = 1", "del a.staged[k]", "a.staged.pop(k)", "a.b.put_offset(1)", "a.staged[k] = 1"]
+    "code",
+    [
+        "a.stored = 1",
+        "del a.pending_txn_offsets[k]",
+        "a.pending_txn_offsets.pop(k)",
+        "a.b.put_offset(1)",
+        "a.pending_txn_offsets[k] = 1",
+    ],
 )
 def test_such_a_writer_would_be_seen(code: str) -> None:
     assert any(writes(node) for node in ast.walk(ast.parse(code)))

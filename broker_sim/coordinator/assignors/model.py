@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it answers."""
+"""Input and output of the assignors."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Who shares in what in a share group: Kafka's ``simple`` assignors, that of 4.1 and the one that came after it.
+"""Kafka's assignors ``simple`` of share groups: that of 4.1 and its successor.
 
-Both share partitions out evenly: where there are more members than partitions each partition goes to several. The one of 4.1 finds a
-partition for each member by the hash of its id, and gives what is left in turn; the later one keeps what members have, as far as that
-is even. Which partition goes to whom hangs on the order of Java's hash maps, which is followed here: clients see the outcome.
+Both share partitions out evenly: with more members than partitions each partition has several members. 4.1's assignor finds a partition
+for each member by the hash of its id, and assigns the others in turn; the later one keeps former assignments, as far as they are even.
+The choice depends on the order of Java's hash maps, which is reproduced here, as clients see the result.
 
-Source: SimpleAssignor.java (4.1), SimpleHomogeneousAssignmentBuilder.java, SimpleHeterogeneousAssignmentBuilder.java (4.4), by what
-they answer.
+Source: SimpleAssignor.java (4.1), SimpleHomogeneousAssignmentBuilder.java, SimpleHeterogeneousAssignmentBuilder.java (4.4), by their
+results.
 """
 
 from __future__ import annotations

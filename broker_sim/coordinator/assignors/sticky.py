@@ -41,7 +41,7 @@ class TaskCount:
 
 @dataclass(slots=True)
 class StreamsAssignment:
-    """What a member should have."""
+    """The target assignment of a streams group's member."""
 
     active: list[Task] = field(default_factory=list)
     standby: list[Task] = field(default_factory=list)

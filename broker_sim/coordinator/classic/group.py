@@ -105,7 +105,7 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup(Group):
-    """One classic group; a group that only commits (assign mode, an admin) is one without members. ``stored`` is hard state, too."""
+    """A classic group; a group that only commits (assign mode, an admin) has no members. ``stored`` is hard state, too."""
 
     kind: ClassVar[str] = "classic"
 
@@ -256,7 +256,7 @@ class ClassicGroup(Group):
         return Err.NONE if in_transaction else COMMIT_ANSWER[self.state]
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
-        """Anybody may, in whatever state it is."""
+        """Always NONE: classic groups accept every OffsetFetch, in any state."""
         return Err.NONE
 
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
@@ -271,8 +271,8 @@ class ClassicGroup(Group):
         return self._topics is None or topic in self._topics
 
     def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
-        """A simple group's with the commit; an empty one's when it became so; a Stable consumer group's with the commit, for what it
-        does not read (KIP-211)."""
+        """For a simple group the commit timestamp; for an empty one when it became empty; for topics that a Stable consumer group does
+        not read the commit timestamp (KIP-211)."""
         if self.protocol_type is None or self.protocol_type == "":
             return offset.commit_ts_ms
         if self.state is State.EMPTY:
@@ -288,8 +288,8 @@ class ClassicGroup(Group):
         return [GroupRecord(self.group_id, None)]
 
     def described(self, policy: Policy) -> DescribedGroup:
-        """Pending members aren't shown; what members said and were assigned is shown when the group is Stable (4.x keeps showing
-        assignments while it rebalances)."""
+        """Its row in DescribeGroups, without pending members. Members' metadata and assignments are included if the group is Stable
+        (4.x keeps assignments during a rebalance)."""
         stable = self.state is State.STABLE
         shows_assignment = stable or policy.assignment_shown_while_preparing
         return DescribedGroup(
@@ -317,7 +317,7 @@ class ClassicGroup(Group):
     # the log
 
     def store(self, value: GroupMetadataValue) -> None:
-        """The log has the group's record; `store` says so."""
+        """Set the group's committed record; called by `store`."""
         self.stored = value
 
     def assign(self) -> None:
@@ -328,7 +328,7 @@ class ClassicGroup(Group):
                 member.assignment = stored.assignment
 
     def record(self, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """What it is now, for the log; with other assignments where given."""
+        """The group's record for the log, with other assignments if given."""
         members = [
             MemberMetadata(
                 member_id=m.member_id,
@@ -387,13 +387,13 @@ class ClassicGroup(Group):
             supporters[name] = supporters.get(name, 0) + step
 
     def set_timeouts(self, member: Member, session_ms: int, rebalance_ms: int) -> None:
-        """What a member says how long it may be silent, and how long a rebalance may wait for it."""
+        """Set a member's session timeout and rebalance timeout, both in ms."""
         if member.session_timeout_ms != session_ms:
             self.version += 1
         member.session_timeout_ms, member.rebalance_timeout_ms = session_ms, rebalance_ms
 
     def set_protocols(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
-        """What a member says it supports, in the order of its preference, with its metadata for each."""
+        """Set a member's protocols, in the order of its preference, with its metadata for each."""
         if member.protocols == protocols:
             return
         if [name for name, _ in member.protocols] != [name for name, _ in protocols]:

@@ -23,7 +23,7 @@ ACCEPTED_HEARTBEAT = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat_answer(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Err:
-    """What a Heartbeat is answered; this changes nothing."""
+    """The answer to a Heartbeat; it changes nothing."""
     if group.state is State.DEAD:
         return Err.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(member_id, instance_id)
@@ -47,7 +47,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 
 def session_expired(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
-    """A member was silent for its session timeout; one with a deferred request is alive, unless it is new."""
+    """A member's session has expired; a member with a deferred request is kept, unless it is new."""
     member = group.members.get(member_id)
     if member is not None and (member.is_new or not member.has_deferred_request):
         _remove_and_rebalance(shard, group, member.member_id)
@@ -110,7 +110,7 @@ def _remove_and_rebalance(shard: ShardState, group: ClassicGroup, member_id: str
 
 
 def begin(shard: ShardState, group: ClassicGroup) -> None:
-    """It was loaded from the log: sessions begin anew, and one that is too large rebalances."""
+    """Restart the sessions of a group that was loaded; a group that is too large rebalances."""
     for member in group.members.values():
         restart_session(shard, group, member)
     if len(group.members) > shard.settings.max_group_size:

@@ -25,7 +25,7 @@ _TICK_MS = 1
 
 
 def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
-    """A failed JoinGroup's answer; protocol fields are null, or empty where the version can't say null."""
+    """The answer to a JoinGroup that fails; protocol fields are null, or empty if the version has no null."""
     return JoinGroupResponse(
         error_code=error,
         generation_id=NO_GENERATION,
@@ -59,7 +59,7 @@ def session_key(group: ClassicGroup, member: Member) -> TimerKey:
 
 
 def restart_session(shard: ShardState, group: ClassicGroup, member: Member) -> None:
-    """The member was heard of."""
+    """Restart the member's session after a request of it."""
     shard.out.timers.append((("session", group.group_id, member.member_id), shard.now_ms + member.session_timeout_ms))
 
 
@@ -128,14 +128,15 @@ def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
 
 
 def try_complete_join(shard: ShardState, group: ClassicGroup) -> None:
-    """Close the window early if everybody is in; never during the initial delay, never while a member id is outstanding."""
+    """Complete the join phase early if all members have joined; never during the initial delay, and never while a member id is
+    pending."""
     everybody = group.joining == len(group.members) and not group.pending_members
     if everybody and not group.in_initial_delay and not group.join_phase_failed:
         complete_join(shard, group)
 
 
 def complete_join(shard: ShardState, group: ClassicGroup) -> None:
-    """Close the join window (onCompleteJoin): the silent dynamic members go, the next generation begins."""
+    """Complete the join phase (onCompleteJoin): dynamic members without a JoinGroup are removed, and the next generation begins."""
     for member in list(group.members.values()):
         if member.join_token is None and member.instance_id is None:
             shard.cancel(session_key(group, member))

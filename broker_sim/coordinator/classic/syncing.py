@@ -32,7 +32,7 @@ class SyncWrite(Write):
         return group
 
     def done(self, shard: ShardState) -> None:
-        """Hand out the assignments to whoever waits for its own."""
+        """Answer the deferred SyncGroups with the members' assignments."""
         self.publish(shard)
         group = self._waiting(shard)
         if group is None:
@@ -44,7 +44,7 @@ class SyncWrite(Write):
                 restart_session(shard, group, member)
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """Everybody joins again."""
+        """The append failed: answer the SyncGroups with the error and rebalance."""
         group = self._waiting(shard)
         if group is not None:
             fail_syncs(shard, group, shard.settings.policy.sync_errors.get(error, error))

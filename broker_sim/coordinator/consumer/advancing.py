@@ -26,9 +26,8 @@ UNKNOWN_MEMBER = log.ConsumerGroupMemberMetadataValue(None, None, server_assigno
 
 
 def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = False) -> None:
-    """The group's epoch moves where its members read other topics than before, or these topics have changed, or, since 4.4, where
-    another assignor than before has most votes; a new group's does at all events where there is nothing below the first epoch (4.2 and
-    before)."""
+    """Increment the group epoch if the members' topics or these topics have changed, or, since 4.4, if another assignor than before has
+    most votes; for a new group always if the first epoch is 0 (4.2 and before)."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest = group.latest

@@ -1,5 +1,5 @@
-"""Members go: a heartbeat or a LeaveGroup says so, or their time is over. With the last member of the new kind a group whose other
-members are classic ones is a classic group again.
+"""Removal of members: by a heartbeat, a LeaveGroup, or an expired timeout. When the last member of the consumer protocol leaves, a
+group whose other members are classic ones becomes a classic group again.
 
 Source: GroupMetadataManager.consumerGroupLeave, consumerGroupFenceMembers (4.x).
 """
@@ -107,7 +107,7 @@ class DowngradeWrite(Write):
         return error if self.refusal is None else self.refusal(error)
 
     def revert(self, shard: ShardState) -> None:
-        """It is the consumer group that it was, and its members' times begin anew."""
+        """Restore the consumer group, and restart its members' timers."""
         before, made = self.groups
         if shard.groups.get(before.group_id) is not made:
             return

@@ -57,7 +57,7 @@ def _has(shard: ShardState, current: Current[bytes]) -> list[tuple[bytes, Iterab
 
 
 def _named(topics: Topics, owned: Units[bytes]) -> Assignment:
-    """With the topics' names; what is gone is left out."""
+    """By the topics' names, without deleted topics."""
     return Assignment(
         [
             TopicPartitions(topic_id, topics.names[topic_id], list(numbers))

@@ -1,6 +1,6 @@
-"""A consumer group: what its records say (`ConsumerState`), and what it answers the shard (`ConsumerGroup`).
+"""A consumer group: the state of its records (`ConsumerState`), and the group as the shard sees it (`ConsumerGroup`).
 
-Members are kept as their record has them (``ConsumerGroupMemberMetadataValue``), topics by id. Source: ConsumerGroup.java, ModernGroup,
+Members are stored as their records (``ConsumerGroupMemberMetadataValue``), topics by id. Source: ConsumerGroup.java, ModernGroup,
 ConsumerGroupMember (4.x).
 """
 
@@ -113,11 +113,11 @@ class ConsumerState(EpochState[bytes, Member]):
         return {name: self.assignors[name] for name in _AS_HASHED if name in self.assignors}
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """What a member reads: what it names, and what its regular expression was found to match."""
+        """The topics of a member: those it names, and those that its regular expression matches."""
         return frozenset([*member.subscribed_topic_names, *self.matched_by(member)])
 
     def matched_by(self, member: Member) -> list[str]:
-        """What a member's regular expression was found to match."""
+        """The topics that a member's regular expression matches."""
         matched = self.matched.get(member.subscribed_topic_regex or "")
         return [] if matched is None else matched.topics
 
@@ -245,10 +245,10 @@ def most(votes: Mapping[str, int], default: str) -> str:
 
 
 def voted(votes: Mapping[str, int], said: str | None, says: str | None, default: str) -> str:
-    """The assignor with most votes when a member says another one, or the same.
+    """The assignor with most votes after a member's request with its vote.
 
-    Kafka takes its vote out of a copy of the map and puts it in again, with HashMap.compute, which puts what is new before what is in
-    the same bin, as these are: of equal ones that wins which the member alone asks for - though it says what it said before.
+    Kafka takes its vote out of a copy of the map and puts it in again with HashMap.compute, which inserts new entries before those in
+    the same bin, as these are: of assignors with equal votes the one of this member wins, even if its vote is the same as before.
     """
     after = dict(votes)
     _vote(after, said, -1)

@@ -191,9 +191,9 @@ def _check_epoch(current: Current[bytes], request: Request) -> None:
 
 
 def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, request: Request) -> None:
-    """A static member is back, under another id as a rule: it has the place of the one that left for now, without a rebalance; or that
-    of a classic member, which can't say that it leaves for now. Raises Refused where that one hasn't left, though it were itself: a
-    member that is in doesn't join again."""
+    """A static member returns, usually with another id: it takes the place of the member that left temporarily, without a rebalance; or
+    that of a classic member, which can't leave temporarily. Raises Refused if that one hasn't left, even if it is the same member: a
+    present member can't join again."""
     group, latest = changes.group, changes.group.latest
     before, group_id = latest.current(old_id), changes.group.group_id
     if before.epoch != LEFT_TEMPORARILY and latest.members[old_id].classic_member_metadata is None:
@@ -212,7 +212,7 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, re
 
 
 def _member_record(before: Member, client: Client, request: Request) -> Member:
-    """What the member's record says with this heartbeat, ``before`` being the record until now."""
+    """The member's record after this heartbeat; ``before``: its record until now."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     return replace(
         before,
@@ -233,7 +233,7 @@ def _member_record(before: Member, client: Client, request: Request) -> Member:
 def _put_member(
     changes: Changes, client: Client, request: Request, member_id: str, expected: Expected[Member] | None
 ) -> None:
-    """Take down what the member says of itself, where that is new."""
+    """Add the member's record, if it has changed."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     known: Member | None = group.latest.members.get(member_id)

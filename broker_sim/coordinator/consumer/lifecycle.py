@@ -1,4 +1,4 @@
-"""What a shard does with consumer groups besides their requests: they were loaded, they go, their members' times end."""
+"""What a shard does with consumer groups besides their requests: load, unload, and members' timeouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unload(shard: ShardState, group: ConsumerGroup) -> None:
 
 
 def session_expired(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A member was silent for too long."""
+    """Remove a member whose session has expired."""
     if member_id in group.latest.members:
         departing.remove_member(shard, group, member_id)
 

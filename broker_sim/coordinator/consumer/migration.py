@@ -135,8 +135,8 @@ def held_by_id(topics: Topics, has: dict[str, list[int]]) -> dict[bytes, tuple[i
 def becomes_classic(
     shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str], *, replaced: bool = False
 ) -> bool:
-    """Whether those that stay when these leave are classic members, and may go on as a classic group. ``replaced``: the one that leaves
-    is followed by a classic member."""
+    """Whether the members that stay when these leave are classic members and may continue as a classic group. ``replaced``: a classic
+    member takes the place of the leaving one."""
     stay = [member for member_id, member in group.latest.members.items() if member_id not in leaving_ids]
     if any(member.classic_member_metadata is None for member in stay) or not (stay or replaced):
         return False
@@ -147,8 +147,8 @@ def becomes_classic(
 def to_classic(
     shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str]
 ) -> tuple[ClassicGroup, list[Record]]:
-    """A classic group in the place of a consumer group, with those of its members that stay; it rebalances at once where somebody
-    leaves. Its records end the one and begin the other."""
+    """Convert a consumer group to a classic group with the members that stay; it rebalances at once if any member leaves. Its records
+    end the one and begin the other."""
     latest, group_id = group.latest, group.group_id
     order = [*leaving_ids, *(member_id for member_id in latest.members if member_id not in leaving_ids)]
     records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, member_id), None) for member_id in order]

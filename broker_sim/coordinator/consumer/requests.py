@@ -1,6 +1,6 @@
-"""What a ConsumerGroupHeartbeat must look like, before anybody looks for its group.
+"""Checks of a ConsumerGroupHeartbeat's fields, before its group is looked up.
 
-Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid (4.x), in its order and words.
+Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid (4.x), with its order and messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Subscriptions by a regular expression: which topics one matches is found out beside the heartbeats, and written down.
+"""Subscriptions by a regular expression: the matching topics are resolved outside of heartbeats, and recorded.
 
-A member that is the first to bring an expression is answered at once, with nothing of it; a timer then looks at all topics, and the
-next heartbeat sees what came of it. It is looked at again when there are other topics, every ten seconds at most. Source:
-GroupMetadataManager.maybeUpdateRegularExpressions and what its executor is given (4.x).
+A member with a new expression is answered at once, without its topics; a timer then resolves the expression, and the next heartbeat
+uses the result. It is resolved again when topics have changed, every ten seconds at most. Source:
+GroupMetadataManager.maybeUpdateRegularExpressions and the task of its executor (4.x).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEXT_PIECE_MS = 1  # not at once: what is due by now fires in one turn of the l
 
 
 def check(text: str | None) -> None:
-    """Raises Refused for what is no regular expression of RE2's."""
+    """Raises Refused for an invalid regular expression."""
     try:
         pattern(text or "")
     except PatternError as error:

@@ -21,7 +21,7 @@ def expect_join(shard: ShardState, group: ConsumerGroup, member_id: str) -> None
 
 
 def cancel_join(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
-    """It has, or is gone."""
+    """The member has rejoined, or was removed."""
     if isinstance(group, ConsumerGroup) and member_id in group.must_rejoin:
         del group.must_rejoin[member_id]
         shard.cancel(("join", group.group_id, member_id))

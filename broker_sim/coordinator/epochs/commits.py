@@ -30,5 +30,5 @@ def commit_error(
 
 
 def stale_error(request: CommitOffsets, *, is_classic: bool = False) -> Err:
-    """What a commit with an epoch that isn't good is answered."""
+    """The error of a commit with another epoch than the member's."""
     return Err.ILLEGAL_GENERATION if is_classic or request.producer is not NO_PRODUCER else Err.STALE_MEMBER_EPOCH

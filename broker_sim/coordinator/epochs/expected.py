@@ -1,7 +1,8 @@
 """A long record of a member, encoded in pieces before the step that writes it: `Expected`.
 
-A heartbeat may name a megabyte of topics, and a group takes it in one step. What does not depend on the step is done before it, while
-other clients are served: the record that the heartbeat leads to, unless the member says something else meanwhile, and its bytes.
+A heartbeat may name a megabyte of topics, and a group handles it in one step. Work that does not depend on the step is done before it,
+while other clients are served: the record that the heartbeat leads to, unless the member has sent something else meanwhile, and its
+bytes.
 """
 
 from __future__ import annotations

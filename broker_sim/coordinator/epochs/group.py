@@ -22,8 +22,8 @@ S = TypeVar("S", bound=EpochState[Any, Any])
 
 @dataclass(slots=True, eq=False)
 class EpochGroup(Group, Generic[S]):
-    """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as it was when the
-    last of them was heard of. Each kind names the class of its ``states`` and the ``layout`` of its records."""
+    """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as of their last
+    request. Each kind names the class of its ``states`` and the ``layout`` of its records."""
 
     states: ClassVar[type[Any]]
     layout: ClassVar[Layout[Any]]
@@ -71,7 +71,7 @@ class EpochGroup(Group, Generic[S]):
         return timers
 
     def resume(self) -> bool:
-        """What is stored is all there is."""
+        """Set the latest state to the stored one."""
         self.latest = self.stored.copy()
         return self.stored.is_known
 
@@ -80,7 +80,7 @@ class EpochGroup(Group, Generic[S]):
         self.version += 1
 
     def described(self, policy: Policy) -> DescribedGroup:
-        """It is no classic group, and DescribeGroups tells that."""
+        """An error row of DescribeGroups: it is no classic group."""
         return DescribedGroup(
             error_code=Err.GROUP_ID_NOT_FOUND,
             error_message=f"Group {self.group_id} is not a classic group.",
@@ -100,7 +100,7 @@ class EpochGroup(Group, Generic[S]):
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether a heartbeat that says nothing new would change nothing, however much time passes."""
+        """Whether a repeated heartbeat changes nothing, however much time passes."""
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

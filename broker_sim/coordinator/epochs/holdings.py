@@ -1,7 +1,7 @@
-"""What members hold and should hold: numbered units under a key.
+"""Current and target assignments of members: numbered units under a key.
 
-The key is a topic's id for consumer and share groups; a streams group's would be a role and a subtopology. The units are partitions
-(tasks) by number. All of it is read-only: a change makes new mappings.
+The key is a topic id in consumer and share groups, a role and a subtopology in streams groups. The units are partitions (tasks) by
+number. All mappings are read-only: a change makes new ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UnitEpochs = Mapping[K, Mapping[int, int]]
 
 
 def units_of(pairs: Iterable[tuple[K, Iterable[int]]]) -> dict[K, tuple[int, ...]]:
-    """Keys and their numbers, in whatever order and number of pieces, as `Units`."""
+    """Joins pairs of a key and numbers, in any order, to `Units`."""
     result: dict[K, set[int]] = {}
     for key, numbers in pairs:
         result.setdefault(key, set()).update(numbers)
@@ -27,17 +27,17 @@ def units_of(pairs: Iterable[tuple[K, Iterable[int]]]) -> dict[K, tuple[int, ...
 
 
 def units(owned: UnitEpochs[K]) -> dict[K, tuple[int, ...]]:
-    """What is held, without the epochs."""
+    """The owned units, without their epochs."""
     return {key: tuple(numbers) for key, numbers in owned.items()}
 
 
 def covers(owned: UnitEpochs[K], some: Iterable[tuple[K, Iterable[int]]]) -> bool:
-    """Whether all of ``some`` is held."""
+    """Whether all of ``some`` are owned."""
     return all(number in owned.get(key, ()) for key, numbers in some for number in numbers)
 
 
 def touches(owned: UnitEpochs[K], some: Iterable[tuple[K, Iterable[int]]]) -> bool:
-    """Whether any of ``some`` is held."""
+    """Whether any of ``some`` is owned."""
     return any(number in owned.get(key, ()) for key, numbers in some for number in numbers)
 
 

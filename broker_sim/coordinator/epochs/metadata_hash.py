@@ -1,9 +1,9 @@
-"""One number for what there is of the topics that a group reads, so that a change of them is seen: Kafka's own, to the bit.
+"""A hash of a group's topics, whose change shows that they have changed: equal to Kafka's, bit by bit.
 
-A group that was read from a real broker's log must not take its topics for changed, nor a real broker that reads ours: another number
-is a rebalance for nothing. Source: KIP-1101, ``Utils.computeTopicHash`` and ``computeGroupHash`` of group-coordinator (4.1 and
-later), which feed XXH3 as hash4j does: numbers with the low byte first, a text as UTF-16 with the low byte first and its length in
-characters behind.
+A group that was loaded from a real broker's log must not regard its topics as changed, nor a real broker that loads ours: another hash
+causes a rebalance. Source: KIP-1101, ``Utils.computeTopicHash`` and ``computeGroupHash`` of group-coordinator (4.1 and later), which
+pass to XXH3, as hash4j does, numbers with the low byte first, and texts as UTF-16 with the low byte first and the length in characters
+at the end.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ LEFT_TEMPORARILY = -2
 
 
 class MemberState(enum.IntEnum):
-    """Where a member is on its way, as consumer groups write it."""
+    """The state of a member's reconciliation, as in the records of consumer groups."""
 
     STABLE = 0
     UNREVOKED = 1
@@ -46,7 +46,7 @@ class Current(Generic[K]):
 
 @dataclass(slots=True)
 class Step(Generic[K]):
-    """What a heartbeat is about to make of a member: what it keeps, is to give up, and gets as soon as it has given that up."""
+    """The effect of a heartbeat on a member: the units that it keeps, must revoke, and gets after that revocation."""
 
     kept: dict[K, dict[int, int]] = field(default_factory=dict)
     revoking: dict[K, dict[int, int]] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Step(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Goal(Generic[K]):
-    """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``:
-    what the member itself may have again as soon as it has given it up. ``recast(owned, step, waits)``: changes a step of a member that
-    holds ``held``, where a unit may go from one key to another; ``waits()``: whether the member has to revoke something first."""
+    """A member's target assignment and its epoch. ``is_taken(key, number)``: whether any member owns a unit. ``regained``: units that
+    the member may have again as soon as it has revoked them. ``recast(owned, step, waits)``: changes a step of a member with the units
+    ``owned``, if units may change their key; ``waits()``: whether the member must revoke units first."""
 
     epoch: int
     units: Units[K]
@@ -120,8 +120,8 @@ def _unless_same(before: Current[K], after: Current[K]) -> Current[K]:
 
 
 def paused(current: Current[K]) -> Current[K]:
-    """A static member has left for now: it keeps what it has, and no commit of an older epoch counts any more. Its state stays what it
-    was, that of a member which is to give something up as well, though there is nothing of that left."""
+    """A static member has left temporarily: it keeps its units, and commits with an older epoch are refused. Its state stays as it was,
+    also if it had to revoke units, of which none is left."""
     assigned = {key: dict.fromkeys(numbers, 0) for key, numbers in current.assigned.items()}
     return replace(current, epoch=LEFT_TEMPORARILY, assigned=assigned, revoking={})
 

@@ -12,7 +12,7 @@ from broker_sim.coordinator.state import ShardState
 
 
 def restart_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
-    """The member was heard of."""
+    """Restart the member's session after a request of it."""
     shard.arm(session_key(group.group_id, member_id), group.session_timeout_ms)
 
 
@@ -34,7 +34,7 @@ def cancel_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str)
 
 
 def begin_sessions(shard: ShardState, group: EpochGroup[Any], session_timeout_ms: int) -> None:
-    """The group was loaded from the log: sessions begin anew, and so does the time of members that are to give something up."""
+    """Restart the sessions of a group that was loaded, and the rebalance timeouts of members that must revoke units."""
     group.session_timeout_ms = session_timeout_ms
     for member_id in group.latest.members:
         for key, timeout_ms in group.timers_of(member_id):

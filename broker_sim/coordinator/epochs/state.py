@@ -1,8 +1,7 @@
-"""What the log says of a group by epochs, record by record: `EpochState`, and which records are which in a kind's `Layout`.
+"""The state of a group by epochs from its records: `EpochState`; and the record types of a kind: `Layout`.
 
-A group has two of them. ``stored`` is what the log has committed, and what readers see; ``latest`` has the records besides that are on
-their way into the log, and is what requests are checked against and computed from (Kafka keeps both in one structure with snapshots).
-Both take records through the same ``replay``.
+A group has two of them. ``stored`` has the committed records, and readers see it; ``latest`` also has the pending records, and requests
+are checked against it (Kafka keeps both in one structure with snapshots). Both apply records through the same ``replay``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Layout(Generic[K]):
-    """The record types of a kind of group, by what they say, and how its payloads are read. What isn't among them is the kind's own."""
+    """The record types of a kind of group, and functions that read their payloads. Other record types are handled by the kind
+    itself."""
 
     group: int
     member: int
@@ -33,8 +33,8 @@ class Layout(Generic[K]):
 
 @dataclass(slots=True)
 class EpochState(Generic[K, M]):
-    """Epochs, members by id (as their record says), what they should hold and where they stand. ``owners`` follows from the latter: who
-    holds a unit. ``first_epoch``: what both epochs are before any record says so."""
+    """Epochs, members by id (as their records), target and current assignments. ``owners`` follows from the latter: the owner of each
+    unit. ``first_epoch``: both epochs before the first record."""
 
     layout: Layout[K]
     first_epoch: int = 0
@@ -81,7 +81,7 @@ class EpochState(Generic[K, M]):
         """A record that only this kind of group has."""
 
     def put_member(self, member_id: str, member: M | None) -> None:
-        """What a member says of itself, or that it is gone."""
+        """Set or remove a member's record."""
         if member is None:
             self.members.pop(member_id, None)
         else:
@@ -108,7 +108,7 @@ class EpochState(Generic[K, M]):
         return self.currents.get(member_id) or Current()
 
     def target(self, member_id: str) -> Units[K]:
-        """What a member should hold."""
+        """A member's target assignment."""
         return self.targets.get(member_id, {})
 
     def is_taken(self, key: K, number: int) -> bool:

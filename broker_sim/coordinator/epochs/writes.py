@@ -1,8 +1,8 @@
-"""Writes to groups by epochs: `Changes` collects a request's records, `submit` hands them to the log.
+"""Writes to groups by epochs: `Changes` collects a request's records, `submit` appends them.
 
-Records are applied to the group's ``latest`` as they are made, so that what comes next in the same request, and the next request, is
-checked against them; to ``stored`` when the log has committed them. Where the log refuses them ``latest`` is made anew from what is
-stored and what is still on its way.
+Records are applied to the group's ``latest`` as they are made, so that the rest of the request, and the next request, are checked
+against them; and to ``stored`` when they are committed. If the append fails ``latest`` is computed again from the stored and the other
+pending records.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kafka_wire.errors import Err
 
 
 class Changes:
-    """The records of one request, each applied as it is made. ``before``: the group of another kind whose place ``group`` has taken
-    for this request; ``records`` may begin with what ends that one."""
+    """The records of one request, each applied as it is made. ``before``: the group of another kind that ``group`` replaces with this
+    request; ``records`` may begin with its tombstones."""
 
     def __init__(
         self, group: EpochGroup[Any], records: list[Record] | None = None, before: Group | None = None

@@ -1,4 +1,4 @@
-"""A share group: what its records say (`ShareGroupState`), and what it answers the shard (`ShareGroup`).
+"""A share group: the state of its records (`ShareGroupState`), and the group as the shard sees it (`ShareGroup`).
 
 Source: ShareGroup.java, ShareGroupMember, GroupMetadataManager's shareGroupStatePartitionMetadata (4.x).
 """
@@ -147,7 +147,7 @@ class ShareGroup(EpochGroup[ShareGroupState]):
 
     @property
     def never_expires(self) -> bool:
-        """Where it is stays with the share coordinators until somebody deletes it."""
+        """True: its start offsets stay with the share coordinators until it is deleted."""
         return True
 
     def tombstones(self, policy: Policy) -> list[Record]:

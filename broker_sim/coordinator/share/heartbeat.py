@@ -172,7 +172,7 @@ def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], 
 
 
 def _member_record(known: Member | None, client: Client, request: Request) -> Member:
-    """What the member's record says with this heartbeat, ``known`` being the record until now."""
+    """The member's record after this heartbeat; ``known``: its record until now."""
     before, names = known or UNKNOWN_MEMBER, request.subscribed_topic_names
     return replace(
         before,
@@ -184,7 +184,7 @@ def _member_record(known: Member | None, client: Client, request: Request) -> Me
 
 
 def _put_member(changes: Changes, client: Client, request: Request, expected: Expected[Member] | None) -> None:
-    """Take down what the member says of itself, where that is new."""
+    """Add the member's record, if it has changed."""
     group, member_id = changes.group, request.member_id
     known: Member | None = group.latest.members.get(member_id)
     after = _member_record(known, client, request)
@@ -291,7 +291,7 @@ def _removal(shard: ShardState, group: ShareGroup, member_id: str) -> Changes:
 
 
 def begin(shard: ShardState, group: ShareGroup) -> None:
-    """It was loaded from the log: sessions begin anew, and what the coordinator before was at goes on."""
+    """Restart the sessions of a group that was loaded, and repeat the pending requests of its former coordinator."""
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     for member_id in group.latest.members:
         restart_session(shard, group, member_id)
@@ -304,6 +304,6 @@ def unload(shard: ShardState, group: ShareGroup) -> None:
 
 
 def session_expired(shard: ShardState, group: ShareGroup, member_id: str) -> None:
-    """A member was silent for too long."""
+    """Remove a member whose session has expired."""
     if member_id in group.latest.members:
         submit(shard, None, _removal(shard, group, member_id), None)

@@ -39,10 +39,9 @@ _PIECE = 2000
 
 @dataclass(slots=True)
 class AlterOffsets:
-    """An AlterShareGroupOffsets whose topics were looked up, as they were at ``version`` of the shard's: ``answer`` so far, its
-    ``rows`` of partitions there are, and where these are to begin. ``begun``: what the record says of that: of a
-    topic that is named twice what the second names. ``below``: topic id and number of a partition below 0, which Kafka takes for one of
-    the topic until the persister of the states refuses it."""
+    """An AlterShareGroupOffsets whose topics were looked up at ``version`` of the shard's topics: the ``answer`` so far, its ``rows``
+    of existing partitions, and their new start ``offsets``. ``begun``: the partitions in the group's record; of a topic that is named
+    twice the second's. ``below``: topic id and number of a partition below 0, which Kafka accepts until the persister refuses it."""
 
     group_id: str
     request: AlterShareGroupOffsetsRequest
@@ -162,9 +161,9 @@ def _refused_alter(error: Err, words: str | None = None) -> AlterShareGroupOffse
 
 @dataclass(slots=True)
 class ForgetOffsets:
-    """A DeleteShareGroupOffsets whose topics were looked up, in the group and among the topics as they were at ``version``: what is to
-    be forgotten, its ``rows`` by topic id, and the rows of what can't be. A topic that is named twice has one row, as at Kafka, which
-    asks the share coordinators once for each."""
+    """A DeleteShareGroupOffsets whose topics were looked up, in the group and among the topics at ``version``: the topics to delete,
+    their ``rows`` by topic id, and the rows of refused topics. A topic that is named twice has one row, as in Kafka, which sends one
+    request for each topic to the share coordinators."""
 
     group_id: str
     request: DeleteShareGroupOffsetsRequest

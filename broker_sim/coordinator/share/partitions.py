@@ -29,7 +29,7 @@ def record(
     initialized: Wanted | None = None,
     deleting: Mapping[bytes, str] | None = None,
 ) -> None:
-    """The group's record of partitions, with what is otherwise than it was."""
+    """Add the group's record of partitions, with the given changes."""
     group = changes.group
     assert isinstance(group, ShareGroup)
     latest = group.latest
@@ -82,7 +82,7 @@ def without(some: Wanted, others: Wanted) -> Topic:
 
 
 def begin(changes: Changes, wanted: Wanted) -> None:
-    """The record says that these are being made."""
+    """Record that these partitions are being initialized."""
     group = changes.group
     assert isinstance(group, ShareGroup)
     record(changes, initializing=joined(group.latest.initializing, wanted))

@@ -1,6 +1,7 @@
-"""What a share group answers to OffsetDelete, and its deletion.
+"""OffsetDelete and DeleteGroups of a share group.
 
-Source: GroupMetadataManager, GroupCoordinatorService.deleteShareGroups (4.x)."""
+Source: GroupMetadataManager, GroupCoordinatorService.deleteShareGroups (4.x).
+"""
 
 from __future__ import annotations
 

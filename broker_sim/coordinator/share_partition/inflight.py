@@ -56,7 +56,7 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records ``first`` to ``last``, both included: ``whole`` says it of all of them, until ``each`` does, by offset."""
+    """Records ``first`` to ``last``, both included: ``whole`` is the state of all of them, unless ``each`` has one for each offset."""
 
     first: int
     last: int
@@ -75,7 +75,7 @@ class Batch:
         return self.each
 
     def runs(self) -> Iterator[tuple[int, int, Delivery]]:
-        """First and last offset, and what is known of them."""
+        """First offset, last offset and state of each run of records."""
         if self.each is None:
             yield self.first, self.last, self.whole
         else:

@@ -46,8 +46,8 @@ _BECOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a group allows: how long a lock holds, how often a record is delivered, how many may be in flight. ``dead_letters``: what is
-    rejected, or delivered as often as it may be, is ARCHIVING until a letter of it is written."""
+    """A group's limits: the duration of a lock, deliveries of a record, records in flight. ``dead_letters``: a record that is rejected,
+    or reaches the delivery limit, is ARCHIVING until its dead letter is written."""
 
     lock_ms: int = 30_000
     deliveries: int = 5
@@ -81,7 +81,7 @@ class Acquired(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of records ``first`` to ``last``: one type for all of them, or one for each."""
+    """A member's acknowledgement of records ``first`` to ``last``: one type for all of them, or one for each."""
 
     first: int
     last: int
@@ -163,8 +163,8 @@ class SharePartition:
         max_records: int,
         exactly: bool = False,
     ) -> list[Acquired]:
-        """Give a member what is free of the batches of the log that were read, (first, last) of each, whole batches where that goes a
-        little beyond ``max_records``, but with ``exactly``. ``batch_size``: the records that are acquired together."""
+        """Acquire available records of the log's batches that were read, (first, last) of each. Whole batches are acquired if that
+        exceeds ``max_records`` a little, except with ``exactly``. ``batch_size``: the records that are acquired together."""
         last = read[-1][1]
         room = min(max_records, self.limits.in_flight - self.in_flight)
         if room <= 0:
@@ -379,7 +379,7 @@ class SharePartition:
         return not_owner if whole.member != member else None
 
     def _part(self, batch: Batch) -> None:
-        """Its records go on one by one, under locks of their own that end when the batch's did."""
+        """Split a batch into single records, with locks of their own that end with the batch's lock."""
         for offset, delivery in batch.parted().items():
             if delivery.state is DeliveryState.ACQUIRED:
                 self._hold(offset, offset, delivery, delivery.deadline_ms)
@@ -445,7 +445,7 @@ class SharePartition:
                 self._hold(first, last, delivery, before.deadline_ms)
 
     def _advance(self) -> None:
-        """The start offset moves over what is done with."""
+        """Advance the start offset over acknowledged and archived records."""
         gone = 0
         for batch in self.batches:
             if batch.each is None:
@@ -497,7 +497,7 @@ class SharePartition:
         return None
 
     def locked(self) -> list[tuple[int, int, Delivery]]:
-        """What members have: first and last offset, and what is known of these records."""
+        """The acquired records: first offset, last offset and state of each run."""
         return [run for batch in self.batches for run in batch.runs() if run[2].state is DeliveryState.ACQUIRED]
 
     def expire(self, now_ms: int) -> list[Transition]:
@@ -523,7 +523,7 @@ class SharePartition:
         return moved
 
     def releasing(self, member: str, pace: Pace) -> Generator[None, None, Transition]:
-        """A member's session is over: what it has is free again, in pieces of ``pace``."""
+        """Release a member's records at the end of its session, in pieces of ``pace``."""
         moved, uncounted = Transition(), self.policy.given_back_uncounted
         offset = self.start_offset
         while (batch := self._at(offset)) is not None:
@@ -542,7 +542,7 @@ class SharePartition:
     # the log
 
     def log_starts_at(self, offset: int) -> Transition:
-        """Records below ``offset`` are no more: those that are free will never be delivered."""
+        """The log starts at ``offset`` now: available records below it are archived."""
         moved = Transition(start_offset=self.start_offset)
         for batch in self.batches:
             if batch.first >= offset:

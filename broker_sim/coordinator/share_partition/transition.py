@@ -1,6 +1,6 @@
-"""What is to be written down of a share group's records, and why: `Transition`.
+"""Changes of a share group's records that must be stored, with their reasons: `Transition`.
 
-Source: PersisterStateBatch.java, and what SharePartition.java collects for it (4.x).
+Source: PersisterStateBatch.java, and its use in SharePartition.java (4.x).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """Records whose lock begins anew."""
+    """Records whose lock was renewed."""
 
     first: int
     last: int
@@ -48,8 +48,8 @@ class Renewed(NamedTuple):
 
 @dataclass(slots=True)
 class Transition:
-    """What is to be written down: runs of records and what they are now. Without ``changes`` there is nothing to write: locks were
-    ``renewed``, of which the leader alone knows."""
+    """Changes to store: runs of records with their new state. Without ``changes`` nothing is stored: locks were ``renewed``, which is
+    state of the leader alone."""
 
     changes: list[Change] = field(default_factory=list)
     renewed: list[Renewed] = field(default_factory=list)

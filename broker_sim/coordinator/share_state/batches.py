@@ -1,7 +1,7 @@
-"""Runs of offsets that one thing is said of, and how what is said later is laid over what was said before.
+"""Runs of offsets with one delivery state, and their combination with later runs.
 
-Source: PersisterStateBatchCombiner.java (4.x), by what comes of it: where two overlap the one with more deliveries counts, of equal
-ones the one whose state is further on; neighbours that say the same are one.
+Source: PersisterStateBatchCombiner.java (4.x), by its results: of overlapping runs the one with more deliveries counts, with equal
+counts the one with the later state; equal neighbours are joined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StateBatch(NamedTuple):
 
 
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """One run after the other, of what was said in whatever order; what lies below ``start_offset`` (-1: nowhere) is dropped."""
+    """Disjoint runs in the order of offsets from runs in any order; offsets below ``start_offset`` (-1: none) are dropped."""
     live = sorted(
         batch if batch.first >= start_offset else batch._replace(first=start_offset)
         for batch in batches

@@ -1,8 +1,8 @@
-"""One shard: the share groups' state that one ``__share_group_state`` partition keeps, stepped by events.
+"""One shard: the share groups' states of one ``__share_group_state`` partition, stepped by events.
 
-Rules, beside those of ``coordinator.outcome``: ``states`` is what the log has committed, and what a summary tells; requests are checked
-against, and records made from, what is on its way besides (Kafka keeps both in one structure with snapshots). Where the log refuses a
-record, what was on its way is what is left of it.
+Rules, in addition to those of ``coordinator.outcome``: ``states`` are the committed states, which a summary returns; requests are
+checked against ``latest``, which includes pending records (Kafka keeps both in one structure with snapshots). If an append fails
+``latest`` is computed again from the other records.
 
 Source: ShareCoordinatorShard.java, ShareCoordinatorService.java (4.x).
 """
@@ -50,8 +50,8 @@ States = dict[ShareKey, ShareState]
 
 @dataclass(frozen=True, slots=True)
 class ShareStateSettings:
-    """The broker's ``share.coordinator.*``. ``counts_completed``: writers say how many records are done with (KIP-1226, 4.2);
-    ``checks_epochs``: leader epochs of reads and writes, and state epochs of writes and initializations, are not below 0 (4.4)."""
+    """The broker's ``share.coordinator.*``. ``counts_completed``: writers send the number of completed records (KIP-1226, 4.2);
+    ``checks_epochs``: leader epochs of reads and writes, and state epochs of writes and initializations, must not be below 0 (4.4)."""
 
     updates_per_snapshot: int = 500
     write_timeout_ms: int = 5000
@@ -64,7 +64,7 @@ _OTHER_STATE_EPOCH = "The coordinator rejected the request because the state epo
 
 @dataclass(slots=True)
 class _Write:
-    """A record on its way, or (``record`` None) an answer that waits for those before it."""
+    """A pending record, or (``record`` None) an answer that waits for earlier records."""
 
     token: int
     command: Command
@@ -109,7 +109,7 @@ class ShareStateShard:
         return out
 
     def step(self, event: Event, now_ms: int) -> Outcome:
-        """Apply one event and say what to do about it."""
+        """Apply one event. Returns timers, appends and replies."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
@@ -129,11 +129,11 @@ class ShareStateShard:
     # requests
 
     def known(self, key: ShareKey) -> ShareState | None:
-        """What there is of a share group, what is on its way included."""
+        """The state of a share partition, with pending records."""
         return self.latest[key] if key in self.latest else self.states.get(key)
 
     def initialize(self, token: int, command: commands.Initialize) -> None:
-        """A state begins, or begins anew."""
+        """Initialize or reset a state."""
         state = self.known(command.key)
         error = self._malformed(command)
         if error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
@@ -156,7 +156,7 @@ class ShareStateShard:
         self._write(token, command, snapshot(made), Result())
 
     def read(self, token: int, command: commands.Read) -> None:
-        """What there is, for a partition's leader; one of a new epoch shuts those before it out."""
+        """Return the state to a partition's leader; one with a new epoch fences earlier leaders."""
         key, error = command.key, self._malformed(command)
         state = self.known(key)
         if error is None and state is None:
@@ -176,7 +176,7 @@ class ShareStateShard:
         self._write(token, command, self._record(state, again), result)
 
     def write(self, token: int, command: commands.Write) -> None:
-        """What has become of records, in an update, or in a snapshot where there are many updates already."""
+        """Store changes of records in an update, or in a snapshot after many updates."""
         key, error = command.key, self._malformed(command)
         state = self.known(key)
         if error is None and state is None:
@@ -193,7 +193,7 @@ class ShareStateShard:
             self._write(token, command, self._record(state, command), Result())
 
     def delete(self, token: int, command: commands.Delete) -> None:
-        """A state ends; one that isn't there is gone already."""
+        """Delete a state; deleting a missing state succeeds."""
         error = self._malformed(command)
         if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
@@ -221,7 +221,7 @@ class ShareStateShard:
         self.out.replies.append((token, answer))
 
     def _forget(self, topic_ids: list[bytes]) -> None:
-        """Topics are no more: what groups had of them ends."""
+        """Delete the states of deleted topics."""
         for key in [key for key in self.states if key.topic_id in topic_ids]:
             self._write(-1, commands.Delete(key), None, Result())
 
@@ -320,7 +320,7 @@ class ShareStateShard:
         self._answer_write(write, error)
 
     def _settle(self, key: ShareKey) -> None:
-        """What is on its way of a share group, after one of its records is there or will never be."""
+        """Update the latest state of a share partition after one of its records was committed or has failed."""
         state, any_left = self.states.get(key), False
         for write in self.writes.values():
             if write.record is not None and write.record.key == key:
@@ -360,7 +360,7 @@ def _plain(error: Err) -> Result:
 
 
 def replay(states: States, record: ShareRecord) -> None:
-    """Apply a record that the log holds: the one way in, live as at a load."""
+    """Apply a record of the log to the states, live and at a load."""
     state = applied(states.get(record.key), record.value)
     if state is None:
         states.pop(record.key, None)

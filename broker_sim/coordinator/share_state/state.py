@@ -1,4 +1,4 @@
-"""What the log says of one share group in one partition: `ShareState`, and what a record makes of it.
+"""The state of one share group in one partition, `ShareState`, and its changes by records.
 
 Source: ShareGroupOffset.java, ShareCoordinatorShard.handleShareSnapshot and handleShareUpdate (4.x).
 """
@@ -29,9 +29,9 @@ class ShareKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """``snapshot_epoch`` counts the snapshots, ``state_epoch`` is the group's epoch when the state was made, ``leader_epoch`` that of
-    the partition leader that writes. Records below ``start_offset`` are done with; of those from there on ``batches`` say what has
-    become, as far as they were delivered; ``complete_count`` of them are done with. ``updates``: since the snapshot."""
+    """``snapshot_epoch`` counts the snapshots, ``state_epoch`` is the group's epoch at the initialization, ``leader_epoch`` that of the
+    partition leader that writes. Records below ``start_offset`` are completed; ``batches`` has the state of delivered records from
+    there on, of which ``complete_count`` are completed. ``updates``: records since the snapshot."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -115,7 +115,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> ShareRecord:
-    """What `encode` wrote. Raises OtherRecord for what Kafka passes over, DecodeError for what it can't read."""
+    """Decode a record of `encode`. Raises OtherRecord for records that Kafka skips, DecodeError for records that it can't read."""
     if key is None:
         raise OtherRecord("without a key")
     read = log.decode_key(key)

@@ -1,4 +1,4 @@
-"""Members of a streams group go: a heartbeat says so, or their time is over; and a group is loaded or unloaded.
+"""Removal of a streams group's members, by a heartbeat or an expired timeout; and the load and unload of a group.
 
 Source: GroupMetadataManager.streamsGroupLeave, streamsGroupFenceMember, replaceStreamsMember (4.4).
 """
@@ -117,6 +117,6 @@ def unload(shard: ShardState, group: StreamsGroup) -> None:
 
 
 def remove_member(shard: ShardState, group: StreamsGroup, member_id: str) -> None:
-    """A member was silent for too long, or has not given up its tasks in time."""
+    """Remove a member whose session has expired, or that has not revoked its tasks in time."""
     if member_id in group.latest.members:
         submit(shard, None, _removal(shard, group, member_id), None)

@@ -60,7 +60,7 @@ def describing(shard: ShardState, group_id: str) -> Generator[None, None, Descri
 
 
 def _member(group: StreamsGroup, member_id: str, member: log.StreamsGroupMemberMetadataValue) -> Member:
-    """Without what there may be very much of."""
+    """A member's row without its lists that may be long."""
     stored, endpoint = group.stored, member.user_endpoint
     current = stored.current(member_id)
     return Member(

@@ -1,4 +1,4 @@
-"""A streams group: what its records say (`StreamsState`), and what it answers the shard (`StreamsGroup`).
+"""A streams group: the state of its records (`StreamsState`), and the group as the shard sees it (`StreamsGroup`).
 
 Tasks are units under a role and a subtopology. Source: StreamsGroup.java, StreamsGroupMember, StreamsCoordinatorRecordHelpers (4.4).
 """
@@ -93,8 +93,9 @@ LAYOUT: Layout[TaskKey] = Layout(
 
 @dataclass(slots=True)
 class StreamsState(EpochState[TaskKey, Member]):
-    """With it: the topology and the epoch of the one that was found to fit the topics (-1: none), the settings of the last assignment,
-    the member behind each instance id, and who holds a task (several members may, in different roles)."""
+    """The state of a streams group, with the topology and its epoch that was validated against the topics (-1: none), the settings of
+    the last assignment, the member of each instance id, and the owners of each task (several members may own it, in different
+    roles)."""
 
     topology: Topology | None = None
     validated_epoch: int = -1
@@ -166,7 +167,7 @@ class StreamsState(EpochState[TaskKey, Member]):
 
 @dataclass(slots=True)
 class ReportedOffsets:
-    """What a member has last reported of its tasks' changelogs."""
+    """The last changelog offsets that a member has reported for its tasks."""
 
     offsets: TaskOffsets = field(default_factory=dict)
     end_offsets: TaskOffsets = field(default_factory=dict)
@@ -222,8 +223,8 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return commit_error(self.latest, request, older_epochs=True)
 
     def stale_partitions(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
-        """Where any partition of a commit with an older epoch belongs to a task that the member had not got yet at that epoch, or has
-        no more, none of them is taken."""
+        """If any partition of a commit with an older epoch belongs to a task that the member got after that epoch, or has lost, all
+        partitions are refused."""
         if not request.member_id or request.member_id not in self.latest.members:
             return {}
         current, topology = self.latest.current(request.member_id), self.latest.topology

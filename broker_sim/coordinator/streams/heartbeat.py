@@ -279,7 +279,7 @@ def _check_endpoints(group: StreamsGroup, request: Request, configured: Configur
 
 
 def _reported(request: Request) -> Reported:
-    """The tasks that the member says it has; None: it doesn't say."""
+    """The tasks that the member reports; None if the request has none of the lists."""
     lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if any(listed is None for listed in lists):
         return None
@@ -294,7 +294,7 @@ def _reported(request: Request) -> Reported:
 
 
 def member_record(before: Member | None, client: Client, body: Heartbeat) -> Member:
-    """What the member's record says with this heartbeat, ``before`` being the record until now."""
+    """The member's record after this heartbeat; ``before``: its record until now."""
     before, request = before or NEW, body.request
     endpoint, joins = request.user_endpoint, request.member_epoch == 0
     after = replace(
@@ -323,7 +323,7 @@ def expecting(before: Member | None, client: Client, body: Heartbeat) -> Generat
 
 
 def _put_member(changes: Changes, client: Client, body: Heartbeat) -> None:
-    """Take down what the member says of itself, where that is new."""
+    """Add the member's record, if it has changed."""
     group, request, member_id = changes.group, body.request, body.request.member_id
     known: Member | None = group.latest.members.get(member_id)
     before, after = known or NEW, member_record(known, client, body)
@@ -340,7 +340,7 @@ def _put_member(changes: Changes, client: Client, body: Heartbeat) -> None:
 
 
 def _note_offsets(group: StreamsGroup, request: Request) -> None:
-    """The changelog offsets that it reports, which the next assignment looks at."""
+    """Store the changelog offsets that the member reports; the next assignment uses them."""
     offsets, end_offsets = request.task_offsets, request.task_end_offsets
     if offsets is None and end_offsets is None:
         return

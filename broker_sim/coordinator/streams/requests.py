@@ -1,7 +1,7 @@
-"""What a StreamsGroupHeartbeat must look like, before anybody looks for its group, and how one is refused.
+"""Checks of a StreamsGroupHeartbeat's fields, before its group is looked up, and the error response.
 
-Source: GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid and ...IsUsingUnsupportedFeatures (4.4), in their order and
-words.
+Source: GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid and ...IsUsingUnsupportedFeatures (4.4), with their order
+and messages.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def refusal(error: Err, words: str | None = None) -> Answer:
 
 
 def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
-    """Look at a request's form, in pieces. Raises Refused for one that no group would take."""
+    """Check a request's fields, in pieces. Raises Refused for a request that is invalid for every group."""
     pace = Pace(_PIECE)
     topology, epoch = request.topology, request.member_epoch
     need(policy.has_static_streams_members or request.instance_id is None, "Static membership is not yet supported.")

@@ -41,7 +41,7 @@ _LOOP = "Failed to compute number of partitions for all repartition topics. Ther
 
 
 class StatusCode(enum.IntEnum):
-    """What a heartbeat's answer may say of the group beside the tasks (StreamsGroupHeartbeatResponse.Status)."""
+    """Status codes in a heartbeat's response (StreamsGroupHeartbeatResponse.Status)."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -79,7 +79,8 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What became of a topology. ``problem``: status code and detail where it can't run now; ``missing``: internal topics to create."""
+    """A topology that was configured for the topics. ``problem``: status code and detail if it can't run now; ``missing``: internal
+    topics to create."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
@@ -102,9 +103,9 @@ class _Misconfigured(Exception):
 
 @dataclass(slots=True)
 class Brought:
-    """A topology that a member brings, as the group's record has it, and what becomes of it on the topics at their ``version``. Not
-    ``is_sound``: Kafka falls over its epoch, or over two subtopologies of one id, of which it can't make a map. ``same``: the group's
-    topology, if this one is equal to it; ``encoded``: the value of the group's record, if there will be one."""
+    """A topology that a member has sent, as the value of the group's record, and its configuration for the topics at their ``version``.
+    Not ``is_sound``: Kafka fails with an exception at its epoch, or at two subtopologies with one id. ``same``: the group's topology,
+    if this one equals it; ``encoded``: the value of the group's record, if one is written."""
 
     topology: Topology
     is_sound: bool
@@ -160,7 +161,8 @@ def bringing(
 
 
 def _check_copartition_groups(topology: Topology, pace: Pace) -> Generator[None, None, None]:
-    """Raises Refused where one counts a topic that its subtopology doesn't have: Kafka falls over it, whatever topics exist."""
+    """Raises Refused if a copartition group names a topic that its subtopology doesn't have: Kafka fails with an exception, whatever
+    topics exist."""
     for subtopology in topology.subtopologies:
         sources, repartitioned = (
             range(len(subtopology.source_topics)),
@@ -194,7 +196,7 @@ def _infos(topics: Iterable[TopicInfo], pace: Pace) -> Generator[None, None, lis
 
 
 def is_same(topology: Topology, other: Topology) -> bool:
-    """Whether two topologies are equal, in whatever order their subtopologies stand."""
+    """Whether two topologies are equal, in any order of their subtopologies."""
     return at_once(_comparing(topology, other, Pace(_PIECE)))
 
 
@@ -451,7 +453,7 @@ class _Counts:
         return readers
 
     def _upstream(self, subtopology: log.Subtopology) -> Generator[None, None, int | None]:
-        """The most partitions of what a subtopology reads, as far as that is decided."""
+        """The maximum number of partitions of a subtopology's source topics that are known so far."""
         most = -1
         for names in chunked(map(_NAME, subtopology.repartition_source_topics), _PIECE):
             if self._pace.full(len(names)):

@@ -58,7 +58,7 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
 
 
 def _verdict(transaction: Transaction, body: EndTransaction) -> State | Err:
-    """The state that it goes to, NONE for what has been done already, or the error."""
+    """The state of the transaction's end, NONE if it has ended that way already, or the error."""
     stored, bumps = transaction.stored, body.client_version >= _BUMPS
     if bumps and transaction.pending is not None:
         return Err.CONCURRENT_TRANSACTIONS  # whoever asks; old clients are looked at first
@@ -83,7 +83,7 @@ def _verdict(transaction: Transaction, body: EndTransaction) -> State | Err:
 
 
 def _epoch_holds(state: State, same: bool, again: bool, bumps: bool) -> bool:
-    """With an epoch for each transaction the one before is that of a request sent once more, where there is something to repeat."""
+    """Whether the epoch is valid. If each transaction has its own epoch, the one before is that of a retried request."""
     if not bumps or state in (State.ONGOING, State.EMPTY):
         return same
     return again or (same and state not in DECIDED)
@@ -211,7 +211,7 @@ def carry_out(shard: TransactionState, transaction: Transaction) -> Stored:
 
 
 def _mark(shard: TransactionState, transaction: Transaction) -> None:
-    """Send the markers that are neither there nor on their way."""
+    """Append the markers that are neither written nor pending."""
     stored = transaction.stored
     kind = ControlType.COMMIT if stored.state is State.PREPARE_COMMIT else ControlType.ABORT
     record, producer = control_record(kind, shard.epoch()), Producer(stored.producer_id, stored.epoch)
@@ -241,7 +241,7 @@ def marked(shard: TransactionState, ticket: int, error: Err) -> None:
 
 
 def _complete(shard: TransactionState, transaction: Transaction) -> None:
-    """Every marker is there: what has been pending since the decision becomes so (TransactionMarkerChannelManager's TxnLogAppend)."""
+    """All markers are written: append the completion (TransactionMarkerChannelManager's TxnLogAppend)."""
     to = transaction.pending
     assert to is not None
 
@@ -268,7 +268,7 @@ def try_again(shard: TransactionState, key: TimerKey) -> None:
 
 
 def _completed(stored: Stored, now_ms: int) -> Stored:
-    """What a decided transaction becomes. Where its epochs are at their end the producer goes on with the next id."""
+    """The state after a decided transaction. If its epochs are exhausted the producer continues with the next producer id."""
     state = State.COMPLETE_COMMIT if stored.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
     producer_id, epoch = stored.producer_id, stored.epoch
     if stored.next_producer_id != NO_PRODUCER_ID:
@@ -289,7 +289,8 @@ def _completed(stored: Stored, now_ms: int) -> Stored:
 
 
 def watch_time(shard: TransactionState, transaction: Transaction) -> None:
-    """Kafka looks for transactions past their timeout at an interval; this one is looked at when it will be found."""
+    """Arm the timer of a transaction's timeout. Kafka checks all transactions at an interval; the timer fires at the check that would
+    find this one."""
     stored, every_ms = transaction.stored, shard.settings.timeout_check_interval_ms
     over_ms = max(stored.started_ms + stored.timeout_ms, shard.now_ms) + 1
     looks = -(-(over_ms - shard.began_ms) // every_ms)

@@ -55,7 +55,7 @@ def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) 
 
 
 def _new(shard: TransactionState, body: InitProducerId) -> Transaction | Err:
-    """The id is heard of for the first time: it has a producer id, and no epoch before the log has the first."""
+    """A new transactional id: it has a producer id, and no epoch until its first record is committed."""
     producer_id = shard.new_producer_id()
     if isinstance(producer_id, Err):
         return producer_id

@@ -1,4 +1,4 @@
-"""Where Kafka's transaction coordinators differ by release, as data; and the broker settings that they look at.
+"""Differences between releases' transaction coordinators, as data; and the broker settings that they use.
 
 Measured on 3.4.0, 4.1.0, 4.2.1, 4.3.1 and 4.4.0.
 """
@@ -68,7 +68,7 @@ def policy_of(release: tuple[int, int]) -> TransactionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """The broker configs that the core looks at; ms where the name says so."""
+    """The broker configs that the core uses; in ms if the name ends so."""
 
     policy: TransactionPolicy = _TV2
     max_timeout_ms: int = 900_000

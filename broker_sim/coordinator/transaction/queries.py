@@ -31,7 +31,8 @@ class Filters:
     """An expression of RE2's (KIP-1152)."""
 
     def pass_(self, transaction: Transaction, started_ms: int, now_ms: int) -> bool:
-        """Whether it is listed, but for the pattern. One without a transaction began at -1, and is older than anybody asks for."""
+        """Whether a transactional id passes the filters, without the pattern. Without a transaction its start is -1, which passes every
+        duration filter."""
         stored = transaction.stored
         if self.producer_ids is not None and stored.producer_id not in self.producer_ids:
             return False
@@ -77,7 +78,7 @@ def listing(
 
 
 def describe(shard: TransactionState, transactional_id: str) -> described.TransactionState:
-    """What becomes of a transactional id; its partitions are those that have no marker yet."""
+    """A transactional id's row in DescribeTransactions; its partitions are those without a marker."""
     transaction = shard.transactions.get(transactional_id)
     if transaction is None or _expires(transaction):
         return described.TransactionState(Err.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
@@ -98,5 +99,5 @@ def describe(shard: TransactionState, transactional_id: str) -> described.Transa
 
 
 def _expires(transaction: Transaction) -> bool:
-    """Its tombstone is on its way."""
+    """Whether its tombstone is pending."""
     return transaction.pending is not None and transaction.pending.state is State.DEAD

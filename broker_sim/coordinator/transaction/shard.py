@@ -38,7 +38,7 @@ class TransactionShard(TransactionState):
     __slots__ = ()
 
     def step(self, event: Event, now_ms: int) -> Outcome:
-        """Apply one event and say what to do about it."""
+        """Apply one event. Returns timers, appends and replies."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
@@ -54,7 +54,7 @@ class TransactionShard(TransactionState):
         return out
 
     def start(self, store: TransactionStore, now_ms: int) -> Outcome:
-        """Take over what the log has made: what is open may time out, what is decided ends."""
+        """Start from the loaded log: open transactions get their timeouts, decided ones are completed."""
         self.now_ms = self.began_ms = now_ms
         out = self.out = Outcome()
         self.store = store

@@ -17,8 +17,8 @@ from kafka_wire.errors import Err
 
 @dataclass(slots=True)
 class Write:
-    """A record on its way into the log. ``done`` is called when it is committed and replayed, ``failed(client's error)`` where it is
-    not; ``awaited``: somebody waits, so it may be late. ``last_epoch``: what `Transaction.last_epoch` becomes."""
+    """A pending record. ``done`` is called when it is committed and replayed, ``failed(client's error)`` if it fails; ``awaited``: a
+    request waits, so it may time out. ``last_epoch``: the new `Transaction.last_epoch`."""
 
     record: Record
     done: Callable[[], None]

@@ -16,7 +16,7 @@ class TransactionStore:
     transactions: dict[str, Transaction] = field(default_factory=dict)
 
     def replay(self, record: Record) -> None:
-        """Apply a record that the log holds."""
+        """Apply a record of the log."""
         stored = record.value
         if stored is None:
             self.transactions.pop(record.transactional_id, None)

@@ -1,4 +1,4 @@
-"""A transactional id: what the log says of it (`Stored`), and what is on its way (`Transaction`)."""
+"""A transactional id: its committed state (`Stored`), and its working state (`Transaction`)."""
 
 from __future__ import annotations
 
