@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.tap import RequestTap
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import ClusterState, Partition
-    from broker_sim.metadata.topics import Lost
+    from broker_sim.metadata.topics import LostRecords
     from broker_sim.network.server import BrokerServer
     from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.runtime.share_partitions import SharePartitions
@@ -103,7 +103,7 @@ class Observation:
             "leader", log=partition.name, leader=partition.leader, epoch=partition.leader_epoch, reason=reason or "set"
         )
 
-    def _lost(self, partition: Partition, lost: Lost) -> None:
+    def _lost(self, partition: Partition, lost: LostRecords) -> None:
         self.write("lost", log=partition.name, **lost._asdict())
 
     def forget(self) -> Conditions | None:

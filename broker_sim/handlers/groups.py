@@ -42,12 +42,12 @@ _MANY_NAMES = 4000
 """Topic names of a heartbeat from which on they are put in order in pieces."""
 
 
-class _Beat(Protocol):
+class _Heartbeat(Protocol):
     group_id: str
     subscribed_topic_names: list[str] | None
 
 
-B = TypeVar("B", bound=_Beat)
+B = TypeVar("B", bound=_Heartbeat)
 E = TypeVar("E")
 
 

@@ -20,7 +20,7 @@ from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.coordinator.streams.heartbeat import expecting
 from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking, reading_tags
-from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, bringing
+from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
@@ -79,7 +79,7 @@ def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Sha
     body = Heartbeat(request, tags=(yield from reading_tags(request)))
     if request.topology is not None:
         known = None if latest is None else latest.topology
-        body.brought = yield from bringing(request.topology, shard.topics, known)
+        body.received = yield from receiving(request.topology, shard.topics, known)
     member = None if latest is None else latest.members.get(request.member_id)
     body.expected = yield from expecting(member, ctx.client, body)
     return body

@@ -38,7 +38,7 @@ from broker_sim.metadata.topics import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
     KafkaError,
-    Lost,
+    LostRecords,
     Partition,
     Topic,
     assigned_replicas,
@@ -130,7 +130,7 @@ class ClusterState:
         """Called when a partition has another leader, or none, before who waits on it looks again: coordinators move with it."""
         self.on_election: list[Callable[[Partition, str], object]] = []
         """Called with the reason at every new leader epoch."""
-        self.on_loss: list[Callable[[Partition, Lost], object]] = []
+        self.on_loss: list[Callable[[Partition, LostRecords], object]] = []
         """Called when a log has lost committed records."""
         config.on_change(self._settings_changed)
 

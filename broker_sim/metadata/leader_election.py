@@ -21,7 +21,7 @@ import contextlib
 
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.metadata.cluster_state import ClusterState, Partition
-from broker_sim.metadata.topics import TAIL, Lost
+from broker_sim.metadata.topics import TAIL, LostRecords
 from broker_sim.storage.errors import StorageError
 
 __all__ = [
@@ -237,10 +237,10 @@ def _lose_from(state: ClusterState, partition: Partition, offset: int) -> str:
     except StorageError:
         return ""
     partition.high_watermark = min(partition.high_watermark, partition.log_end_offset)
-    return log_loss(state, partition, Lost(TAIL, partition.log_end_offset, end - 1))
+    return log_loss(state, partition, LostRecords(TAIL, partition.log_end_offset, end - 1))
 
 
-def log_loss(state: ClusterState, partition: Partition, lost: Lost) -> str:
+def log_loss(state: ClusterState, partition: Partition, lost: LostRecords) -> str:
     """Notify the listeners for lost records; returns the loss as text, the reason of the election."""
     for callback in state.on_loss:
         callback(partition, lost)

@@ -64,7 +64,7 @@ class AppendInterceptor(Protocol):
 TAIL, HEAD = "tail", "head"
 
 
-class Lost(NamedTuple):
+class LostRecords(NamedTuple):
     """Committed records that a log has no longer: ``part`` is `TAIL` or `HEAD`, ``first`` and ``last`` are offsets."""
 
     part: str

@@ -4,7 +4,7 @@ Rules:
 1. One request at a time, as Kafka mutes the channel: the next frame is handled when the reply to the last one is there. Early frames
    wait as bytes. (Requests that are deferred to the end of the iteration are the one exception: `context`.)
 2. All complete frames of a read whose handlers answer at once are answered with one write.
-3. While a request is pending, or the client does not read its replies, later frames wait as `HeldBytes`; replies go out through a
+3. While a request is pending, or the client does not read its replies, later frames wait as `WaitingBytes`; replies go out through a
    `ReplyQueue`.
 4. A frame that is no request (a length out of range, a header or body that can't be decoded, an unknown API or version) and a handler
    that raises close the connection, with one log line. The replies to earlier requests are still written. A reply with a text that is
@@ -26,11 +26,11 @@ from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
 from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.handlers.repeated import Again
-from broker_sim.network.held_bytes import HeldBytes
 from broker_sim.network.repeated_requests import Template
 from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.reply_writer import WRITE_ALONE
 from broker_sim.network.request_memo import RequestMemo
+from broker_sim.network.waiting_bytes import WaitingBytes
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 from kafka_wire.errors import Err
 from kafka_wire.wire import LENIENT
@@ -56,7 +56,6 @@ class Connection(asyncio.Protocol):
         "_deferring",
         "_handling",
         "_head",
-        "_held",
         "_host",
         "_memo",
         "_owner",
@@ -64,6 +63,7 @@ class Connection(asyncio.Protocol):
         "_route",
         "_stop",
         "_transport",
+        "_waiting",
         "broker",
         "client_id",
         "last_active",
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._stop = 0
         self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
         self._handling = False  # inside a handler, whose caller looks for the reply
-        self._held = HeldBytes()
+        self._waiting = WaitingBytes()
         self._replies = ReplyQueue()
         self._host: str | None = None
 
@@ -105,12 +105,12 @@ class Connection(asyncio.Protocol):
     # --- what the loop calls ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = self._held.transport = transport  # type: ignore[assignment]
+        self._transport = self._waiting.transport = transport  # type: ignore[assignment]
         self._owner.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop |= _CLOSING
-        self._held.drop()
+        self._waiting.drop()
         self.scratch = None
         for waiting in self._replies.drop():
             try:
@@ -126,10 +126,10 @@ class Connection(asyncio.Protocol):
         buggify = self.broker.state.buggify
         if buggify is not None and buggify.splits(data, self.data_received):
             return
-        held = self._held
-        if held.rest is not None:
-            held.more(data)
-        elif held.tail is None:
+        waiting = self._waiting
+        if waiting.rest is not None:
+            waiting.more(data)
+        elif waiting.tail is None:
             if self._stop or self._deferring >= 0 or buggify is not None or owner.tap is not None:
                 self._run(data, 0)
                 return
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
             if not self._alone(data):
                 self._run(data, 0)
         else:
-            whole = held.whole(data)
+            whole = waiting.whole(data)
             if whole is not None:
                 self._run(whole, 0)
 
@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
             if not self._stop and len(out) == 1 and self._deferring < 0 and self._replies.small:
                 self._transport.write(out.pop())  # type: ignore[union-attr]
             elif self._stop == _PENDING and self._deferring < 0 and not out:
-                self._held.hold(b"", 0)
+                self._waiting.hold(b"", 0)
             else:
                 self._ran(data, size + 4)
         else:
@@ -238,10 +238,10 @@ class Connection(asyncio.Protocol):
             return
         if self._replies.out and self._deferring < 0:
             self._write()
-        held = self._held
+        waiting = self._waiting
         if self._stop or self._deferring >= 0:
-            held.hold(data, pos)
-        elif pos != len(data) or held.tail is not None or not held.reading:
+            waiting.hold(data, pos)
+        elif pos != len(data) or waiting.tail is not None or not waiting.reading:
             self._keep(data, pos)
 
     def _handle_frames(self, data: bytes, pos: int) -> int:
@@ -361,7 +361,7 @@ class Connection(asyncio.Protocol):
         if frames is None:
             self._stop |= _PENDING
             self._replies.wait(context)
-            self._held.hold(b"", 0)
+            self._waiting.hold(b"", 0)
         elif len(frames) == 1 and not self._stop and self._deferring < 0 and len(frames[0]) < WRITE_ALONE:
             self._transport.write(frames[0])  # type: ignore[union-attr]
         else:
@@ -405,10 +405,10 @@ class Connection(asyncio.Protocol):
 
     def _keep(self, data: bytes, pos: int) -> None:
         """No whole frame is left in ``data``: keep the beginning of the next one, or continue with bytes that came meanwhile."""
-        held, left = self._held, len(data) - pos
-        tail = held.tail
+        waiting, left = self._waiting, len(data) - pos
+        tail = waiting.tail
         if tail is not None:
-            held.tail = None
+            waiting.tail = None
             self._run(data[pos:] + tail if left else bytes(tail), 0)
             return
         if left:
@@ -420,22 +420,22 @@ class Connection(asyncio.Protocol):
                     self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{size_in_words(size)}")
                     return
                 need = size + 4
-            held.keep(data, pos, need)
-        held.read(True)
+            waiting.keep(data, pos, need)
+        waiting.read(True)
 
     def _unblock(self) -> None:
         """Continue with the waiting frames in the event loop's next iteration, if nothing blocks them any more."""
-        if self._held.rest is None or self._stop or self._deferring >= 0:
+        if self._waiting.rest is None or self._stop or self._deferring >= 0:
             return
-        if self._held.release():  # else nothing waits: spare the loop a callback
+        if self._waiting.release():  # else nothing waits: spare the loop a callback
             self._owner.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        held = self._held
-        if held.rest is None or self._stop or self._deferring >= 0:
+        waiting = self._waiting
+        if waiting.rest is None or self._stop or self._deferring >= 0:
             return
-        data, held.rest = held.rest, None
-        self._run(data, held.pos)
+        data, waiting.rest = waiting.rest, None
+        self._run(data, waiting.pos)
 
     # --- replies ----------------------------------------------------------------------------------------------------
 
@@ -478,12 +478,12 @@ class Connection(asyncio.Protocol):
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
         if self._handling or self._deferring >= 0:
             return
-        if context is not None and self._stop == _PENDING and self._held.nothing_behind:
+        if context is not None and self._stop == _PENDING and self._waiting.nothing_behind:
             pending, frames = self._replies.pending, context.frames
             if pending is not None and len(pending) == len(frames) == 1:  # type: ignore[arg-type]
                 # One request was pending, this is its reply, and nothing waits behind it: the usual case.
                 pending.clear()
-                self._stop, self._held.rest = 0, None
+                self._stop, self._waiting.rest = 0, None
                 self.last_active = self._owner.tick
                 self._transport.write(frames[0])  # type: ignore[index, union-attr]
                 return
@@ -492,13 +492,13 @@ class Connection(asyncio.Protocol):
     def iteration_ended(self) -> None:
         """The batches were flushed: every deferred request has its reply, or waits from now on."""
         self._deferring = -1
-        held, pending = self._held, self._replies.pending
+        waiting, pending = self._waiting, self._replies.pending
         alone = pending is not None and len(pending) == 1 and not self._replies.out and not self._stop
-        if pending is not None and alone and held.nothing_behind and held.reading:
+        if pending is not None and alone and waiting.nothing_behind and waiting.reading:
             only = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
             if isinstance(only, list) and only and self._transport is not None:
                 pending.clear()
-                held.rest = None
+                waiting.rest = None
                 self.last_active = self._owner.tick
                 self._transport.write(b"".join(only))
                 return

@@ -138,10 +138,10 @@ class CoordinatorRuntime(Generic[S]):
         self._tokens.clear()
         for context in contexts if observer is not None else ():
             gone = observer.unloading(context.shard)  # type: ignore[union-attr]
-            self.lost(context.shard)
+            self.discard(context.shard)
             gone(context.partition.name)
 
-    def lost(self, shard: S) -> None:
+    def discard(self, shard: S) -> None:
         """Discard a shard whose broker's process was killed."""
 
     @property
@@ -278,9 +278,9 @@ class CoordinatorRuntime(Generic[S]):
         self._perform(
             context, self._outcome_of(context, TopicsChanged(self._images(self.state.topics)), now_ms), now_ms
         )
-        self.begun(context)
+        self.on_started(context)
 
-    def begun(self, context: ShardContext[S]) -> None:
+    def on_started(self, context: ShardContext[S]) -> None:
         """Called when a shard has started: subclasses pass it further state."""
 
     def flush_batches(self) -> None:

@@ -189,11 +189,11 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
 
         self._persister().ask(request.commands, answered)
 
-    def lost(self, shard: Shard) -> None:
+    def discard(self, shard: Shard) -> None:
         """Discard the shard's groups."""
         shard.groups.clear()
 
-    def begun(self, context: GroupShardContext) -> None:
+    def on_started(self, context: GroupShardContext) -> None:
         """Pass the groups' own settings to their shard."""
         for group_id in self.state.entity_configs[Entity.GROUP]:
             if self.partition_of(group_id) is context.partition:

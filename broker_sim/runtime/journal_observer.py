@@ -86,7 +86,7 @@ class GroupObserver:
             return shard.step(event, now_ms)
         before = list(shard.groups)
         writes = dict(shard.writes)
-        staged = _staged(shard) if shard.store.transactions else None
+        staged = _pending_offsets(shard) if shard.store.transactions else None
         outcome = shard.step(event, now_ms)
         for ticket, write in shard.writes.items():
             if ticket not in writes and _deletes(write):
@@ -244,7 +244,7 @@ class GroupObserver:
             return {"reason": "topic deleted"}
         return {"reason": "expired" if type(event) is TimerFired and event.key[0] == "expire" else "unknown"}
 
-    def _transactions(self, shard: Shard, log: str, staged: _Staged, committed: dict[int, bool]) -> None:
+    def _transactions(self, shard: Shard, log: str, staged: _PendingOffsets, committed: dict[int, bool]) -> None:
         """Report transactions that have ended in a step, with their offsets that are committed now."""
         for producer_id, groups in staged.items():
             if producer_id in shard.store.transactions:
@@ -290,12 +290,12 @@ class GroupObserver:
         return {"kind": "marker" if type(event) is TransactionEnded else "topics"}
 
 
-_Staged = dict[int, dict[str, dict[tuple[str, int], Offset]]]
+_PendingOffsets = dict[int, dict[str, dict[tuple[str, int], Offset]]]
 """Producer id -> group -> partition -> what its open transaction commits there."""
 
 
-def _staged(shard: Shard) -> _Staged:
-    result: _Staged = {}
+def _pending_offsets(shard: Shard) -> _PendingOffsets:
+    result: _PendingOffsets = {}
     for producer_id, places in shard.store.transactions.items():
         for group_id, topic, partition in places:
             group = shard.groups.get(group_id)

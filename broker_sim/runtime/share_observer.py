@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, DeliveryState
 from broker_sim.coordinator.share_partition.partition import Acquired
-from broker_sim.coordinator.share_partition.transition import Change, Transition, Why
+from broker_sim.coordinator.share_partition.transition import Change, Reason, Transition
 from kafka_wire.errors import Err
 from kafka_wire.uuids import uuid_text
 
@@ -95,7 +95,7 @@ class ShareObserver:
             action = change.why.value if error is Err.NONE else "refused"
             state = change.delivery.state if error is Err.NONE else change.before.state
             fields = {"said": change.why.value, **refused} if refused else {}
-            if change.why is Why.LETTER and not refused:
+            if change.why is Reason.LETTER and not refused:
                 fields = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
             self._write(
                 live, action, change.before.member, change.first, change.last, change.before.deliveries, request,
@@ -104,7 +104,7 @@ class ShareObserver:
         for renewed in moved.renewed:
             who, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
             count = renewed.delivery.deliveries
-            said = Why.RENEWED.value
+            said = Reason.RENEWED.value
             self._write(
                 live, said, who, renewed.first, renewed.last, count, request, becomes="acquired", until_ms=until_ms
             )

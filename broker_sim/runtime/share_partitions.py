@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from broker_sim.common.slices import Job, Pace, ended
 from broker_sim.coordinator.share_partition.partition import Acquired, Limits, PartitionPolicy, SharePartition
 from broker_sim.coordinator.share_partition.sessions import ShareSession, ShareSessions, TopicPartition
-from broker_sim.coordinator.share_partition.transition import Transition, Why
+from broker_sim.coordinator.share_partition.transition import Reason, Transition
 from broker_sim.coordinator.share_state.commands import Found, Read, Result, Write
 from broker_sim.coordinator.share_state.state import NOWHERE, UNCOUNTED, ShareKey
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
@@ -305,7 +305,7 @@ class SharePartitions:
     def _write_letters(self, live: LivePartition, moved: Transition) -> None:
         """Write the dead letters of a stored transition to the group's dead letter topic."""
         for archived in moved.archiving:
-            why = REJECTED if archived.why is Why.REJECTED else TOO_OFTEN
+            why = REJECTED if archived.why is Reason.REJECTED else TOO_OFTEN
             self._send_letters(live, archived.first, archived.last, archived.delivery.deliveries, why)
 
     def _send_letters(self, live: LivePartition, first: int, last: int, deliveries: int, why: str) -> None:

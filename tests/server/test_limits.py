@@ -12,7 +12,7 @@ from broker_sim import Cluster
 from broker_sim.common import process_memory
 from broker_sim.handlers.context import RequestContext
 from broker_sim.network.connection import WRITE_CHUNK, Connection
-from broker_sim.network.held_bytes import READ_AHEAD
+from broker_sim.network.waiting_bytes import READ_AHEAD
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from tests.support import processes

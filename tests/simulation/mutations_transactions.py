@@ -202,25 +202,25 @@ def who_begins_anew_commits_what_the_last_one_left(p: Patches) -> None:
 
 @mutation(50, "tellers", LEADERLESS)
 def what_is_decided_is_forgotten_with_its_coordinator(p: Patches) -> None:
-    def take_up(state: Any, transaction: Any) -> None:
+    def resume(state: Any, transaction: Any) -> None:
         if transaction.stored.state is State.ONGOING:
-            ending.watch_time(state, transaction)
+            ending.arm_timeout(state, transaction)
 
-    p.put(ending, "take_up", take_up)
+    p.put(ending, "resume", resume)
 
 
 @mutation(10, "tellers")
 def one_marker_is_enough(p: Patches) -> None:
-    real = ending.carry_out
+    real = ending.send_markers
 
-    def carry_out(state: Any, transaction: Any) -> Any:
+    def send_markers(state: Any, transaction: Any) -> Any:
         after = real(state, transaction)
         for at in list(transaction.unmarked)[1:]:
             del transaction.unmarked[at]
         state.out.appends[:] = [one for one in state.out.appends if one.to in (None, *transaction.unmarked)]
         return after
 
-    p.put(ending, "carry_out", carry_out)
+    p.put(ending, "send_markers", send_markers)
 
 
 # --- what is stable

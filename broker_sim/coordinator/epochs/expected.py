@@ -14,13 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafka_wire.offsets_log import encoding_value
 
 
-class _Beat(Protocol):
+class _Heartbeat(Protocol):
     group_id: str
     member_id: str
 
 
 M = TypeVar("M")
-Q = TypeVar("Q", bound=_Beat)
+Q = TypeVar("Q", bound=_Heartbeat)
 
 
 @dataclass(slots=True)

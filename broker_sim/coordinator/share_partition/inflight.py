@@ -56,12 +56,13 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records ``first`` to ``last``, both included: ``whole`` is the state of all of them, unless ``each`` has one for each offset."""
+    """Records ``first`` to ``last``, both included: ``batch_state`` is the state of all of them, unless ``offset_state`` has one for
+    each offset."""
 
     first: int
     last: int
-    whole: Delivery = field(default_factory=Delivery)
-    each: dict[int, Delivery] | None = None
+    batch_state: Delivery = field(default_factory=Delivery)
+    offset_state: dict[int, Delivery] | None = None
 
     @property
     def size(self) -> int:
@@ -70,16 +71,16 @@ class Batch:
 
     def parted(self) -> dict[int, Delivery]:
         """Its records one by one, from now on."""
-        if self.each is None:
-            self.each = {offset: self.whole.copy() for offset in range(self.first, self.last + 1)}
-        return self.each
+        if self.offset_state is None:
+            self.offset_state = {offset: self.batch_state.copy() for offset in range(self.first, self.last + 1)}
+        return self.offset_state
 
     def runs(self) -> Iterator[tuple[int, int, Delivery]]:
         """First offset, last offset and state of each run of records."""
-        if self.each is None:
-            yield self.first, self.last, self.whole
+        if self.offset_state is None:
+            yield self.first, self.last, self.batch_state
         else:
-            for offset, delivery in self.each.items():
+            for offset, delivery in self.offset_state.items():
                 yield offset, offset, delivery
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, Batch, Delivery, DeliveryState, runs_of
-from broker_sim.coordinator.share_partition.transition import Change, Renewed, Transition, Why
+from broker_sim.coordinator.share_partition.transition import Change, Reason, Renewed, Transition
 from broker_sim.coordinator.share_state.batches import StateBatch
 from kafka_wire.errors import Err
 
@@ -31,9 +31,9 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """What a member may say of a record."""
 
 
-_REASONS = (Why.GAP, Why.ACCEPTED, Why.RELEASED, Why.REJECTED, Why.RENEWED)
+_REASONS = (Reason.GAP, Reason.ACCEPTED, Reason.RELEASED, Reason.REJECTED, Reason.RENEWED)
 
-_LETTERS = (Why.REJECTED, Why.RELEASED, Why.EXPIRED, Why.GIVEN_BACK)
+_LETTERS = (Reason.REJECTED, Reason.RELEASED, Reason.EXPIRED, Reason.GIVEN_BACK)
 """What leaves a dead letter, where that is the end of a record."""
 
 _BECOMES = {
@@ -132,11 +132,11 @@ class SharePartition:
         """From where to read: the earliest record that is free."""
         if self._may_have_free:
             for batch in self.batches:
-                if batch.each is None:
-                    if batch.whole.is_free:
+                if batch.offset_state is None:
+                    if batch.batch_state.is_free:
                         return batch.first
                 else:
-                    for offset, delivery in batch.each.items():
+                    for offset, delivery in batch.offset_state.items():
                         if delivery.is_free:
                             return offset
             self._may_have_free = False
@@ -199,10 +199,12 @@ class SharePartition:
         """How many records of a batch may be acquired together, after their number of deliveries without success."""
         if not self.policy.bad_records_come_alone:
             return otherwise
-        if batch.each is None:
-            deliveries = batch.whole.deliveries if batch.whole.is_free else 0
+        if batch.offset_state is None:
+            deliveries = batch.batch_state.deliveries if batch.batch_state.is_free else 0
         else:
-            deliveries = max((delivery.deliveries for delivery in batch.each.values() if delivery.is_free), default=0)
+            deliveries = max(
+                (delivery.deliveries for delivery in batch.offset_state.values() if delivery.is_free), default=0
+            )
         begins = max(2, (self.limits.deliveries + 1) // 2)
         if deliveries < begins:
             return otherwise
@@ -214,12 +216,12 @@ class SharePartition:
         self, batch: Batch, member: str, begin: int, end: int, deadline_ms: int, most: int
     ) -> list[Acquired]:
         inside = batch.first >= begin and batch.last <= end
-        if batch.each is None:
-            if not batch.whole.is_free:
+        if batch.offset_state is None:
+            if not batch.batch_state.is_free:
                 return []
             if inside and batch.size <= most:
-                self._lock(batch.first, batch.last, batch.whole, member, deadline_ms)
-                return [Acquired(batch.first, batch.last, batch.whole.deliveries)]
+                self._lock(batch.first, batch.last, batch.batch_state, member, deadline_ms)
+                return [Acquired(batch.first, batch.last, batch.batch_state.deliveries)]
         got: list[Acquired] = []
         for offset, delivery in batch.parted().items():
             if offset < begin or not delivery.is_free:
@@ -252,7 +254,7 @@ class SharePartition:
         got: list[Acquired] = []
         for begin, end in runs_of(read, first, last, batch_size):
             batch = Batch(begin, end)
-            self._lock(begin, end, batch.whole, member, deadline_ms)
+            self._lock(begin, end, batch.batch_state, member, deadline_ms)
             self.batches.append(batch)
             got.append(Acquired(begin, end, 1))
         self.next_offset = last + 1
@@ -310,12 +312,12 @@ class SharePartition:
             begin = max(begin, batch.first, self.start_offset)
             if begin > acknowledgement.last:
                 break
-            if batch.each is None:
+            if batch.offset_state is None:
                 refusal = self._whole_refusal(batch, member)
                 if refusal is not None:
                     return refusal
                 if begin == batch.first and batch.last <= acknowledgement.last and len(acknowledgement.types) == 1:
-                    self._become(batch.first, batch.last, batch.whole, acknowledgement.types[0], moved, renewed)
+                    self._become(batch.first, batch.last, batch.batch_state, acknowledgement.types[0], moved, renewed)
                     begin = batch.last + 1
                     continue
                 if not (yield from self._parting(batch, pace)):
@@ -355,21 +357,21 @@ class SharePartition:
 
     def _parting(self, batch: Batch, pace: Pace) -> Generator[None, None, bool]:
         """As `_part`, in pieces; returns False if the batch has changed meanwhile."""
-        whole, deliveries = batch.whole, dict[int, Delivery]()
+        whole, deliveries = batch.batch_state, dict[int, Delivery]()
         before = (whole.state, whole.member, whole.deadline_ms, whole.moving)
         for offset in range(batch.first, batch.last + 1):
             deliveries[offset] = whole.copy()
             if pace.full():
                 yield
         after = (whole.state, whole.member, whole.deadline_ms, whole.moving)
-        if batch.each is not None or after != before or self._at(batch.first) is not batch:
+        if batch.offset_state is not None or after != before or self._at(batch.first) is not batch:
             return False
-        batch.each = deliveries
+        batch.offset_state = deliveries
         self._part(batch)
         return True
 
     def _whole_refusal(self, batch: Batch, member: str) -> Refusal | None:
-        whole = batch.whole
+        whole = batch.batch_state
         not_owner = Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of batch record")
         if self.policy.old_words and whole.member != member:
             return not_owner
@@ -383,7 +385,7 @@ class SharePartition:
         for offset, delivery in batch.parted().items():
             if delivery.state is DeliveryState.ACQUIRED:
                 self._hold(offset, offset, delivery, delivery.deadline_ms)
-        batch.whole.state, batch.whole.deadline_ms = DeliveryState.ARCHIVED, -1
+        batch.batch_state.state, batch.batch_state.deadline_ms = DeliveryState.ARCHIVED, -1
 
     def _become(
         self,
@@ -406,7 +408,7 @@ class SharePartition:
         delivery: Delivery,
         state: DeliveryState,
         moved: Transition,
-        why: Why,
+        why: Reason,
         *,
         uncounted: bool = False,
     ) -> None:
@@ -448,18 +450,18 @@ class SharePartition:
         """Advance the start offset over acknowledged and archived records."""
         gone = 0
         for batch in self.batches:
-            if batch.each is None:
-                if not batch.whole.is_settled:
+            if batch.offset_state is None:
+                if not batch.batch_state.is_settled:
                     break
                 self.complete_count -= batch.size
             else:
-                for offset in list(batch.each):
-                    if not batch.each[offset].is_settled:
+                for offset in list(batch.offset_state):
+                    if not batch.offset_state[offset].is_settled:
                         break
-                    del batch.each[offset]
+                    del batch.offset_state[offset]
                     batch.first = offset + 1
                     self.complete_count -= 1
-                if batch.each:
+                if batch.offset_state:
                     break
             gone += 1
         if gone:
@@ -480,7 +482,7 @@ class SharePartition:
                 continue
             for begin, end, delivery in batch.runs():
                 if begin <= last and end >= first and delivery.state is DeliveryState.ARCHIVING:
-                    self._move(begin, end, delivery, DeliveryState.ARCHIVED, moved, Why.LETTER)
+                    self._move(begin, end, delivery, DeliveryState.ARCHIVED, moved, Reason.LETTER)
         moved.complete_count = self.complete_count
         return moved
 
@@ -515,7 +517,7 @@ class SharePartition:
 
     def _expired(self, first: int, last: int, delivery: Delivery) -> Transition:
         moved = Transition(start_offset=self.start_offset)
-        self._move(first, last, delivery, DeliveryState.AVAILABLE, moved, Why.EXPIRED)
+        self._move(first, last, delivery, DeliveryState.AVAILABLE, moved, Reason.EXPIRED)
         delivery.moving = False
         delivery.deadline_ms = -1
         moved.complete_count = self.complete_count
@@ -528,14 +530,14 @@ class SharePartition:
         offset = self.start_offset
         while (batch := self._at(offset)) is not None:
             offset = batch.last + 1
-            for at in (batch.first,) if batch.each is None else tuple(batch.each):
+            for at in (batch.first,) if batch.offset_state is None else tuple(batch.offset_state):
                 if pace.full():
                     yield
-                delivery = batch.whole if batch.each is None else batch.each.get(at)
+                delivery = batch.batch_state if batch.offset_state is None else batch.offset_state.get(at)
                 if delivery is None or delivery.member != member or delivery.state is not DeliveryState.ACQUIRED:
                     continue
-                last = batch.last if batch.each is None else at
-                self._move(at, last, delivery, DeliveryState.AVAILABLE, moved, Why.GIVEN_BACK, uncounted=uncounted)
+                last = batch.last if batch.offset_state is None else at
+                self._move(at, last, delivery, DeliveryState.AVAILABLE, moved, Reason.GIVEN_BACK, uncounted=uncounted)
         moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
         return moved
 
@@ -547,11 +549,11 @@ class SharePartition:
         for batch in self.batches:
             if batch.first >= offset:
                 break
-            if batch.last >= offset and batch.each is None and batch.whole.is_free:
+            if batch.last >= offset and batch.offset_state is None and batch.batch_state.is_free:
                 batch.parted()
             for first, last, delivery in batch.runs():
                 if last < offset and delivery.is_free:
-                    self._move(first, last, delivery, DeliveryState.ARCHIVED, moved, Why.DELETED)
+                    self._move(first, last, delivery, DeliveryState.ARCHIVED, moved, Reason.DELETED)
         if not self.batches:
             self.start_offset = self.next_offset = max(self.next_offset, offset)
         moved.complete_count = self.complete_count
@@ -564,15 +566,17 @@ class SharePartition:
             for batch in self.batches:
                 if batch.first > end or batch.last < begin:
                     continue
-                if batch.each is None and begin <= batch.first and batch.last <= end:
-                    if batch.whole.state is DeliveryState.ACQUIRED and not batch.whole.moving:
-                        self._move(batch.first, batch.last, batch.whole, DeliveryState.ARCHIVED, moved, Why.ABORTED)
+                if batch.offset_state is None and begin <= batch.first and batch.last <= end:
+                    if batch.batch_state.state is DeliveryState.ACQUIRED and not batch.batch_state.moving:
+                        self._move(
+                            batch.first, batch.last, batch.batch_state, DeliveryState.ARCHIVED, moved, Reason.ABORTED
+                        )
                     continue
-                if batch.each is None:
+                if batch.offset_state is None:
                     self._part(batch)
-                for offset, delivery in (batch.each or {}).items():
+                for offset, delivery in (batch.offset_state or {}).items():
                     if begin <= offset <= end and delivery.state is DeliveryState.ACQUIRED and not delivery.moving:
-                        self._move(offset, offset, delivery, DeliveryState.ARCHIVED, moved, Why.ABORTED)
+                        self._move(offset, offset, delivery, DeliveryState.ARCHIVED, moved, Reason.ABORTED)
         moved.complete_count = self.complete_count
         return moved
 

@@ -13,8 +13,8 @@ from broker_sim.coordinator.share_partition.inflight import Delivery, DeliverySt
 from broker_sim.coordinator.share_state.batches import StateBatch
 
 
-class Why(enum.Enum):
-    """Why a record is in other hands than before."""
+class Reason(enum.Enum):
+    """Reason a record is in other hands than before."""
 
     GAP = "gap"
     ACCEPTED = "accepted"
@@ -35,7 +35,7 @@ class Change(NamedTuple):
     last: int
     delivery: Delivery
     before: Delivery
-    why: Why
+    why: Reason
 
 
 class Renewed(NamedTuple):

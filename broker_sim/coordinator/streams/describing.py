@@ -107,7 +107,7 @@ def _tasks(owned: Units[TaskKey]) -> Assignment:
 def _topology(
     topology: log.StreamsGroupTopologyValue | None, shown: Configured | None, pace: Pace
 ) -> Generator[None, None, Topology | None]:
-    """As it was found at the last heartbeat, if it could run then; else as the members brought it."""
+    """As it was found at the last heartbeat, if it could run then; else as the members sent it."""
     rows: list[Subtopology] = []
     if shown is not None and shown.is_ready:
         for name, subtopology in shown.subtopologies.items():
@@ -116,8 +116,8 @@ def _topology(
         return Topology(shown.epoch, rows)
     if topology is None:
         return None
-    for brought in sorted(topology.subtopologies, key=lambda item: item.subtopology_id):
-        row = yield from _brought(brought, pace)
+    for received in sorted(topology.subtopologies, key=lambda item: item.subtopology_id):
+        row = yield from _received(received, pace)
         rows.append(row)
     return Topology(topology.epoch, rows)
 
@@ -145,7 +145,7 @@ def _configured(name: str, subtopology: ConfiguredSubtopology, pace: Pace) -> Ge
     )
 
 
-def _brought(subtopology: log.Subtopology, pace: Pace) -> Generator[None, None, Subtopology]:
+def _received(subtopology: log.Subtopology, pace: Pace) -> Generator[None, None, Subtopology]:
     def infos(topics: Iterable[log.InternalTopicInfo]) -> Generator[None, None, list[TopicInfo]]:
         by_name: dict[str, list[log.InternalTopicInfo]] = {}
         rows: list[TopicInfo] = []

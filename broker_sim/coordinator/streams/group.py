@@ -19,8 +19,8 @@ from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
 from broker_sim.coordinator.streams.topology import (
-    Brought,
     Configured,
+    ReceivedTopology,
     Topology,
     configuring,
     required_topics,
@@ -275,10 +275,10 @@ class StreamsGroup(EpochGroup[StreamsState]):
         self._configured = topology, topics.version, result
         return result
 
-    def configured_as(self, brought: Brought) -> None:
+    def configured_as(self, received: ReceivedTopology) -> None:
         """Store the configured topology, which was computed before."""
-        if isinstance(brought.found, Configured):
-            self._configured = brought.topology, brought.version, brought.found
+        if isinstance(received.result, Configured):
+            self._configured = received.topology, received.version, received.result
 
 
 # records

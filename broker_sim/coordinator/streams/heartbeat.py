@@ -39,7 +39,7 @@ from broker_sim.coordinator.streams.group import (
     member_key,
 )
 from broker_sim.coordinator.streams.requests import Heartbeat, Request, Response, refusal
-from broker_sim.coordinator.streams.topology import Brought, Configured, StatusCode, Topology
+from broker_sim.coordinator.streams.topology import Configured, ReceivedTopology, StatusCode, Topology
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -93,18 +93,18 @@ def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
 
 
 def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -> None:
-    request, brought = body.request, body.brought
+    request, received = body.request, body.received
     member_id, reported = request.member_id, _reported(request)
     changes = _changes_of(shard, request)
     group = changes.group
     assert isinstance(group, StreamsGroup)
     replaced = _admit(group, request)
     _check_tags(body)
-    topology = _topology(group, brought)
-    if brought is not None and topology is brought.topology and brought.version == shard.topics.version:
-        if isinstance(brought.found, Refused):
-            raise brought.found
-        group.configured_as(brought)
+    topology = _topology(group, received)
+    if received is not None and topology is received.topology and received.version == shard.topics.version:
+        if isinstance(received.result, Refused):
+            raise received.result
+        group.configured_as(received)
     configured = group.configured(topology, shard.topics)
     _check_tasks(configured, reported)
     is_known, is_alone = shard.groups.get(group.group_id) is group, list(group.latest.members) == [replaced]
@@ -118,7 +118,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
     before, endpoint = group.latest.current(member_id), _endpoint(group, member_id)
     _put_member(changes, client, body)
     if group.latest.topology is None:
-        encoded = None if brought is None else brought.encoded
+        encoded = None if received is None else received.encoded
         changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology, encoded)
     if is_known:
         group.shown = configured
@@ -224,18 +224,18 @@ def _check_tags(body: Heartbeat) -> None:
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
 
 
-def _topology(group: StreamsGroup, brought: Brought | None) -> Topology:
+def _topology(group: StreamsGroup, received: ReceivedTopology | None) -> Topology:
     """The group's topology, which the first member brings. Raises Refused for another one."""
     known = group.latest.topology
-    if brought is None:
+    if received is None:
         if known is None:
             raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
         return known
-    if not brought.is_sound:
+    if not received.is_sound:
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
     if known is None:
-        return brought.topology
-    if known.epoch <= brought.topology.epoch and not brought.is_same(known):
+        return received.topology
+    if known.epoch <= received.topology.epoch and not received.is_same(known):
         raise Refused(Err.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
 

@@ -14,7 +14,7 @@ from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_TEMPORARILY
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.streams.topology import Brought, InternalTopic
+from broker_sim.coordinator.streams.topology import InternalTopic, ReceivedTopology
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k88_streams_group_heartbeat import (
@@ -35,7 +35,7 @@ class Heartbeat:
     their keys. ``expected``: that record, where many tags made it long."""
 
     request: Request
-    brought: Brought | None = None
+    received: ReceivedTopology | None = None
     tags: list[log.KeyValue] | None = None
     expected: Expected[Member] | None = None
 

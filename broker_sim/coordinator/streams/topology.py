@@ -102,7 +102,7 @@ class _Misconfigured(Exception):
 
 
 @dataclass(slots=True)
-class Brought:
+class ReceivedTopology:
     """A topology that a member has sent, as the value of the group's record, and its configuration for the topics at their ``version``.
     Not ``is_sound``: Kafka fails with an exception at its epoch, or at two subtopologies with one id. ``same``: the group's topology,
     if this one equals it; ``encoded``: the value of the group's record, if one is written."""
@@ -110,7 +110,7 @@ class Brought:
     topology: Topology
     is_sound: bool
     version: int
-    found: Configured | Refused | None = None
+    result: Configured | Refused | None = None
     same: Topology | None = None
     encoded: bytes | None = None
 
@@ -119,9 +119,9 @@ class Brought:
         return self.same is known or is_same(known, self.topology)
 
 
-def bringing(
+def receiving(
     requested: RequestedTopology, topics: Topics, known: Topology | None = None
-) -> Generator[None, None, Brought]:
+) -> Generator[None, None, ReceivedTopology]:
     """Read a topology, in pieces; the group, which has the topology ``known`` now, then does the rest in one step."""
     pace, topology, ids = Pace(_PIECE), Topology(requested.epoch, []), set[str]()
     for subtopology in requested.subtopologies:
@@ -146,18 +146,20 @@ def bringing(
             row.copartition_groups.append(
                 log.CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
             )
-    brought = Brought(topology, topology.epoch >= 0 and len(ids) == len(topology.subtopologies), topics.version)
-    if brought.is_sound:
+    received = ReceivedTopology(
+        topology, topology.epoch >= 0 and len(ids) == len(topology.subtopologies), topics.version
+    )
+    if received.is_sound:
         try:
             yield from _check_copartition_groups(topology, pace)
-            brought.found = yield from configuring(topology, topics)
+            received.result = yield from configuring(topology, topics)
         except Refused as refused:
-            brought.found = refused
+            received.result = refused
         if known is None:
-            brought.encoded = yield from encoding_value(0, topology)
+            received.encoded = yield from encoding_value(0, topology)
         elif (yield from _comparing(known, topology, pace)):
-            brought.same = known
-    return brought
+            received.same = known
+    return received
 
 
 def _check_copartition_groups(topology: Topology, pace: Pace) -> Generator[None, None, None]:

@@ -41,7 +41,7 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
     if transaction is None:
         shard.reply(token, Granted(Err.INVALID_PRODUCER_ID_MAPPING))
         return
-    verdict = _verdict(transaction, body)
+    verdict = _end_state(transaction, body)
     if isinstance(verdict, Err):
         stored = transaction.stored
         retried = Granted(Err.NONE, stored.producer_id, transaction.epoch)
@@ -57,7 +57,7 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
     )
 
 
-def _verdict(transaction: Transaction, body: EndTransaction) -> State | Err:
+def _end_state(transaction: Transaction, body: EndTransaction) -> State | Err:
     """The state of the transaction's end, NONE if it has ended that way already, or the error."""
     stored, bumps = transaction.stored, body.client_version >= _BUMPS
     if bumps and transaction.pending is not None:
@@ -121,7 +121,7 @@ def _decide(
     begins_now: bool = False,
     answer: Callable[[Granted], None],
 ) -> None:
-    """Write PrepareCommit or PrepareAbort, then `carry_out`. ``begins_now``: there was no transaction to end."""
+    """Write PrepareCommit or PrepareAbort, then `send_markers`. ``begins_now``: there was no transaction to end."""
     stored, epoch, last_epoch, next_id = transaction.stored, transaction.epoch, transaction.last_epoch, NO_PRODUCER_ID
     if client_version >= _BUMPS:
         if transaction.is_exhausted:
@@ -146,7 +146,7 @@ def _decide(
 
     def done() -> None:
         shard.cancel(("timeout", transaction.transactional_id))
-        after = carry_out(shard, transaction)
+        after = send_markers(shard, transaction)
         answer(Granted(Err.NONE, after.producer_id, after.epoch))
 
     shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=lambda error: answer(Granted(error)))
@@ -177,7 +177,7 @@ def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[
     def done() -> None:
         shard.cancel(("timeout", transaction.transactional_id))
         on_done(Err.NONE)
-        carry_out(shard, transaction)
+        send_markers(shard, transaction)
 
     def failed(error: Err) -> None:
         transaction.fenced_epoch = epoch
@@ -190,16 +190,16 @@ def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[
 # --- the markers ------------------------------------------------------------------------------------------------------
 
 
-def take_up(shard: TransactionState, transaction: Transaction) -> None:
+def resume(shard: TransactionState, transaction: Transaction) -> None:
     """One that was found in the log: an open one may time out, one that is decided ends."""
     state = transaction.stored.state
     if state is State.ONGOING:
-        watch_time(shard, transaction)
+        arm_timeout(shard, transaction)
     elif state in DECIDED:
-        carry_out(shard, transaction)
+        send_markers(shard, transaction)
 
 
-def carry_out(shard: TransactionState, transaction: Transaction) -> Stored:
+def send_markers(shard: TransactionState, transaction: Transaction) -> Stored:
     """The decision is committed: append a marker to each partition, and the completion to the log when all markers are written."""
     after = transaction.pending = _completed(transaction.stored, shard.now_ms)
     transaction.unmarked = dict.fromkeys(transaction.stored.partitions)
@@ -288,7 +288,7 @@ def _completed(stored: Stored, now_ms: int) -> Stored:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def watch_time(shard: TransactionState, transaction: Transaction) -> None:
+def arm_timeout(shard: TransactionState, transaction: Transaction) -> None:
     """Arm the timer of a transaction's timeout. Kafka checks all transactions at an interval; the timer fires at the check that would
     find this one."""
     stored, every_ms = transaction.stored, shard.settings.timeout_check_interval_ms
@@ -304,11 +304,11 @@ def timed_out(shard: TransactionState, key: TimerKey) -> None:
         return
     stored = transaction.stored
     if transaction.pending is not None or stored.started_ms + stored.timeout_ms >= shard.now_ms:
-        watch_time(shard, transaction)  # the next look decides
+        arm_timeout(shard, transaction)  # the next look decides
         return
 
     def on_fenced(error: Err) -> None:
         if error is not Err.NONE:
-            watch_time(shard, transaction)
+            arm_timeout(shard, transaction)
 
     fence(shard, transaction, on_fenced)

@@ -148,7 +148,7 @@ def add_partitions(shard: TransactionState, token: int, body: AddPartitions) -> 
 
     def done() -> None:
         if begins:
-            ending.watch_time(shard, transaction)
+            ending.arm_timeout(shard, transaction)
         shard.reply(token, _all(body, Err.NONE))
 
     shard.transit(

@@ -59,7 +59,7 @@ class TransactionShard(TransactionState):
         out = self.out = Outcome()
         self.store = store
         for transaction in store.transactions.values():
-            ending.take_up(self, transaction)
+            ending.resume(self, transaction)
         expiry.arm(self)
         return out
 

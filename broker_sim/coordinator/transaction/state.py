@@ -97,11 +97,11 @@ class TransactionState:
         """Let the log have the next state of a transactional id. It is pending until that is committed, or has failed."""
         transaction.pending = to
 
-        def given_up(error: Err) -> None:
+        def abandoned(error: Err) -> None:
             transaction.pending = None
             failed(error)
 
-        self.write(Write(Record(transaction.transactional_id, to), done, given_up, awaited, last_epoch))
+        self.write(Write(Record(transaction.transactional_id, to), done, abandoned, awaited, last_epoch))
 
     def write(self, write: Write) -> None:
         """Hand a record to the log."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["READ_AHEAD", "HeldBytes"]
+__all__ = ["READ_AHEAD", "WaitingBytes"]
 
 READ_AHEAD = 65_536
 """Bytes that may wait behind a pending request before the socket is no longer read."""
 
 
-class HeldBytes:
+class WaitingBytes:
     """``rest``: not None while frames wait, the next of them at ``pos``; ``tail``: later bytes, or, if no frames wait, the beginning of
     a frame, which is looked at again when it has ``need`` bytes."""
 
