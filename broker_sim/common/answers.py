@@ -25,7 +25,7 @@ _ABOUT_ONE = {
     *("TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE", "INVALID_COMMIT_OFFSET_SIZE", "OFFSET_OUT_OF_RANGE"),
     *("UNSTABLE_OFFSET_COMMIT", "GROUP_SUBSCRIBED_TO_TOPIC", "TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"),
 }
-"""Errors of a topic or partition, and not of a coordinator, a member or a group: where one of these is told, its topics are."""
+"""Errors of a topic or partition, and not of a coordinator, a member or a group; they are reported with their topics."""
 
 _LISTS = ("topics", "responses", "topic_data", "results")
 _PARTITIONS = ("partitions", "partition_responses", "partition_data")

@@ -44,7 +44,7 @@ DONE, BROKEN, USAGE, DEADLINE = 0, 1, 2, 3
 """Exit codes: all is well; a verdict is broken, or what was asked for can't be done; it was asked wrongly; a deadline passed."""
 
 CONTROL_PORT = 9099
-"""Where commands look for a control server that nobody named."""
+"""The port of the control server if none is given."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -19,7 +19,7 @@ AT_ONCE = 20
 PERIOD_MS = 10_000
 
 REMEMBERED = 4096
-"""Lines that are known to have been told; with more of them all may be told once more."""
+"""The number of remembered lines; with more lines each may be logged once more."""
 
 
 class Once:

@@ -83,7 +83,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     dynamic: bool = False
     internal: bool = False
-    """Whether it is described only where somebody has set it (ConfigDef.defineInternal)."""
+    """Whether it is described only if it is set (ConfigDef.defineInternal)."""
     synonym: str | None = None
     whole: bool = False
     """Whether no item of a list may be empty: from 4.2 on, where its items are checked."""
@@ -469,7 +469,7 @@ class BrokerConfig:
         """`callback` runs after every alteration."""
         self._on_change.append(callback)
 
-    # The typed readers stand last: inside the class their names hide the builtins'.
+    # The typed readers come last: inside the class their names hide the builtins'.
 
     def bool(self, name: builtins.str) -> builtins.bool:
         """The effective value of a broker setting of type boolean."""

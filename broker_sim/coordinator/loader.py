@@ -45,7 +45,7 @@ class Loader(ShardLoader):
         self.latest: dict[bytes, bytes | None] = {}
         self.versions = range(_VALUE_VERSIONS[0] if self._later else _VALUE_VERSIONS[1])
         self._keys: dict[str, list[bytes]] = {}  # group: its keys in ``latest``
-        self._offset = -1  # of the last record that was read; all that is staged stands at it or before
+        self._offset = -1  # of the last record that was read; all pending transactional offsets are at it or before
 
     def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         record = self._decoded(key, value)

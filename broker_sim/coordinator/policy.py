@@ -58,7 +58,7 @@ class Policy:
     states_filter_strips_blanks: bool
     """And without the blanks around them."""
     refused_commits_stay_pending: bool
-    """A partition whose metadata is too long, in a commit of which others are taken, counts as having one on its way until it is
+    """A partition whose metadata is too long, in a commit with valid partitions, counts as having a pending commit until it is
     committed or deleted: OffsetFetch with require_stable refuses it all that time."""
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
@@ -75,7 +75,7 @@ class Policy:
     group_record_sequence: int
     """Base sequence of batches that hold anything but offset commits."""
     group_operations: int
-    """Authorized operations of a group for everybody, as bits by AclOperation's codes."""
+    """Authorized operations of a group for all clients, as bits by AclOperation's codes."""
     members_join_again: bool
     """A member of a consumer group that is in may send epoch 0, as one that has lost its epoch does. Else it is fenced until it has
     left, or its session is over."""
@@ -111,8 +111,8 @@ class Policy:
     votes_are_counted_in: str
     """The hash map whose order breaks ties of the protocol vote: of those with most votes its first one wins (``vote.ORDERS``)."""
     replaced_member_stays_new: bool
-    """A static member that is replaced while it waits in its first JoinGroup goes on as the newcomer it was, and its session ends even
-    while it waits (else the one that takes its place is an old member, whose session a deferred JoinGroup keeps alive)."""
+    """A static member that is replaced while it waits in its first JoinGroup remains a new member, and its session expires even
+    while it waits (else the replacing member is an old one, whose session a deferred JoinGroup keeps alive)."""
     deletion_begins_when_committed: bool
     """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
     has_epoch_groups: bool
@@ -126,7 +126,7 @@ class Policy:
     commits_by_name_store_topic_ids: bool
     """The record of a commit says which topic it is of even where the request named that (else only that of one by id)."""
     assignment_times_are_stored: bool
-    """A group's target says when it was computed, and is not computed anew within the assignment interval."""
+    """A group's target has the time of its computation, and is not computed again within the assignment interval."""
     emptied_group_target_is_stored: bool
     """When the last member of a group by epochs leaves, the group's target follows its epoch at once."""
     absent_group_commit_in_transaction: Err
@@ -423,7 +423,7 @@ class Settings:
     """When the broker has started; None counts as each load."""
     new_member_join_timeout_ms: int = 300_000
     open_transaction_timeout_ms: int = 60_000
-    """How long transactions that the log left open stay so: a producer's transaction.timeout.ms, which the log doesn't tell."""
+    """How long transactions stay open that a loaded log left open: a producer's transaction.timeout.ms, which is not in the log."""
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
     streams: StreamsSettings = StreamsSettings()

@@ -25,7 +25,7 @@ _MOST = 1000  # the largest count of a repetition
 _LARGEST = 50_000  # states; RE2J has a limit of its own for what repetitions of repetitions make
 _DEEPEST = 100  # groups in groups: each takes some calls within calls
 _COUNT_SIZE = 20  # characters of the longest ``{n,m}``
-_PIECE = 20_000  # states and characters that are gone through before others are served: some milliseconds
+_PIECE = 20_000  # states and characters of one piece: some milliseconds
 _KEPT = 1_000_000  # states in the steps that an expression remembers: 64 MB
 
 
@@ -59,11 +59,11 @@ _CATEGORIES = frozenset(
 _SCRIPTS = frozenset(
     "Arabic Armenian Cyrillic Devanagari Georgian Greek Han Hangul Hebrew Hiragana Katakana Latin Thai".split()  # noqa: SIM905
 )
-"""Those that are known; a character is told by its name in Unicode, as Python's tables have no scripts."""
+"""The known scripts; a character's script follows from its name in Unicode, as Python's tables have no scripts."""
 _NAMED = {"HAN": "CJK"}
 _ESCAPED = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
-# the states of a machine: what each waits for, and where it goes on
+# the states of a machine: what each waits for, and its next states
 _CHARS, _SPLIT, _START, _END, _LINE_START, _LINE_END, _BOUNDARY, _INSIDE, _DONE = range(9)
 
 
@@ -118,7 +118,7 @@ class _Parser:
             if piece is not None:
                 parts.append(self.repeated(piece))
             elif parts:
-                parts.append(self.repeated(parts.pop()))  # behind flags: of what stands before them, as in RE2J
+                parts.append(self.repeated(parts.pop()))  # after flags: of the expression before them, as in RE2J
         return _Node("then", parts=parts)
 
     def piece(self) -> _Node | None:

@@ -166,7 +166,7 @@ class Owner(Protocol):
     call_soon: Callable[..., object]
     tap: Tap | None
     refusals: Refusals
-    """Told of connections that are closed because of what they sent."""
+    """Reports connections that are closed because of an invalid frame."""
 
     def opened(self, connection: Any) -> None: ...
 
@@ -211,7 +211,7 @@ class RequestContext:
         self.api_version = route.api_version
         self.client_id: str | None = connection.client_id
         self.frames: list[bytes] | None = None
-        """For the server: the encoded reply, in pieces; None while there is none, [] where none will be sent."""
+        """For the server: the encoded reply, in pieces; None before the reply, [] if none is sent."""
         self.long = False
         """Whether the answer may be long as well: it is encoded in pieces."""
         self.request: object | None = None
@@ -254,7 +254,7 @@ class RequestContext:
             self.connection.replied(self)
 
     def _encode_in_pieces(self, response: object) -> None:
-        self._on_disconnect = None  # whoever waited has answered
+        self._on_disconnect = None  # the waiting code has answered
         job = self.route.encoding(self.correlation_id, response)
         encode_piece = partial(self._encode_piece, response)
         if not encode_piece(job):

@@ -108,7 +108,7 @@ def _repeated(
     requested: Any, array: FieldSpec | None, fields: list[tuple[str, FieldSpec]], version: int
 ) -> dict[str, Any]:
     """The fields of a row that say what was asked for."""
-    if array is None:  # no row: what stands at the top may be called the same, and Kafka leaves it at its default
+    if array is None:  # no row: a top-level field may have the same name, and Kafka leaves it at its default
         return {}
     if not array.inner:  # its elements are the names themselves
         return {name: requested for name, spec in fields if spec.entity == array.entity}

@@ -51,7 +51,7 @@ class CachedPartition:
         if data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0:
             news = True
         if data.error_code != Err.NONE:
-            self.high_watermark, news = -1, True  # told again when the error is gone
+            self.high_watermark, news = -1, True  # returned again when the error has ended
         return news
 
 

@@ -305,7 +305,7 @@ def _append(
         return refused
     batch = cast(bytes, data.records)
     if len(batch) != header.size:
-        batch = batch[: header.size]  # what is behind it is no batch, and nobody minds
+        batch = batch[: header.size]  # the bytes after it are no batch, which Kafka ignores
     try:
         checked = None
         if not is_short(header):

@@ -42,7 +42,7 @@ _FUTURE_LOCAL_REPLICA = -3
 ids each is a consumer's."""
 
 _MISSING: dict[int, int] = {Err.UNKNOWN_TOPIC_ID: 1, Err.UNKNOWN_TOPIC_OR_PARTITION: 2}
-"""What was not there when the fetch came is told behind what was read, in this order."""
+"""Errors of partitions that did not exist when the fetch came; they come last, in this order."""
 
 Requested = tuple[Key, FetchPartition]
 
@@ -226,7 +226,7 @@ class Fetch:
         if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
             return self._response(answers)
         state = self.ctx.broker.state
-        clock = state.clock.wire  # a poll goes on while the broker's time stands still
+        clock = state.clock.wire  # a long poll runs in real time, also with a manual clock
         early = state.buggify is not None and state.buggify.fires("answers a Fetch early")
         self.waiting_bytes = self.read_bytes - size
         self.waiting_events = self.read_events
@@ -292,7 +292,7 @@ class Fetch:
         epoch = max(requested.current_leader_epoch, NO_EPOCH)
         error = access_error(partition, broker.node_id, epoch, version >= 11)
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-            error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: nobody follows
+            error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: there are no followers
         if error is not Err.NONE:
             answer = _unread(requested.partition, error)
             if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
@@ -363,7 +363,7 @@ class Fetch:
 
     def _stop(self) -> None:
         self.timer.cancel()
-        for partition in self.waiting_partitions:  # those that are gone by now, too: each of them wakes its waiters
+        for partition in self.waiting_partitions:  # also deleted ones: each of them calls its waiters
             partition.remove_waiter(self._look)
 
     # -------------------------------------------------------------------------------------------- answering

@@ -40,7 +40,7 @@ CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 """The replica id of a client that asks followers too (ListOffsetsRequest.DEBUGGING_REPLICA_ID)."""
 
-_NOTHING = (-1, -1, -1)  # timestamp, offset, leader epoch of "there is none"
+_NOTHING = (-1, -1, -1)  # timestamp, offset, leader epoch of a missing offset
 
 
 _PIECE = 1000

@@ -30,8 +30,8 @@ from kafka_wire.messages.k03_metadata import (
 from kafka_wire.schema import ZERO_UUID
 
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
-"""Read, write, create, delete, alter, describe, describe and alter settings: without an authorizer everybody may
-(AclOperation).
+"""Read, write, create, delete, alter, describe, describe and alter settings: without an authorizer all
+are allowed (AclOperation).
 """
 
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
@@ -39,7 +39,7 @@ ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
 
 _PIECE = 500
-"""Topics and partitions that are told, or a fiftieth as many topics created, before others are served."""
+"""Topics and partitions in the response of one piece; or a fiftieth as many created topics."""
 
 
 def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | None:

@@ -43,7 +43,7 @@ _BY_ID = 10
 
 
 _Called = tuple[str, bytes]
-"""A topic's name ("" for an id that is nobody's), and its id in the request, zero before v10."""
+"""A topic's name ("" for an unknown id), and its id in the request, zero before v10."""
 
 _NOT_THERE = (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_ID)
 

@@ -137,7 +137,7 @@ def _answer(
         if version >= 2:
             return OffsetFetchResponse(error_code=shard)
         if ctx.broker.runtime.settings.policy.answers_partitions_once:
-            # from 3.5 on it forgets that v1 can tell an error at partitions alone, and tells none
+            # from 3.5 on v1, which has errors at partitions alone, gets none
             requested = _each_once(requested or []) if ctx.broker.state.config.release < GROUPS_EACH else []
         error = shard
         failed: _Rows = ((name, ((i, None, error) for i in indexes)) for name, indexes in requested or [])
@@ -255,7 +255,7 @@ def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
 def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
     """Tells whether all that the answer hung on is as it was: who coordinates, and the groups' offsets."""
     if request.require_stable or version == 0:
-        return None  # what is on its way counts too; v0 reads the legacy store
+        return None  # pending offsets count, too; v0 reads the legacy store
     state = ctx.broker.state
     known = []
     for group_id in [group.group_id for group in request.groups] if version >= 8 else [request.group_id]:

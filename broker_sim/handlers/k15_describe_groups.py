@@ -18,7 +18,7 @@ _ALL_GROUP_OPERATIONS = (
 
 
 _TELLS_ERRORS_SINCE = 6
-"""The version from which on a group that isn't there, or is no classic one, is told to be so; before, it is "Dead"."""
+"""The version from which on a missing or non-classic group has an error; before, its state is "Dead"."""
 
 _PIECE = 200
 """Groups that are described before others are served."""

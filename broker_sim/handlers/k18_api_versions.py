@@ -59,7 +59,7 @@ _STREAMS_VERSION, _STREAMS_VERSION_SINCE = 1, (4, 2)
 """The level of streams groups, and the first release that has it without unstable features (StreamsVersion.java)."""
 
 _LOWEST_MAY_BE_0 = 4
-"""The version from which on a feature may be told to begin at 0."""
+"""The version from which on a feature's lowest level may be 0."""
 
 
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:

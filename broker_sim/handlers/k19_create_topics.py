@@ -129,6 +129,6 @@ def _settings(state: ClusterState, topic: Topic, given: Mapping[str, str | None]
         value = given.get(name) or to_text(config.topic_value(name, topic.configs))
         source = entries[0].source if entries else ConfigSource.DEFAULT
         result.append(CreatableTopicConfigs(name, value, False, source, False))
-    if config.release < (3, 6):  # they are not settings yet, and are told of here alone
+    if config.release < (3, 6):  # no settings yet; only this response has them
         result += [CreatableTopicConfigs(name, value, False, ConfigSource.DEFAULT, False) for name, value in _TO_COME]
     return result

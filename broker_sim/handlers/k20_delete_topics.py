@@ -51,7 +51,7 @@ def _delete_all(ctx: RequestContext, request: DeleteTopicsRequest) -> Generator[
     for topic in chosen:
         if pace.full():
             yield
-        if state.topics.get(topic.name) is not topic:  # somebody else was quicker
+        if state.topics.get(topic.name) is not topic:  # another request was quicker
             results.append(DeletableTopicResult(topic.name, topic.topic_id, Err.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         try:
@@ -90,7 +90,7 @@ def _choose(
             topic = _find(state, entry, count[key])
         except KafkaError as error:
             answer = DeletableTopicResult(entry.name, entry.topic_id, error.error, error.message)
-            refused.setdefault((*key, -1 if _is_sound(entry) else number), answer)  # else as often as it stands there
+            refused.setdefault((*key, -1 if _is_sound(entry) else number), answer)  # else as often as it was requested
             continue
         if entry.name is not None and topic.topic_id in ids:
             text = "The provided topic name maps to an ID that was already supplied."

@@ -36,7 +36,7 @@ _PIECE = 1000
 
 Errors = Mapping[tuple[str, int], Err]
 Result = tuple[AddPartitionsToTxnTransaction, Errors, bool]
-"""A transaction, what its partitions were told, and whether each place of the request is told for itself."""
+"""A transaction, its partitions' errors, and whether each entry of the request has a row of its own."""
 Response = AddPartitionsToTxnResponse
 
 

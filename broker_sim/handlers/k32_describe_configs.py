@@ -33,7 +33,7 @@ _MALFORMED = (
 )
 
 Row = tuple[Setting, str | None, list[ConfigEntry]]
-"""A setting, its value and what stands behind it, the effective entry first."""
+"""A setting, its value and its entries, the effective one first."""
 
 
 _PIECE = 10
@@ -95,7 +95,7 @@ def _describe(
                 setting.name,
                 value,
                 not topic and not setting.dynamic,
-                False,  # v0: no broker that serves it tells
+                False,  # v0: no broker that serves it has the field
                 source,
                 False,
                 [DescribeConfigsSynonym(e.name, e.value, e.source) for e in entries]

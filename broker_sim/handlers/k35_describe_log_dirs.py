@@ -23,7 +23,7 @@ from kafka_wire.messages.k35_describe_log_dirs import (
 IN_MEMORY = "(memory)"
 UNKNOWN_BYTES = -1
 NAMES_ONLY_WANTED = (3, 5)
-"""Releases before this one name every topic of the directory, those that nobody asked for without partitions."""
+"""Releases before this one return every topic of the directory, those that were not requested without partitions."""
 
 
 _PIECE = 2000

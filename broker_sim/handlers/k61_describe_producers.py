@@ -23,7 +23,7 @@ from kafka_wire.messages.k61_describe_producers import (
 )
 
 _PIECE = 1000
-"""Partitions and producers that are told of before others are served."""
+"""Partitions and producers of one piece."""
 
 
 def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse | None:
@@ -61,7 +61,7 @@ def _partition(ctx: RequestContext, topic: str, index: int) -> PartitionResponse
     except KafkaError as error:
         return PartitionResponse(
             index, error.error
-        )  # ReplicaManager's own errors are told without words, a missing partition of a topic among them
+        )  # ReplicaManager's own errors have no message, also that of a missing partition
     producers = [
         ProducerState(
             entry.producer_id,

@@ -23,7 +23,7 @@ from kafka_wire.messages.k75_describe_topic_partitions import (
 )
 
 _PIECE = 1000
-"""Topics that are told, unknown ones above all, before others are served."""
+"""Topics of one piece, above all unknown ones."""
 
 
 def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse | None:

@@ -152,7 +152,7 @@ class ShareFetch:
         if got is not None:
             self._reply(got)
             return
-        clock = self.ctx.broker.state.clock.wire  # a poll goes on while the broker's time stands still
+        clock = self.ctx.broker.state.clock.wire  # a long poll runs in real time, also with a manual clock
         self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._time_is_up)
         self._wait()
         self.ctx.on_disconnect(self._stop)
@@ -295,7 +295,7 @@ class ShareFetch:
             self._finish(got)
         elif any(live.error is not Err.NONE for live, _ in self.waiting):
             self._stop_waiting()
-            self._wait()  # it was dropped, and is there anew
+            self._wait()  # it was dropped and loaded again
 
     def _time_is_up(self) -> None:
         self._finish(self._acquire(last=True) or {})

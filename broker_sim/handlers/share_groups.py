@@ -18,7 +18,7 @@ _WORDS = (
 )
 
 NO_SUCH_VERSION = "The version of API is not supported."
-"""What the two requests that change a share group's offsets are told where there are none; the others hear the error alone."""
+"""The message of the two requests that change a share group's offsets on a broker without share groups; others get the error alone."""
 
 
 def are_off(ctx: RequestContext, group_id: str | None) -> bool:

@@ -101,7 +101,7 @@ def _ask_all(
             waiting += 1
             key = ShareKey(request.group_id, topic.topic_id, part.partition)
             requested, answered = command(key, part), partial(put_result, rows, at, part.partition)
-            # where there are no share groups nobody coordinates their state, and that is all that is said (4.1.0)
+            # without share groups there is no share coordinator, and the error has no message (4.1.0)
             shard = ctx.broker.share_states.locate(ctx.broker, coordinator_key(key))
             if isinstance(shard, Err):
                 words = f"Unable to {_DOES[type(requested)]}: {shard.text}" if shard is Err.NOT_COORDINATOR else None

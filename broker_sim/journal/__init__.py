@@ -92,7 +92,7 @@ class Seen(dict[str, Any]):
 
 
 PROBE = "__commit_probe"
-"""How the groups are called in whose name `GroupHandle.commit_probe` commits: nobody's, and in no list of groups."""
+"""The prefix of the groups of `GroupHandle.commit_probe`, which no client uses and no list of groups contains."""
 
 
 def groups_in(events: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -138,9 +138,9 @@ class Journal:
         self.generations: dict[str, set[int]] = {}
         """The generations of each group that were seen."""
         self.tell: Callable[[str | None], str] = self.last_events
-        """``tell(group)``: what happened lately, for the text of a WaitTimeout; whoever can tell it better puts itself here."""
+        """``tell(group)``: describes the last events, for the text of a WaitTimeout; may be replaced by a better description."""
         self.failed: Callable[[Exception], object] | None = None
-        """Who is told what a listener has raised; else the log is."""
+        """Called with the exception of a listener; None: it is logged."""
         self._now_ms = clock.now_ms
         self._listeners: dict[int, Listener] = {}
         self._numbers = 0

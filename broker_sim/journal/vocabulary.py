@@ -286,7 +286,7 @@ STORIES = {
     "client": "A client of a scenario reported something.",
     "mark": "A note.",
 }
-"""Kind of event -> what it tells."""
+"""Kind of event -> its description."""
 
 PARTS: dict[str, dict[str, str]] = {
     "snapshot": {

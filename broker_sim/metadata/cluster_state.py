@@ -107,7 +107,7 @@ class ClusterState:
         self._in_work: dict[str, str] = {}
         """Topics whose partitions are being made or removed, a piece at a time, and what is said of them meanwhile."""
         self.next_leader = 0
-        """How many partitions were placed: the first replica of the next one goes on from there."""
+        """The number of placed partitions, which determines the first replica of the next one."""
         self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
         """Settings of groups and of client metrics subscriptions, by their names."""
         self.cluster_id = cluster_id or uuid_text(self.new_uuid())
@@ -123,11 +123,11 @@ class ClusterState:
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
         self.on_topics_changed: list[Callable[[Mapping[str, int | None]], object]] = []
-        """Called when topics are there, have grown or are gone: name -> number of partitions, None for one that is gone."""
+        """Called when topics were created, extended or deleted: name -> number of partitions, None for a deleted one."""
         self.on_group_configured: list[Callable[[str], object]] = []
         """Called with the id of a group that has other settings of its own than before."""
         self.on_leader_changed: list[Callable[[Partition], object]] = []
-        """Called when a partition has another leader, or none, before who waits on it looks again: coordinators move with it."""
+        """Called when a partition has another leader, or none, before its waiters: coordinators move with it."""
         self.on_election: list[Callable[[Partition, str], object]] = []
         """Called with the reason at every new leader epoch."""
         self.on_loss: list[Callable[[Partition, LostRecords], object]] = []
@@ -358,7 +358,7 @@ class ClusterState:
                         yield
                     logs.append(self.disk.make_log(topic, index, settings))
                     added.append(Partition(topic, index, nodes, -1, 0, logs[-1]))
-            for partition in added:  # a broker may have gone meanwhile, or come
+            for partition in added:  # a broker may have stopped or started meanwhile
                 partition.isr = [node for node in partition.replicas if self.brokers[node].alive]
                 partition.leader = next(iter(partition.isr), -1)
             if is_new:

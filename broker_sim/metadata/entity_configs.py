@@ -144,7 +144,7 @@ def entries(
             if setting.name in own:
                 set_here = ConfigEntry(setting.name, own[setting.name], ConfigSource.CLIENT_METRICS)
                 rows.append((setting, set_here.value, [set_here]))
-            elif config.release >= (4, 0):  # before, what is not set is not told of
+            elif config.release >= (4, 0):  # before, unset settings are not described
                 rows.append((setting, setting.default, []))
         return rows
     for setting in _group_settings(config.release).values():

@@ -43,7 +43,7 @@ from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
 from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name, offset_commit_key
 
 USUAL_PARTITIONS = 50
-"""offsets.topic.num.partitions where nobody has changed it."""
+"""The default of offsets.topic.num.partitions."""
 
 MOST_PARTITIONS = 1000
 """How far a number of offsets partitions is looked for."""
@@ -118,7 +118,7 @@ class Survey:
     missing: dict[str, dict[int, int]] = field(default_factory=dict)
     """Topics that groups have committed and that have no logs here -> partition -> largest committed offset."""
     known: dict[str, KnownTopic] = field(default_factory=dict)
-    """What the cluster's metadata tells of topics."""
+    """Topics in the cluster's metadata."""
     lines: list[str] = field(default_factory=list)
     """What was found, for people."""
 
@@ -423,7 +423,7 @@ class _Reading:
             content.committed[place] = decode_value(OFFSET_COMMIT, value).offset
             return key.group
         except DecodeError:
-            return None  # the load tells
+            return None  # the load reports it
 
 
 def _assigned(value: bytes | None) -> list[tuple[str, int]]:

@@ -41,7 +41,7 @@ MAX_GONE = 1000
 """How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
 
 MAX_LOGGED = 10
-"""How many directories that nobody knows are named in the log."""
+"""The number of unknown directories that are named in the log."""
 
 _NOT_KNOWN = (
     "it has records (or files that no log has), and cluster.json knows no such partition; copy it into a directory of its "
@@ -393,7 +393,7 @@ class Persistence:
                 f"{self.data_dir} has logs that are missing in {meta_files.STATE_FILE}: {', '.join(directories)}"
             )
         from broker_sim.metadata import (
-            foreign_directory,  # it reads what groups and controllers write: not for everybody's start
+            foreign_directory,  # it reads records of groups and controllers, which most starts don't need
         )
 
         asked = "offsets.topic.num.partitions"

@@ -121,7 +121,7 @@ class Partition:
         self.behind: dict[int, int] = {}
         """Replicas that went while they were in the ISR, and are in it no longer -> up to which offset they have the log."""
         self.barred = False
-        """While true, nobody is elected its leader."""
+        """While true, no leader is elected."""
         self.leader = leader
         """Node id, or -1 where none of the replicas is alive."""
         self.leader_epoch = leader_epoch
@@ -141,7 +141,7 @@ class Partition:
         `READERS`. Noted only where there is a journal."""
         self.deleted = False
         self.appended_bytes = 0
-        """Bytes appended since the start: how a parked fetch knows how much has come."""
+        """Bytes appended since the start, from which a waiting fetch knows the number of new bytes."""
         self.events = 0
         """Changes other than an append that was committed at once."""
         self.on_transaction_ended: Callable[[EndedTransaction], object] | None = None

@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._route: Route | None = None  # of the frame in a fast path
         self._memo = RequestMemo()
         self._stop = 0
-        self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
+        self._deferring = -1  # the API key of this iteration's deferred requests; -1 without any
         self._handling = False  # inside a handler, whose caller looks for the reply
         self._waiting = WaitingBytes()
         self._replies = ReplyQueue()

@@ -87,7 +87,7 @@ class BrokerServer:
         self.tick = 0
         self.refusals = Refusals(log, self.clock.now_ms)
         self.tap: Tap | None = None
-        """Whoever watches or breaks this broker's requests."""
+        """Observes this broker's requests and injects faults; None without these."""
         self.connections: dict[Connection, None] = {}
         """In the order in which they came: no set, as nothing may depend on addresses."""
         self._max_idle_ms = config.int("connections.max.idle.ms")
@@ -185,7 +185,7 @@ class BrokerServer:
         if self.tap is not None:
             self.tap.opened(connection)
         if self._hung_up:
-            # accepted before the port was closed: who waits for the last one to go waits for it, too, and ends no timer after that
+            # accepted before the port was closed: `_hang_up` waits for it, too, and cancels no timer afterwards
             connection.abort()
         elif self._sweep is None and self._max_idle_ms >= 0:
             self._arm()

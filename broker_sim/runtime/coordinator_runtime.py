@@ -69,7 +69,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def __init__(self, state: ClusterState, kind: CoordinatorKind[S]) -> None:
         self.state, self.clock, self.kind = state, state.clock, kind
-        self._wire = state.clock.wire  # loading takes no time of a clock that stands still
+        self._wire = state.clock.wire  # loading runs in real time, also with a manual clock
         self._contexts: dict[int, ShardContext[S]] = {}
         self._dirty: list[ShardContext[S]] = []
         self._tokens: dict[int, Callable[[Any], object]] = {}

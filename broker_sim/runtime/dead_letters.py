@@ -53,7 +53,7 @@ class Letters:
 
 
 Sent = Callable[[str, str], object]
-"""``sent(where, problem)``: the partition that has them, as in ``dlq.orders-0``, or why there is none."""
+"""``sent(where, problem)``: the partition with the letters, as in ``dlq.orders-0``, or why they were not written."""
 
 
 class _Refused(Exception):

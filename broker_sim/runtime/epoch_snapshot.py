@@ -23,7 +23,7 @@ GONE: dict[str, Any] = {
     "size": 0,
     "members": [],
 }
-"""Of a group that is no more, or a classic one from here on."""
+"""The snapshot of a deleted group, or of one that is a classic group now."""
 
 
 Shown = ConsumerGroup | ShareGroup | StreamsGroup
@@ -106,7 +106,7 @@ def _topology(group: StreamsGroup, topics: Topics) -> dict[str, Any]:
     try:
         problem = group.configured(topology, topics).problem
     except Refused:
-        problem = None  # no topics would make it work: its heartbeats are refused, and say so
+        problem = None  # invalid for any topics: heartbeats with it are refused
     status = None if problem is None else {"status": problem[0].name, "detail": problem[1]}
     return {"topology": {"epoch": topology.epoch, "problem": status}}
 

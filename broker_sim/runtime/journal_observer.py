@@ -74,7 +74,7 @@ class GroupObserver:
         self.requests: dict[int, tuple[int, str]] = {}
         """Token of a request that is not answered -> its number in the journal and its API."""
         self._known: dict[tuple[int, str], Snapshot] = {}  # what was last seen of a group, by shard and group id
-        self._epochs: dict[tuple[int, str], Snapshot] = {}  # likewise, of consumer groups
+        self._epochs: dict[tuple[int, str], Snapshot] = {}  # the same, of consumer groups
         self._epoch_causes: dict[tuple[int, str], dict[str, Any]] = {}  # who has written to them last
         self._deletions: dict[tuple[int, int], dict[str, Any]] = {}  # why offsets are deleted, by shard and ticket
 

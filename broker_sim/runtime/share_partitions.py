@@ -49,7 +49,7 @@ _CLIENT_ERRORS: dict[Err, Err] = {
     Err.FENCED_LEADER_EPOCH: Err.NOT_LEADER_OR_FOLLOWER,
     Err.FENCED_STATE_EPOCH: Err.NOT_LEADER_OR_FOLLOWER,
 }
-"""What members are told of the share coordinator's errors; of all others UNKNOWN_SERVER_ERROR (SharePartition.fetchPersisterError)."""
+"""The share coordinator's error -> the member's; the others become UNKNOWN_SERVER_ERROR (SharePartition.fetchPersisterError)."""
 
 _FENCED = frozenset(
     {Err.FENCED_LEADER_EPOCH, Err.FENCED_STATE_EPOCH, Err.UNKNOWN_TOPIC_OR_PARTITION, Err.GROUP_ID_NOT_FOUND}
@@ -95,7 +95,7 @@ class SharePartitions:
         self._sessions: dict[int, ShareSessions] = {}
         self.timers: KeyedTimers[tuple[int, tuple[str, ShareKey]]] = KeyedTimers(self.clock, self._fire)
         self.fired: list[str] | None = None
-        """What timers that fire are for, in words; None where nobody wants to know."""
+        """Descriptions of the timers that have fired; None if they are not collected."""
         self.observer: ShareObserver | None = None
         release = state.config.release
         self.policy = PartitionPolicy(
@@ -386,7 +386,9 @@ class SharePartitions:
                 self.write(live, (yield from live.share.releasing(session.key.member_id, pace)))
         if any(other.key.group_id == group_id for other in self.sessions(broker)):
             return
-        for live in list(self._live.values()):  # nobody reads for the group here: the next to come loads what there is
+        for live in list(
+            self._live.values()
+        ):  # no session reads the partition for the group: the next fetch loads it again
             if live.key.group_id == group_id and live.partition.leader == broker.node_id:
                 self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 

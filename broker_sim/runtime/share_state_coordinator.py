@@ -116,7 +116,7 @@ class Persister:
             if answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
                 answered(answer)
                 return
-            wire = self._state.clock.wire  # brokers talk though their time stands still
+            wire = self._state.clock.wire  # brokers communicate in real time, also with a manual clock
             pause_ms = _BACKOFF_MS << (attempt - 1)
             wire.call_at_ms(wire.now_ms() + pause_ms, self._attempt, command, answered, attempt + 1)
 

@@ -39,7 +39,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
     def __init__(self, state: ClusterState) -> None:
         self.settings = settings_of(state.config)
         self.fired: list[str] | None = None
-        """What timers that fire are for, in words; None where nobody wants to know."""
+        """Descriptions of the timers that have fired; None if they are not collected."""
         super().__init__(
             state,
             CoordinatorKind(

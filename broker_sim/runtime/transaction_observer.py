@@ -155,7 +155,7 @@ class TransactionObserver:
             **fields,
         )
 
-    # what the runtime tells
+    # calls of the runtime
 
     def asked(self, token: int, ctx: RequestContext) -> None:
         """A request is about to be stepped."""

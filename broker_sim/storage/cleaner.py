@@ -68,7 +68,7 @@ class _Plan:
     written: set[int] = field(default_factory=set)
     """Whose records stood before the place that the pass has come to, without a marker since."""
     markers: list[AbortedTransaction] = field(default_factory=list)
-    """Those of which something is left, as far as their markers stand in what was cleaned last."""
+    """Transactions with remaining records whose markers are in the segments that were cleaned last."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
         return header.is_transactional and self.ended_by(header) is not None
@@ -327,5 +327,5 @@ def _replace(log: PartitionLog, old: Sequence[Segment], fresh: Segment, aborted:
     for segment in old:
         segment.delete()
     if isinstance(fresh, DiskSegment):
-        log.sync_names()  # while the swap tells of it, what it replaces goes at an open
+        log.sync_names()  # while the swap file exists, an open removes the segments that it replaces
         fresh.rename("")

@@ -573,7 +573,7 @@ class PartitionLog:
             try:
                 for name in checkpoints.PARTITION_FILES:
                     checkpoints.write_row(self.directory, name, None, files=self.files)
-                self.files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it tells whose they were
+                self.files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it has their producer
             except FAILURES as error:
                 raise self.failure(error) from error
 

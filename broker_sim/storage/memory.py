@@ -15,7 +15,7 @@ from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire.record_batch import BatchHeader, parse_header
 
 _INDEX_INTERVAL = 4096
-"""index.interval.bytes as it is by default: it shows in how many aborted transactions a fetch is told."""
+"""The default of index.interval.bytes, on which the number of aborted transactions in a Fetch response depends."""
 
 
 class MemorySegment:

@@ -52,7 +52,7 @@ MAX_OFFSET = 2**63 - 2**32
 """No log begins beyond: its records have to have offsets, too."""
 
 MAX_EPOCH = 2**31 - 2**16
-"""A later leader epoch is damage: what tells it (no CRC covers it in a batch) counts as not telling any."""
+"""A later leader epoch is damage (a batch's CRC does not cover it); it counts as unknown."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
     saved = _saved_epochs(directory, files)
     aborted, sound = _aborted(directory, bases, files)
     recovered.producers, replay_from = _snapshot_before(directory, bases[:sound], files)
-    scanned: list[tuple[int, int]] = []  # (epoch, first offset) as the batches tell, of the segments read whole
+    scanned: list[tuple[int, int]] = []  # (epoch, first offset) from the batches of the segments that were read whole
     for base in bases:
         segment = open_segment(directory, base, config, files, now_ms)
         size = files.size(segment.fd)

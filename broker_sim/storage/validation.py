@@ -195,7 +195,7 @@ class _Records:
         timely = self.config.is_log_append_time or low <= earliest <= latest <= high
         if not timely or (keyless and self.config.compacts) or self.wrong_type or self.by_broker:
             latest = yield from self._blame()
-        if self.packed and not in_order:  # it would write the batch anew, out of records that it has only skimmed
+        if self.packed and not in_order:  # it would encode the batch again from records that it has only skimmed
             raise UnreadableRecords("the offsets of a compressed batch are not 0, 1, 2 ...")
         return max(latest, NO_TIMESTAMP)
 

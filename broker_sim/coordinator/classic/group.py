@@ -413,7 +413,7 @@ class ClassicGroup(Group):
         for protocol in protocols:  # noqa: SIM110 - a generator costs more than what it looks at
             if (
                 supporters.get(protocol.name, 0) == everybody
-            ):  # of nobody, too, where all have left and only an id is outstanding
+            ):  # also None, if all members have left and only a member id is pending
                 return True
         return False
 

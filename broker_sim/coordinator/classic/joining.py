@@ -26,7 +26,7 @@ from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRespon
 from kafka_wire.messages.offsets_log import GroupMetadataValue
 
 _KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come back with its id (KIP-394)
-_SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version that can tell a static leader not to assign (KIP-814)
+_SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version with skip_assignment for a static leader (KIP-814)
 
 
 def join(
@@ -314,5 +314,5 @@ def replace_static(
         else:
             prepare_rebalance(shard, group)
     elif group.state is State.COMPLETING_REBALANCE:
-        # The leader may have been told of the old id: its assignment would miss the new one.
+        # The leader may know the old id: its assignment would miss the new one.
         prepare_rebalance(shard, group)

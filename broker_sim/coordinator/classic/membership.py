@@ -19,7 +19,7 @@ from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
 
 ACCEPTED_HEARTBEAT = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
-"""The answers to a Heartbeat with which the member's session begins anew."""
+"""The answers to a Heartbeat that restarts the member's session."""
 
 
 def heartbeat_answer(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Err:

@@ -118,7 +118,7 @@ def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
     if group is None or group.state is not State.PREPARING_REBALANCE:
         return
     if group.in_initial_delay and group.new_member_added and group.initial_delay_left_ms > 0:
-        group.new_member_added = False  # somebody joined meanwhile: wait for more, within the rebalance timeout
+        group.new_member_added = False  # a member joined meanwhile: wait for more, within the rebalance timeout
         delay = min(shard.settings.initial_rebalance_delay_ms, group.initial_delay_left_ms)
         group.initial_delay_left_ms = max(group.initial_delay_left_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay
@@ -158,7 +158,7 @@ def complete_join(shard: ShardState, group: ClassicGroup) -> None:
     protocol = group.vote(shard.settings.policy.votes_are_counted_in)
     if protocol is None:
         group.join_phase_failed = (
-            True  # Kafka's end of the join phase throws here, and is not tried again: who waits waits on
+            True  # Kafka's completion of the join phase throws here and is not retried: the JoinGroups stay deferred
         )
         return
     group.protocol = protocol

@@ -86,9 +86,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     compute_target(shard, changes, voted(votes, known.server_assignor, says, shard.settings.consumer.assignors[0]))
     owned = held_by_id(shard.topics, subscription.owned)
     after = reconcile(shard, changes, member_id, before, list(owned.items()))
-    timers.cancel_revocation(
-        shard, group, member_id
-    )  # its Heartbeats tell it to join again, and that has a time of its own
+    timers.cancel_revocation(shard, group, member_id)  # its Heartbeats ask it to rejoin, which has a timeout of its own
     timers.cancel_join(shard, group, member_id)
     shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)
     answer = JoinGroupResponse(

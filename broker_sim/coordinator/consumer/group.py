@@ -211,7 +211,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         if member_id is None:
             return (
                 Err.UNKNOWN_SERVER_ERROR
-            )  # an epoch of nobody's: Kafka looks for a member without an id, and falls over it
+            )  # an epoch without a member: Kafka looks up a member without an id and fails with an exception
         member = self.latest.members.get(member_id)
         if member is None:
             return Err.UNKNOWN_MEMBER_ID

@@ -18,7 +18,7 @@ from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 
 _NOT_MORE_OFTEN_MS = 10_000
-_NEXT_PIECE_MS = 1  # not at once: what is due by now fires in one turn of the loop
+_NEXT_PIECE_MS = 1  # not at once: timers that are due now fire in one iteration of the event loop
 
 
 def check(text: str | None) -> None:

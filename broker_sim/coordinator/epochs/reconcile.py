@@ -17,7 +17,7 @@ from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units, touches
 LEFT = -1
 """The epoch with which a member leaves for good."""
 LEFT_TEMPORARILY = -2
-"""The epoch with which a static member leaves and keeps what it has: it stands in the group, and its session runs on."""
+"""The epoch with which a static member leaves temporarily: it stays in the group with its units, and its session runs on."""
 
 
 class MemberState(enum.IntEnum):

@@ -95,7 +95,7 @@ class EpochWrite(Write):
             if isinstance(record, EpochRecord)
         }:
             for key, timeout_ms in group.timers_of(member_id) if member_id in latest.members else ():
-                shard.arm(key, timeout_ms)  # whoever was to leave stays
+                shard.arm(key, timeout_ms)  # members that were to leave stay
         if latest.is_known or shard.groups.get(group.group_id) is not group:
             return
         if self.before is None:

@@ -244,7 +244,7 @@ class SharePartition:
     ) -> list[Acquired]:
         first = max(self.next_offset, read[0][0])
         if not self.batches:
-            self.start_offset = max(self.start_offset, first)  # what lies between is no more
+            self.start_offset = max(self.start_offset, first)  # the records between are not in the log any more
         elif first > self.next_offset:
             self.batches.append(Batch(self.next_offset, first - 1))
         if last - first + 1 > room:

@@ -80,7 +80,7 @@ class ShareStateShard:
     partition: int
     settings: ShareStateSettings
     states: States = field(default_factory=dict)  # what the log has committed
-    latest: dict[ShareKey, ShareState | None] = field(default_factory=dict)  # of those that have records on their way
+    latest: dict[ShareKey, ShareState | None] = field(default_factory=dict)  # of those with pending records
     writes: dict[int, _Write] = field(default_factory=dict)  # by ticket
     topics: Topics = field(default_factory=Topics)
     high_watermark: int = 0
@@ -332,7 +332,7 @@ class ShareStateShard:
 
     def _answer_write(self, write: _Write, error: Err) -> None:
         if write.token < 0:
-            return  # nobody waits
+            return  # no request waits
         client_error = JAVA.commit_errors.get(error, error)
         self.out.replies.append((write.token, commands.failed(write.command, client_error)))
 

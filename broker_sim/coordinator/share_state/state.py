@@ -16,7 +16,7 @@ from kafka_wire.codec import DecodeError
 NOWHERE = -1
 """The start offset of a group that has read nothing of a partition yet."""
 UNCOUNTED = -1
-"""How many records are done with, where nobody has counted (4.1)."""
+"""The number of completed records if it is not counted (4.1)."""
 
 
 class ShareKey(NamedTuple):

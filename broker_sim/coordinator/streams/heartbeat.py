@@ -145,7 +145,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
         answer.endpoint_information_epoch = group.endpoint_epoch = 0
         group.shutdown_by = None
     if is_alone:
-        # with the member that it replaces nobody is in the group for a moment; this answer is made before
+        # without the replaced member the group is empty for a moment; this answer is made before
         group.shutdown_by = None
     submit(shard, token, changes, (answer, configured.missing), refusal)
 

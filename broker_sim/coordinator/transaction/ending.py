@@ -61,7 +61,7 @@ def _end_state(transaction: Transaction, body: EndTransaction) -> State | Err:
     """The state of the transaction's end, NONE if it has ended that way already, or the error."""
     stored, bumps = transaction.stored, body.client_version >= _BUMPS
     if bumps and transaction.pending is not None:
-        return Err.CONCURRENT_TRANSACTIONS  # whoever asks; old clients are looked at first
+        return Err.CONCURRENT_TRANSACTIONS  # for every request; old clients are checked first
     again_after_overflow = (
         bumps
         and stored.previous_producer_id == body.producer_id != stored.producer_id

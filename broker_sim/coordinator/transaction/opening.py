@@ -22,7 +22,7 @@ from broker_sim.coordinator.transaction.transaction import (
 from kafka_wire.errors import Err
 
 _OPEN = Err.CONCURRENT_TRANSACTIONS
-"""For whoever comes while a transaction is open, or a transition under way."""
+"""The answer to other requests while a transaction is open, or a transition is pending."""
 
 
 def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) -> None:
@@ -185,7 +185,7 @@ def _verified(shard: TransactionState, body: AddPartitions) -> dict[tuple[str, i
         return _all(body, Err.PRODUCER_FENCED)
     if transaction.stored.state in DECIDED:
         return _all(body, Err.CONCURRENT_TRANSACTIONS)
-    # what is on its way into the log doesn't count yet; the append to the partition looks once more
+    # pending records don't count yet; the append to the partition checks again
     there, absent = set(transaction.stored.partitions), shard.settings.policy.not_verified
     return {partition: Err.NONE if partition in there else absent for partition in body.partitions}
 

@@ -27,7 +27,7 @@ class TransactionPolicy:
     fence_brings_another_id: bool
     """A transaction that is aborted in spite of its producer, at the last epoch, ends with the next producer id, as by EndTxn v5."""
     last_start_is_returned: bool
-    """An id whose producer has begun anew is described with the time at which its last transaction began, until it is loaded."""
+    """An id whose producer was initialized again is described with the start of its last transaction, until it is loaded."""
 
 
 _TV1 = TransactionPolicy(
@@ -57,7 +57,7 @@ APPEND_ERRORS = {
 """An append's error -> the client's; all others are UNKNOWN_SERVER_ERROR (TransactionStateManager.appendTransactionToLog)."""
 
 ENDED_ELSEWHERE = (Err.INVALID_PRODUCER_EPOCH, Err.TRANSACTION_COORDINATOR_FENCED)
-"""What a partition answers to a marker that comes too late: somebody else has ended the transaction there. It is not sent again
+"""The errors of a marker that is too late: another coordinator has ended the transaction at the partition. It is not retried
 (TransactionMarkerRequestCompletionHandler)."""
 
 

@@ -34,7 +34,7 @@ class State(enum.IntEnum):
 
 
 DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-"""How it ends is in the log; markers are on their way to its partitions."""
+"""The decision is in the log; markers are pending at its partitions."""
 
 CLOSED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 """No transaction is open."""
