@@ -99,7 +99,7 @@ class Route:
             return decode(self._request_class, self.api_version, frame, body)  # replaces bad UTF-8, words the error
 
     def decoding(self, frame: bytes, body: int, *, tagged: bool) -> Generator[None, None, Any]:
-        """As `decode`, in pieces. ``tagged``: at ``body`` stand the header's tagged fields, and the request behind them."""
+        """As `decode`, in pieces. ``tagged``: the header's tagged fields begin at ``body``, before the request."""
         if tagged:
             body = yield from skipping_tagged_fields(frame, body)
         if self._request_class is None:
@@ -154,7 +154,7 @@ def _joined(pieces: list[bytes]) -> Iterator[bytes]:
 
 
 class Routes(dict[int, Route]):
-    """``routes[(api_key << 16) + (version & 0xFFFF)]``, filled on demand; UnsupportedRequest for what is none."""
+    """``routes[(api_key << 16) + (version & 0xFFFF)]``, filled on demand; an UnsupportedRequest for unknown APIs and versions."""
 
     def __init__(self, as_version: str) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ def _handler(api_key: int) -> ModuleType:
 
 
 def traits_of(api_key: int) -> ErrorTraits:
-    """``TRAITS`` of an API's handler file, which is imported; those of most APIs where it says nothing."""
+    """``TRAITS`` of an API's handler file, which is imported; `PLAIN` if the file has none."""
     traits: ErrorTraits = getattr(_handler(api_key), "TRAITS", PLAIN)
     return traits
 

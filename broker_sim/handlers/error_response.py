@@ -1,13 +1,13 @@
-"""The answer to a request that fails as a whole, and the first error in an answer.
+"""The response to a request that fails as a whole, and the first error in a response.
 
-``error_response(request, api_key, version, err)`` is what Kafka's own request classes answer when a broker gives up on a
-request (``AbstractRequest.getErrorResponse``). A test compares it with Kafka's classes. Rules:
+``error_response(request, api_key, version, err)`` is the response of Kafka's request classes when a broker fails a request
+(``AbstractRequest.getErrorResponse``). A test compares it with Kafka's classes. Rules:
 
 1. The error is at the outermost place that the version has for one: top-level, else in a row for each requested item.
-2. A row answers an element of the request's array of the same entities, and repeats what that was: its topic, partition, group.
-3. Other fields have what their ``failed`` says, else their default; a text beside the error is null.
+2. A row answers an element of the request's array of the same entities, and repeats its identity: topic, partition, group.
+3. Other fields have the value of their ``failed``, else their default; an error message is null.
 
-What differs has ``failed`` among the ``TRAITS`` of its handler's file.
+Exceptions have ``failed`` among the ``TRAITS`` of their handler's file.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _answer(cls: Any, requested: Any, error_request: ErrorRequest, array: FieldS
 
 
 def _said(fields: list[tuple[str, FieldSpec]], error_request: ErrorRequest) -> dict[str, Any]:
-    """What a failed answer says besides; null only in the versions that know it."""
+    """The further fields of an error response; null only in versions that allow it."""
     said: dict[str, Any] = {}
     for name, spec in fields:
         if spec.says_when_failed or name == "error_message":
@@ -107,7 +107,7 @@ def _answered_by(spec: FieldSpec, requested: Any, version: int) -> tuple[FieldSp
 def _repeated(
     requested: Any, array: FieldSpec | None, fields: list[tuple[str, FieldSpec]], version: int
 ) -> dict[str, Any]:
-    """The fields of a row that say what was asked for."""
+    """The fields of a row that identify the requested item."""
     if array is None:  # no row: a top-level field may have the same name, and Kafka leaves it at its default
         return {}
     if not array.inner:  # its elements are the names themselves
@@ -124,7 +124,7 @@ def _repeated(
 
 
 def is_error(name: str, spec: FieldSpec) -> bool:
-    """Whether a field holds the error of what is around it."""
+    """Whether a field holds the error of its row or message."""
     return name == "error_code" or spec.entity is Entity.ERROR
 
 

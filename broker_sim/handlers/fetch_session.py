@@ -1,15 +1,14 @@
-"""Incremental fetch sessions (KIP-227): what a broker remembers of a consumer's fetches, so that neither repeats
-itself.
+"""Incremental fetch sessions (KIP-227): a broker remembers a consumer's fetched partitions, so that requests and responses contain only
+changes.
 
-A session is the ordered list of partitions that a consumer fetches, with the last response for each. The consumer
-counts its requests (the epoch); a request then names only what has changed, and the answer only partitions with news.
+A session is the ordered list of partitions that a consumer fetches, with the last response for each. The consumer counts its requests
+(the epoch); a request then names only changed partitions, and the response only partitions with news.
 
 Rules (FetchSession.java, FetchManager.java):
-1. Epoch 0 asks for a new session, -1 ends the one named and asks for none; any other must be the session's next.
-2. There are `slots` sessions. With none free, the one unused for longest goes if that was over EVICTION_MS ago, else
-   the smallest one, if it is smaller than the newcomer and older than EVICTION_MS; else the newcomer gets no session
-   (id 0).
-3. A partition that brought records moves to the end of its session: the next answer begins with others.
+1. Epoch 0 asks for a new session, -1 ends the named session and asks for none; any other epoch must be the session's next.
+2. There are at most `slots` sessions. If all are in use, the one unused for longest is evicted if that was over EVICTION_MS ago, else
+   the smallest one, if it is smaller than the new one and older than EVICTION_MS; else the new fetch gets no session (id 0).
+3. A partition that returned records moves to the end of its session: the next response begins with other partitions.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class CachedPartition:
 
 @dataclasses.dataclass(slots=True)
 class Session:
-    """A session that a broker holds."""
+    """A fetch session of a broker."""
 
     session_id: int
     uses_topic_ids: bool
@@ -68,7 +67,7 @@ class Session:
     """The epoch that the next request must carry."""
 
     def update(self, requested: Sequence[tuple[Key, FetchPartition]], forgotten: Sequence[Key]) -> None:
-        """Take over what a request changes."""
+        """Apply a request's added and forgotten partitions."""
         for key, partition in requested:
             cached = self.partitions.get(key)
             if cached is None:
@@ -119,7 +118,7 @@ class FetchSessions:
         return session
 
     def create(self, requested: Sequence[tuple[Key, FetchPartition]], by_id: bool, now_ms: int) -> Session | None:
-        """A new session with these partitions, or None where there is no slot for it."""
+        """A new session with these partitions, or None if no session can be evicted for it."""
         if len(self._sessions) >= self.slots and not self._evict(len(requested), now_ms):
             return None
         session_id = INVALID_SESSION_ID

@@ -1,12 +1,12 @@
-"""What is written in a transaction, before it is: its coordinator is asked (KIP-890).
+"""Verification of transactional writes by the transaction's coordinator, before they are appended (KIP-890).
 
-A partition that has nothing of the producer's transaction yet is looked up in it. Clients up to Produce v11 and TxnOffsetCommit v4
-have added it themselves, and the coordinator says whether it is there (transaction.partition.verification.enable; Kafka up to 3.4
-doesn't ask). With Produce v12 and TxnOffsetCommit v5 it is added on the way, whatever that setting says. Meanwhile the batch is
-held back, and no later one of its producer may overtake it (`ProducerState.verifying`). Since 4.0 the coordinator is not asked
-about a producer that the partition knows to be fenced; before, not about one with an open transaction in it, of any epoch: the
-append refuses fenced producers. Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator,
-UnifiedLog.maybeStartTransactionVerification, AddPartitionsToTxnManager.
+A partition without records of the producer's transaction is verified. Clients up to Produce v11 and TxnOffsetCommit v4 have added it
+themselves, and the coordinator answers whether it is in the transaction (transaction.partition.verification.enable; Kafka up to 3.4
+doesn't ask). With Produce v12 and TxnOffsetCommit v5 the coordinator adds it, whatever that setting is. Meanwhile the batch is
+deferred, and no later batch of its producer may overtake it (`ProducerState.verifying`). Since 4.0 the coordinator is not asked about a
+producer that the partition knows to be fenced; before, not about one with an open transaction in it, of any epoch: the append refuses
+fenced producers. Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, UnifiedLog.maybeStartTransactionVerification,
+AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 class Flow(enum.Enum):
-    """What a request's version means."""
+    """The transaction flow of a request's version."""
 
     OLD = "a partition that isn't in the transaction is INVALID_TXN_STATE"
     ABORTABLE = "it is TRANSACTION_ABORTABLE"
@@ -86,7 +86,7 @@ def _verifies(ctx: RequestContext) -> bool:
 
 
 class _Question:
-    """Put to the coordinator, once more after a while where the last transaction's markers are still on their way."""
+    """A request to the coordinator; it is retried later while the last transaction's markers are pending."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""Produce (0), versions 3-13: one record batch per partition into the log, as it came.
+"""Produce (0), versions 3-13: appends one record batch per partition, unchanged.
 
-v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topic
-ids. v11 knows TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction (KIP-890). Answered with acks=0: never,
-and an error costs the connection, so that the producer asks for metadata; acks=1: once appended; acks=-1: once the high
-watermark has passed the batch, or with REQUEST_TIMED_OUT. What is written in a transaction may have to wait for its
-coordinator's word (`in_transaction`); all of a request with transactional batches that names no transactional id is
-refused. A batch of many records, or one that unpacks to much, is looked at in pieces, while others are served.
-Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce.
+v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v11 knows
+TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction (KIP-890). v13 topic ids. With acks=0 there is no response, and an
+error closes the connection, so that the producer fetches metadata; acks=1: answered once appended; acks=-1: once the high watermark has
+passed the batch, or with REQUEST_TIMED_OUT. Transactional batches may have to wait for their coordinator's answer (`in_transaction`); a
+request with transactional batches and without a transactional id is refused as a whole. A batch of many records, or one that unpacks to
+much, is checked in pieces, while other clients are served. Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords,
+DelayedProduce.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ _PRODUCER_AT, _PRODUCER_ID_END = 43, 51
 
 
 def _producer_of_short(records: bytes) -> tuple[int, int, int] | None:
-    """Producer id, epoch and sequence of a transactional batch that is too short for its head; None of another one. Raises struct.error
-    where it ends before: Kafka, which looks for who has to be verified in all batches before any is appended, falls over that."""
+    """Producer id, epoch and sequence of a transactional batch that is too short for its header; None for another one. Raises
+    struct.error if it ends before them: Kafka, which reads them of all batches before any is appended, fails with an exception."""
     batch = records[: next_batch_size(records)]
     if len(batch) < _PRODUCER_ID_END:
         raise struct.error("a batch that ends before its producer id")
@@ -200,10 +200,10 @@ def _unanswered(ctx: RequestContext, failed: bool) -> None:
 def _refusal_of_all(
     ctx: RequestContext, request: ProduceRequest, by_id: bool
 ) -> Generator[None, None, tuple[Err, str | None] | None]:
-    """What Kafka refuses the whole request for, with nothing appended: it walks over the heads of all batches first.
+    """The error for which Kafka refuses the whole request before any append: it checks the headers of all batches first.
 
-    A head that can't be, a transactional batch in a request that names no transactional id (the first of them counts),
-    and before v7, which looks at the codec there, a codec that there is not.
+    An invalid header, a transactional batch in a request without a transactional id (the first of them counts), and before v7, which
+    checks the codec there, an unknown codec.
     """
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     short: list[tuple[TopicProduceData, PartitionProduceData]] = []
@@ -241,7 +241,7 @@ def _refusal_of_all(
 
 
 def _fails_in_kafka(ctx: RequestContext, topic: TopicProduceData, part: PartitionProduceData, by_id: bool) -> bool:
-    """Whether Kafka falls over a short batch as it looks for its producer, in a request without a transactional id."""
+    """Whether Kafka fails with an exception at a short batch when it reads its producer, in a request without a transactional id."""
     if ctx.broker.state.config.release < _SHORT_FALL_SINCE or _find(ctx, topic, part.index, by_id)[0] is None:
         return False
     try:
@@ -325,8 +325,8 @@ _NOT_ASKED = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, E
 
 
 def _transaction_refused(index: int, error: Err, version: int) -> PartitionProduceResponse:
-    """The coordinator does not let a batch in. What is about the coordinator itself becomes an error after which producers of all ages
-    send the same again, without asking for metadata."""
+    """The response for a batch that the coordinator refuses. Errors of the coordinator itself become an error after which all producers
+    retry without fetching metadata."""
     text: str | None = None
     if error is Err.INVALID_TXN_STATE:
         text = "Partition was not added to the transaction"
@@ -337,7 +337,7 @@ def _transaction_refused(index: int, error: Err, version: int) -> PartitionProdu
 
 
 def _refused(ctx: RequestContext, partition: Partition, index: int, acks: int) -> PartitionProduceResponse | None:
-    """The answer where this broker does not take a batch for the partition, whatever is in it."""
+    """The response if this broker refuses every batch for the partition."""
     error = _refusal(ctx, partition, acks)
     if error is Err.NONE:
         return None
@@ -364,7 +364,7 @@ def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
 
 
 def _rejected(partition: Partition, index: int, problem: RecordBatchError | StorageError) -> PartitionProduceResponse:
-    """A batch that the log refuses. The record to blame, where there is one, goes with the error and a text."""
+    """The response for a batch that the log refuses, with the invalid record, if it is known, and a message."""
     answer = PartitionProduceResponse(index, problem.error, -1)
     if not isinstance(problem, CorruptRecord | RecordTooLarge | RecordListTooLarge | KafkaStorageError):
         answer.log_start_offset = partition.log_start_offset

@@ -108,7 +108,8 @@ def sessions_of(broker: Broker) -> FetchSessions:
 def _resume(
     ctx: RequestContext, request: FetchRequest, requested: list[Requested], by_id: bool
 ) -> tuple[Session | None, list[Requested]] | Err | None:
-    """The session that the request goes on with and all that it fetches; a session left empty ends. None: Kafka falls over it."""
+    """The session that the request continues, and all partitions that it fetches; a session without partitions ends. None: Kafka fails
+    with an exception."""
     sessions = sessions_of(ctx.broker)
     session = sessions.resume(request.session_id, request.session_epoch, by_id, ctx.broker.state.clock.now_ms())
     if isinstance(session, Err):
@@ -147,7 +148,7 @@ def _nameless_last(ctx: RequestContext, requested: list[Requested]) -> bool:
 
 
 def _any_is_there(ctx: RequestContext, requested: list[Requested]) -> bool:
-    """Whether anything is to be read: before that Kafka does not look at the isolation level."""
+    """Whether any partition is readable; otherwise Kafka does not check the isolation level."""
     return any(not isinstance(_find(ctx.broker.state, key, ctx.api_version >= 13), Err) for key, _ in requested)
 
 
@@ -354,7 +355,7 @@ class Fetch:
         return sum([partition.events for partition in self.known])
 
     def _answer(self) -> None:
-        """The time is up: answer with what there is."""
+        """Answer with the present records, at the end of max_wait_ms."""
         self._finish(self._read()[0])
 
     def _finish(self, answers: list[PartitionData]) -> None:
@@ -474,10 +475,8 @@ AT_PARTITIONS = frozenset(
 
 
 def _failure(error_request: ErrorRequest) -> FetchResponse:
-    """A top-level error makes a client ask again and think no further. What brokers find at a partition (another leader, an
-    offset out of range) therefore goes out as they would say it: for each partition of the request and of its session, which ends
-    with it (id 0).
-    """
+    """A top-level error makes a client retry the same request. Errors of partitions (another leader, an offset out of range) are
+    therefore returned as brokers return them: for each partition of the request and of its session, which ends (id 0)."""
     request: FetchRequest = error_request.request
     at_partitions = error_request.err in AT_PARTITIONS
     requested = [(topic.topic, topic.topic_id, part.partition) for topic in request.topics for part in topic.partitions]
@@ -505,7 +504,7 @@ def _failure(error_request: ErrorRequest) -> FetchResponse:
 
 
 def _session_partitions(broker: Broker, request: FetchRequest) -> SessionPartitions:
-    """What the session of an incremental fetch holds (KIP-227)."""
+    """The partitions in the session of an incremental fetch (KIP-227)."""
     if not request.session_id or request.session_epoch <= INITIAL_EPOCH:
         return ()
     sessions = (session for session in sessions_of(broker) if session.session_id == request.session_id)

@@ -88,7 +88,7 @@ def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None
 
 
 def _all_refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """An isolation level that there is not: Kafka 4 falls over it before it looks at anything."""
+    """The response for an unknown isolation level, for which Kafka 4 fails the request before any look-up."""
     topics = [
         ListOffsetsTopicResponse(
             topic.name, [_refused(part.partition_index, Err.UNKNOWN_SERVER_ERROR) for part in topic.partitions]

@@ -1,8 +1,8 @@
-"""OffsetCommit (8). v0 has neither member nor generation and is kept apart (``legacy_offsets``); v1 carries commit timestamps; v2-4
-a retention time; v6 leader epochs; v7 static members; v9 is the first that knows GROUP_ID_NOT_FOUND; v10 calls topics by their ids.
+"""OffsetCommit (8). v0 has neither member nor generation and is stored apart (``legacy_offsets``); v1 has commit timestamps; v2-4 a
+retention time; v6 leader epochs; v7 static members; v9 knows GROUP_ID_NOT_FOUND; v10 has topic ids in place of names.
 
-Order of checks: topics and partitions; the coordinator check; the metadata's length; the group's own (``coordinator.offsets``). Where
-no partition is left after the first, the answer goes out without a look at the group.
+Order of checks: topics and partitions; the coordinator check; the metadata's length; the group's own (``coordinator.offsets``). If no
+partition is left after the first, the response does not depend on the group.
 """
 
 from __future__ import annotations
@@ -200,8 +200,8 @@ _Commit = TypeVar("_Commit", OffsetCommitRequest, TxnOffsetCommitRequest)
 
 
 def as_a_map(request: _Commit, state: ClusterState | None) -> _Commit:
-    """What is left of a request that is sorted into a map: of a partition that is named twice the later one, even where that is
-    refused; of a topic without partitions nothing. With `state`, what isn't there stays outside of the map, and comes first."""
+    """The partitions of a request as a map: of a partition that is named twice the later one, even if it is refused; of a topic without
+    partitions nothing. With `state`, missing topics and partitions are not in the map, and come first."""
     topics: dict[str, dict[int, Any]] = {}
     outside: list[Any] = []
     for topic in request.topics:
@@ -294,9 +294,9 @@ def _pieces(request: OffsetCommitRequest, version: int, error: Answer) -> tuple[
 
 
 def _layout(body: bytes, request: OffsetCommitRequest, version: int) -> tuple[str, tuple[bytes, ...]]:
-    """The struct format that splits such a body, and the parts in between that never change.
+    """The struct format that splits such a body, and the constant parts in between.
 
-    Where offsets and leader epochs stand is seen by encoding the request twice, with all their bits clear and set.
+    The positions of offsets and leader epochs are found by encoding the request twice, with all their bits clear and set.
     """
     low, high = (encode(_with_offsets(request, value, version), version) for value in (0, -1))
     formats, constants, at = [">"], [], 0

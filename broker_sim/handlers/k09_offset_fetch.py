@@ -149,8 +149,8 @@ def _answer(
 def _of_group(
     state: ClusterState, version: int, shard: Shard, group: OffsetFetchRequestGroup, require_stable: bool, pace: Pace
 ) -> Generator[None, None, list[OffsetFetchResponseTopics]]:
-    """The shape of v8+: by names, and by ids from v10 on. What was committed for another topic than the one that has the name now is
-    not of the id that was asked for; topics that there aren't come last."""
+    """The response of v8+: by names, and by ids from v10 on. Offsets that were committed for another topic of the same name are not
+    returned for the requested id; missing topics come last."""
     if version < _BY_ID:
         requested = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
         rows = _rows(shard, group.group_id, requested, require_stable=require_stable)
@@ -253,7 +253,7 @@ def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
 
 
 def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
-    """Tells whether all that the answer hung on is as it was: who coordinates, and the groups' offsets."""
+    """Returns a function that tells whether the coordinators and the groups' offsets are the same as now."""
     if request.require_stable or version == 0:
         return None  # pending offsets count, too; v0 reads the legacy store
     state = ctx.broker.state

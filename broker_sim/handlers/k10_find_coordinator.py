@@ -1,8 +1,8 @@
 """FindCoordinator (10): the broker that leads the partition of a group in ``__consumer_offsets``, of a transactional id in
-``__transaction_state``, of a share group in a partition in ``__share_group_state``.
+``__transaction_state``, of a share partition in ``__share_group_state``.
 
-v0 knows groups alone; v1-3 carry an error text ("NONE" on success, as Kafka writes it); v4+ ask for several keys at once. It never
-looks at whether a group or an id exists. The first call creates the internal topic and answers COORDINATOR_NOT_AVAILABLE.
+v0 has groups alone; v1-3 an error text ("NONE" on success, as in Kafka); v4+ several keys. Whether a group or an id exists is not
+checked. The first call creates the internal topic and returns COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

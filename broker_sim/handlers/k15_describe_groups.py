@@ -1,4 +1,5 @@
-"""DescribeGroups (15). v3 authorized operations; v4 static members; v6 says GROUP_ID_NOT_FOUND where older ones show "Dead"."""
+"""DescribeGroups (15). v3 authorized operations; v4 static members; v6 returns GROUP_ID_NOT_FOUND, earlier versions the state
+"Dead"."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""SaslHandshake (17), versions 0-1: every listener is PLAINTEXT, and there Kafka answers ILLEGAL_SASL_STATE with no mechanisms.
+"""SaslHandshake (17), versions 0-1: every listener is PLAINTEXT, for which Kafka returns ILLEGAL_SASL_STATE without mechanisms.
 
-The client then says that its security.protocol does not fit. Source: KafkaApis.handleSaslHandshakeRequest.
+The client then reports that its security.protocol does not fit. Source: KafkaApis.handleSaslHandshakeRequest.
 """
 
 from __future__ import annotations

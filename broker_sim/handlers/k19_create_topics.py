@@ -1,7 +1,7 @@
 """CreateTopics (19), versions 0-7, answered by any broker (KRaft's brokers forward it to the controller).
 
-v1 validate_only and error messages. v4 -1 for the broker's default numbers. v5 the numbers and settings of what was
-created. v7 topic ids. Source: ControllerApis.createTopics, ReplicationControlManager.createTopic.
+v1 validate_only and error messages. v4 -1 for the broker's default numbers. v5 the numbers and settings of the created topic. v7 topic
+ids. Source: ControllerApis.createTopics, ReplicationControlManager.createTopic.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ _TO_COME = (("local.retention.bytes", "-2"), ("local.retention.ms", "-2"), ("rem
 
 
 def _settings(state: ClusterState, topic: Topic, given: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
-    """Every setting as the new topic has it, with its source; what was given here as it was written."""
+    """All settings of the new topic, with their sources; those of the request as they were written."""
     config = state.config
     result: list[CreatableTopicConfigs] = []
     for name in config.topic_settings:

@@ -1,6 +1,6 @@
-"""DeleteTopics (20), versions 0-6, answered by any broker. v5 error messages, v6 by topic id too.
+"""DeleteTopics (20), versions 0-6, answered by any broker. v5 error messages, v6 topic ids.
 
-A name or id given twice is refused once, whatever it names. Source: ControllerApis.deleteTopics.
+A name or id that is given twice is refused once, whether it exists or not. Source: ControllerApis.deleteTopics.
 """
 
 from __future__ import annotations

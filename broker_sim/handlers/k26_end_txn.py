@@ -1,7 +1,6 @@
 """EndTxn (26): commit or abort a transaction.
 
-v5 ends it with a new epoch, which the answer tells. v0 and v1 don't know PRODUCER_FENCED.
-Source: KafkaApis.handleEndTxnRequest.
+v5 ends it with a new epoch, which is in the response. v0 and v1 don't know PRODUCER_FENCED. Source: KafkaApis.handleEndTxnRequest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """WriteTxnMarkers (27), versions 0-2: a coordinator ends transactions in the logs of the partitions that this broker leads.
 
-The coordinators here append their markers themselves; this is for who speaks for one, as `kafka-transactions abort` does. v2 tells the
-version of the transaction (KIP-1228): with 2 an epoch is over with its marker, so that of an open transaction must be a later one.
-Answered when every marker is committed, or with REQUEST_TIMED_OUT after request.timeout.ms.
-Source: KafkaApis.handleWriteTxnMarkersRequest.
+The coordinators here append their markers themselves; this is for clients that act as one, as `kafka-transactions abort` does. v2 has
+the transaction version (KIP-1228): with 2 an epoch ends with its marker, so that the marker of an open transaction must have a later
+one. Answered when every marker is committed, or with REQUEST_TIMED_OUT after request.timeout.ms. Source:
+KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 0-3: there is no authorizer, and Kafka says so for each rule. v1 pattern types. v2 flexible."""
+"""CreateAcls (30), versions 0-3: without an authorizer each rule gets an error, as in Kafka. v1 pattern types. v2 flexible."""
 
 from __future__ import annotations
 

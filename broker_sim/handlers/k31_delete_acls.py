@@ -1,4 +1,4 @@
-"""DeleteAcls (31), versions 0-3: there is no authorizer, and Kafka says so for each filter. v1 pattern types. v2 flexible."""
+"""DeleteAcls (31), versions 0-3: without an authorizer each filter gets an error, as in Kafka. v1 pattern types. v2 flexible."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""DescribeConfigs (32), versions 0-4: the settings of topics, brokers, loggers, groups and client metrics, and where they
-come from.
+"""DescribeConfigs (32), versions 0-4: the settings of topics, brokers, loggers, groups and client metrics, with their sources.
 
-v0 whether a value is the default. v1 its source and its synonyms. v3 its type and, where asked for, what it is for.
-Source: ConfigHelper.
+v0 whether a value is the default. v1 its source and its synonyms. v3 its type and, on request, its documentation. Source: ConfigHelper.
 """
 
 from __future__ import annotations
@@ -117,7 +115,7 @@ def _entity_rows(broker: Broker, entity: entity_configs.Entity, name: str) -> li
 
 
 def _metrics_as_set(rows: list[Row]) -> list[DescribeConfigsResourceResult]:
-    """Of client metrics 3.x tells what is set and no more, whatever was asked for: neither types nor synonyms."""
+    """The rows of client metrics in 3.x: the set values alone, without types and synonyms, whatever was requested."""
     return [
         DescribeConfigsResourceResult(
             setting.name, value, config_source=ConfigSource.CLIENT_METRICS, config_type=0, documentation=""

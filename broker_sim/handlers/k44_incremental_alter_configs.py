@@ -110,9 +110,7 @@ def _apply(broker: Broker, resource: AlterConfigsResource, own: Own) -> Own:
 
 
 def _changed_list(broker: Broker, resource: AlterConfigsResource, own: Own, change: AlterableConfig) -> str:
-    """A list with values added (those that are not there) or taken out; a list that is not set counts as its
-    default.
-    """
+    """A list with missing values added, or values removed; an unset list counts as its default."""
     name = change.name
     if not is_list(broker, resource, name):
         verb = _NAMES[change.config_operation]
@@ -139,7 +137,7 @@ def _take(taken: Counter[str], value: str) -> bool:
 
 
 def _of_loggers(broker: Broker, words: str) -> str:
-    """What is said of a node's id by Kafka's RuntimeLoggerManager (since 3.7), which at first tells its own id twice."""
+    """The error for a node id of Kafka's RuntimeLoggerManager (since 3.7), whose first message contains its own id twice."""
     release = broker.state.config.release
     if release < (3, 7):
         return words

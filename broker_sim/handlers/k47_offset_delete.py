@@ -1,4 +1,4 @@
-"""OffsetDelete (47, KIP-496): committed offsets of topics that the group doesn't read any more."""
+"""OffsetDelete (47, KIP-496): deletes committed offsets of topics that the group does not subscribe to any more."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
 def _as_asked(
     request: OffsetDeleteRequest, results: _Results, pace: Pace
 ) -> Generator[None, None, list[OffsetDeleteResponseTopic]]:
-    """What there is, as often as it was asked for."""
+    """The rows of existing partitions, as often as they were requested."""
     result: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
         rows: list[OffsetDeleteResponsePartition] = []
@@ -92,7 +92,7 @@ def _as_asked(
 def _missing(
     request: OffsetDeleteRequest, results: _Results, topics: Container[str], pace: Pace
 ) -> Generator[None, None, dict[str, OffsetDeleteResponseTopic]]:
-    """What there isn't, by topic; a topic that is unknown even without partitions."""
+    """The rows of missing partitions, by topic; an unknown topic has a row even without partitions."""
     by_name: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         name = topic.name

@@ -1,7 +1,7 @@
-"""DescribeProducers (61, KIP-664): the producers that partitions know, with the start of an open transaction. Asked of the leader.
+"""DescribeProducers (61, KIP-664): the producers of partitions, with the start of an open transaction. Answered by the leader.
 
-What `kafka-transactions find-hanging` looks at: a transaction that is open here, and unknown to its coordinator, hangs.
-Source: KafkaApis.handleDescribeProducersRequest, ProducerStateManager.activeProducers.
+`kafka-transactions find-hanging` uses it: a transaction that is open here, and unknown to its coordinator, hangs. Source:
+KafkaApis.handleDescribeProducersRequest, ProducerStateManager.activeProducers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (68, KIP-848). v1 has members bring their own ids, and subscribe by a regular expression.
+"""ConsumerGroupHeartbeat (68, KIP-848). With v1 members choose their own ids, and may subscribe by a regular expression.
 
-Kafkas before 4.0, and one whose ``group.coordinator.rebalance.protocols`` lacks ``consumer``, refuse it with UNSUPPORTED_VERSION. A
-client with ``group.protocol=consumer`` that finds the API missing looks for another coordinator for ever, without a message
-(librdkafka 2.16); this error is fatal for it, and reported to its application. Source: KafkaApis.handleConsumerGroupHeartbeat.
+Kafka before 4.0, and brokers whose ``group.coordinator.rebalance.protocols`` lacks ``consumer``, refuse it with UNSUPPORTED_VERSION. A
+client with ``group.protocol=consumer`` that finds the API missing looks for another coordinator for ever, without a message (librdkafka
+2.16); this error is fatal for it, and reported to its application. Source: KafkaApis.handleConsumerGroupHeartbeat.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ShareFetch (78, KIP-932), versions 1 and 2: what the member says of records that it had is done first, then it is given others.
+"""ShareFetch (78, KIP-932), versions 1 and 2: processes the member's acknowledgements, then acquires records for it.
 
-A fetch is answered at once with records, an error or max_wait_ms 0; else it is pending: its partitions call it when records have come
-or are free again, one timer ends it, and in between nothing runs. Partitions of a session take turns in being the first. v2 may renew
-locks (KIP-1222), which fetches nothing, and may ask for no more records than it wants (KIP-1206).
+A fetch is answered at once with records, an error or max_wait_ms 0; else it is pending: its partitions call it when records were
+appended or released, and one timer ends it. The partitions of a session take turns in being the first. v2 may renew locks (KIP-1222),
+which fetches nothing, and may limit the number of records strictly (KIP-1206).
 
 Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFetch, ShareFetchUtils (4.x).
 """
@@ -139,7 +139,7 @@ class ShareFetch:
         return listed[turn:] + listed[:turn]
 
     def start(self) -> None:
-        """What is acknowledged is answered: answer, or wait for records."""
+        """The acknowledgements are answered: acquire records and answer, or wait."""
         request = self.request
         if request.share_session_epoch == FINAL_EPOCH:
             self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
@@ -186,7 +186,7 @@ class ShareFetch:
         return results if results or last else None
 
     def _too_little(self, ready: Sequence[tuple[TopicPartition, LivePartition]]) -> bool:
-        """Whether what is new has less than the bytes that are asked for, and nothing comes again."""
+        """Whether the new records have fewer than the requested bytes, and no records were released."""
         wanted, size = self.request.min_bytes, 0
         if wanted <= 1:
             return False

@@ -1,4 +1,4 @@
-"""ShareAcknowledge (79, KIP-932), versions 1 and 2. v2 may renew locks (KIP-1222), and says how long they hold."""
+"""ShareAcknowledge (79, KIP-932), versions 1 and 2. v2 may renew locks (KIP-1222), and returns their duration."""
 
 from __future__ import annotations
 

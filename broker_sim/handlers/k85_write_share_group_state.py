@@ -1,4 +1,4 @@
-"""WriteShareGroupState (85, KIP-932), versions 0 and 1. v1 says how many records beyond the start offset are done with."""
+"""WriteShareGroupState (85, KIP-932), versions 0 and 1. v1 has the number of completed records from the start offset on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_wire.messages.k85_write_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: WriteShareGroupStateRequest) -> None:
-    """Write down what has become of each partition's records."""
+    """Store the changes of each share partition."""
 
     def command(key: ShareKey, data: PartitionData) -> Write:
         batches = [

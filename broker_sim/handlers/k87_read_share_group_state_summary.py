@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (87, KIP-932), versions 0 and 1. v1 says how many records beyond the start offset are done with."""
+"""ReadShareGroupStateSummary (87, KIP-932), versions 0 and 1. v1 has the number of completed records from the start offset on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_wire.messages.k87_read_share_group_state_summary import (
 
 
 def handle(ctx: RequestContext, request: ReadShareGroupStateSummaryRequest) -> None:
-    """Tell where the group is in each partition."""
+    """Return the start offset of each share partition."""
 
     def row(index: int, summary: Summary) -> PartitionResult:
         return PartitionResult(

@@ -73,7 +73,7 @@ def _heartbeat(
 
 
 def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Shard) -> Generator[None, None, Heartbeat]:
-    """Read, in pieces, what a request may have very much of: the group takes all of it in one step."""
+    """Read the long parts of a request in pieces; the group handles them in one step."""
     group = shard.groups.get(request.group_id)
     latest = group.latest if isinstance(group, StreamsGroup) else None
     body = Heartbeat(request, tags=(yield from reading_tags(request)))
@@ -163,7 +163,7 @@ def _status_of_failures(
 
 
 def _creating(state: ClusterState, runtime: GroupCoordinator, missing: Mapping[str, InternalTopic]) -> Job:
-    """The topics, whether auto.create.topics.enable allows topics or not. As Kafka's controller takes one request for all of them, too
+    """Create the internal topics, also without auto.create.topics.enable. As Kafka's controller gets one request for all of them, too
     many partitions are refused all together."""
     failed = runtime.failed_internal_topics
     wanted = [topic for name, topic in missing.items() if name not in runtime.coming_internal_topics]

@@ -1,7 +1,7 @@
-"""DescribeShareGroupOffsets (90, KIP-932), versions 0 and 1: where share groups are in partitions. v1 says how far behind that is.
+"""DescribeShareGroupOffsets (90, KIP-932), versions 0 and 1: the start offsets of share groups. v1 has the lag.
 
-Share coordinators are asked for all partitions of the topics that exist, whether the group exists or not, which creates
-``__share_group_state``. What the group's state was never made for has the start offset -1, and is no error. Source:
+Share coordinators are asked for all partitions of existing topics, whether the group exists or not, which creates
+``__share_group_state``. A partition whose state was never initialized has the start offset -1, without an error. Source:
 GroupCoordinatorService.describeShareGroupOffsets and describeShareGroupAllOffsets (4.x).
 """
 

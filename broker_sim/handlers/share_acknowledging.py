@@ -1,4 +1,4 @@
-"""Acknowledgements of records, in a ShareFetch or in a ShareAcknowledge: their form, and what becomes of each partition's.
+"""Acknowledgements of records, in a ShareFetch or in a ShareAcknowledge: their checks, and the answer for each partition.
 
 Source: KafkaApis.validateAcknowledgementBatches and handleAcknowledgements, SharePartitionManager.acknowledge (4.x).
 """
@@ -27,7 +27,7 @@ _UUID_BYTES = 16
 
 
 class Batch(Protocol):
-    """What a request says of records."""
+    """A request's acknowledgement of a range of records."""
 
     first_offset: int
     last_offset: int
@@ -36,14 +36,14 @@ class Batch(Protocol):
 
 @dataclass(slots=True)
 class PartitionAnswer:
-    """What is answered for one partition's acknowledgements."""
+    """The error and message for one partition's acknowledgements."""
 
     error: Err = Err.NONE
     words: str | None = None
 
 
 def member_of(ctx: RequestContext, group_id: str | None, member_id: str | None) -> str | Err:
-    """By what a member is known to partitions' leaders, or why it can't be; 4.1 falls over an id that is no uuid."""
+    """The member id in partitions' leaders, or the error; 4.1 fails with an exception at an id that is no uuid."""
     release = ctx.broker.state.config.release
     if release >= _IDS_ARE_FREE:
         without_group = group_id is None and release >= _GROUPS_ARE_NAMED
@@ -60,7 +60,7 @@ _PIECE = 2000
 
 
 def is_well_formed(batches: Sequence[Batch], pace: Pace, *, renews: bool) -> Generator[None, None, bool]:
-    """Whether they are in order, and say one thing of all their records or one of each."""
+    """Whether the batches are in order, and each has one type for all its records or one for each."""
     before, most = -1, RENEW if renews else RENEW - 1
     for batch in batches:
         if pace.full():
@@ -91,7 +91,7 @@ class Acknowledging:
         self._finished: Callable[[], object] | None = None
 
     def add(self, at: TopicPartition, batches: Sequence[Batch]) -> Generator[None, None, None]:
-        """What is said of a partition's records, in pieces."""
+        """Process the acknowledgements of a partition, in pieces."""
         answer = self.answers[at] = PartitionAnswer()
         if not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
             answer.error = Err.INVALID_REQUEST
@@ -118,7 +118,7 @@ class Acknowledging:
         shares.write(live, moved, written, getattr(self._ctx, "request_id", 0))
 
     def then(self, finished: Callable[[], object]) -> None:
-        """Nothing is added any more; call ``finished`` when all is answered, which may be now."""
+        """No partition is added any more; ``finished`` is called when all are answered, possibly now."""
         self._finished = finished
         self._one_less()
 

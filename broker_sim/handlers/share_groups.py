@@ -22,7 +22,7 @@ NO_SUCH_VERSION = "The version of API is not supported."
 
 
 def are_off(ctx: RequestContext, group_id: str | None) -> bool:
-    """Whether this broker has no share groups, which its log tells then: clients are answered UNSUPPORTED_VERSION without a word."""
+    """Whether this broker has no share groups; that is logged, as clients get UNSUPPORTED_VERSION without a message."""
     if ctx.broker.state.config.has_share_groups:
         return False
     warn_of_group(ctx.broker.state.warned_once, log, ctx.client_id, group_id, _WORDS)

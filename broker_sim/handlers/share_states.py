@@ -1,6 +1,7 @@
-"""The requests for the share coordinator (83-87): one after the other of the partitions that they name, each at its own shard.
+"""The requests for the share coordinator (83-87): the named share partitions one after the other, each at its own shard.
 
-Brokers send them to one another (CLUSTER_ACTION); without an authorizer anybody may. Source: KafkaApis, ShareCoordinatorService (4.x).
+Brokers send them to one another (CLUSTER_ACTION); without an authorizer any client may. Source: KafkaApis, ShareCoordinatorService
+(4.x).
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def answer(
     takes_empty_topics: bool = False,
 ) -> None:
     """Send a command to the shard of each partition. ``command`` makes it, ``row`` makes a row of the response from its result,
-    ``response`` the response from all rows. The response to a request without a group id, or with a topic without partitions unless
-    these are taken, is empty (4.1.0, 4.4.0)."""
+    ``response`` the response from all rows. A request without a group id, or with a topic without partitions unless these are accepted,
+    gets an empty response (4.1.0, 4.4.0)."""
     if not request.group_id or not (takes_empty_topics or all(topic.partitions for topic in request.topics)):
         ctx.reply(response([]))
         return

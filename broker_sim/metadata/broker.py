@@ -30,11 +30,11 @@ class Broker:
     runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
     """The group coordinators of the cluster, attached with the server."""
     transactions: TransactionCoordinator = dataclasses.field(init=False, repr=False)
-    """Its transaction coordinators, made when they are first used."""
+    """Its transaction coordinators, attached with the server."""
     share_states: ShareStateCoordinator = dataclasses.field(init=False, repr=False)
-    """Its share coordinators, made when they are first used."""
+    """Its share coordinators, attached with the server."""
     shares: SharePartitions = dataclasses.field(init=False, repr=False)
-    """The share partitions of the partitions that brokers lead, made when they are first used."""
+    """The share partitions of the partitions that brokers lead, attached with the server."""
     on_closed: list[Callable[[Broker, object], object]] = dataclasses.field(default_factory=list, repr=False)
     """Called when a connection is closed."""
     fetch_sessions: FetchSessions | None = dataclasses.field(default=None, repr=False)
