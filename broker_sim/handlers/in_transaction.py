@@ -76,7 +76,7 @@ def ask(
         backoff_ms = config.int("add.partitions.to.txn.retry.backoff.ms")
         give_up_ms = state.clock.wire.now_ms() + config.int("add.partitions.to.txn.retry.backoff.max.ms")
     on_verified = done if not refused else lambda more: done({**refused, **more})
-    _Question(ctx, writer, requested, flow, on_verified, backoff_ms, give_up_ms).put()
+    _Verification(ctx, writer, requested, flow, on_verified, backoff_ms, give_up_ms).put()
     return True
 
 
@@ -85,7 +85,7 @@ def _verifies(ctx: RequestContext) -> bool:
     return config.release >= (3, 5) and config.bool("transaction.partition.verification.enable")
 
 
-class _Question:
+class _Verification:
     """A request to the coordinator; it is retried later while the last transaction's markers are pending."""
 
     def __init__(
@@ -127,9 +127,9 @@ class _Question:
         ):
             wire.call_at_ms(wire.now_ms() + self.backoff_ms, self.put)
             return
-        self.done({place: self._told(error) for place, error in errors.items() if error is not Err.NONE})
+        self.done({place: self._client_error(error) for place, error in errors.items() if error is not Err.NONE})
 
-    def _told(self, error: Err) -> Err:
+    def _client_error(self, error: Err) -> Err:
         if error is Err.TRANSACTION_ABORTABLE and self.flow is Flow.OLD:
             return Err.INVALID_TXN_STATE
         # no version of Produce or TxnOffsetCommit says it: producers know what to do about the other one

@@ -171,7 +171,7 @@ class Journal:
             except Exception as error:
                 self._listeners.pop(number, None)
                 if self.failed is None:
-                    log.exception("a listener of the journal failed and is told no more")
+                    log.exception("a listener of the journal failed and was removed")
                 else:
                     self.failed(error)
 

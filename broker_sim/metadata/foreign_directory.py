@@ -138,11 +138,11 @@ def survey(
     topics = read_topics(directory)
     if topics:
         out.known = topics
-        out.lines.append(f"{METADATA_TOPIC}-0 tells the settings and the partitions of {len(topics)} topics")
+        out.lines.append(f"{METADATA_TOPIC}-0 has the settings and the partitions of {len(topics)} topics")
     for topic, paths in directories.items():
         logs = {index: path for index, path in paths.items() if _is_log(path)}
         out.lines += [
-            f"{path.name} is passed over: it is no log" for path in paths.values() if path not in logs.values()
+            f"{path.name} is skipped: it is not a log" for path in paths.values() if path not in logs.values()
         ]
         if not logs:
             continue
@@ -200,7 +200,7 @@ def passed_over(directory: Path) -> list[str]:
     for path in sorted(directory.iterdir()):
         leaving = _LEAVING.fullmatch(path.name)
         if leaving is not None and path.is_dir():
-            lines.append(f"{path.name} is passed over: {_WHY[leaving['why']]}")
+            lines.append(f"{path.name} is skipped: {_WHY[leaving['why']]}")
     return lines
 
 

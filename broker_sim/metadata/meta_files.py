@@ -42,7 +42,7 @@ _OF_A_NEW_LOG = re.compile(
 )
 
 
-_ODD = "is a link, or no file at all; a data directory holds files and directories: take a copy (cp -rL) of what it stands for"
+_ODD = "is a link, or not a regular file; a data directory has files and directories alone: copy its target (cp -rL)"
 
 
 class StoreError(Exception):

@@ -322,18 +322,16 @@ class Persistence:
         path = self._log_dir(topic, index)
         assert path is not None
         if not self.files.is_dir(path):
-            what = "its directory is gone"
+            what = "its directory is missing"
         elif not segment_bases(path, self.files):
             what = "its directory has no segment"
         else:
             return []
         if topic.name == OFFSETS_TOPIC:
-            seen = "the groups that were in it begin anew, without committed offsets"
+            seen = "its groups are empty, without committed offsets"
         else:
-            seen = (
-                "offsets that groups have committed of it are out of range, where consumers reset (auto.offset.reset)"
-            )
-        return [f"{path.name}: {what}, and with it what was written to it; it begins at offset 0, and {seen}"]
+            seen = "its committed offsets are out of range, so that consumers reset (auto.offset.reset)"
+        return [f"{path.name}: {what}, and its records are lost; it begins at offset 0, and {seen}"]
 
     def _reopen(
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig

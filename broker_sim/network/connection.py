@@ -417,7 +417,7 @@ class Connection(asyncio.Protocol):
                 size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
                 if not _SMALLEST <= size <= self._owner.max_request_bytes:
                     limit = self._owner.max_request_bytes
-                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{size_in_words(size)}")
+                    self.refuse(f"a frame of {size} bytes; expected {_SMALLEST} to {limit}{size_in_words(size)}")
                     return
                 need = size + 4
             waiting.keep(data, pos, need)

@@ -126,7 +126,7 @@ class SharePartitions:
     def timer_text(self, index: int, key: tuple[str, ShareKey]) -> str:
         """As in ``lock of group billing on orders-3``."""
         topic = self.state.topics_by_id.get(key[1].topic_id)
-        return f"lock of group {key[1].group_id} on {'a topic that is gone' if topic is None else topic.name}-{key[1].partition}"
+        return f"lock of group {key[1].group_id} on {'a deleted topic' if topic is None else topic.name}-{key[1].partition}"
 
     # settings
 

@@ -132,7 +132,7 @@ class Files:
     def lock(self, path: Path) -> Closable:
         """Make the file, and keep everybody else from it until it is closed. Raises BlockingIOError where somebody has it."""
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise OSError(f"{path} is a link, or no file at all")
+            raise OSError(f"{path} is a link, or not a regular file")
         handle = path.open("a")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too

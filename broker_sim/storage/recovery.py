@@ -131,7 +131,7 @@ def _report_gaps(directory: Path, segments: Sequence[Segment]) -> None:
     for before, after in pairwise(segments):
         if before.next_offset < after.base_offset:
             logger.warning(
-                "%s: the offsets %d to %d are missing (a segment's file is gone, or was cut): readers continue at %d",
+                "%s: the offsets %d to %d are missing (a segment's file is missing or was truncated): readers continue at %d",
                 directory,
                 before.next_offset,
                 after.base_offset - 1,

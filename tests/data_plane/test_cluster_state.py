@@ -245,10 +245,10 @@ def test_a_partition_whose_log_is_gone_is_told_with_what_consumers_will_see(
     assert [p.log_end_offset for p in again.state.topics["t"].partitions] == [0, 0, 0]
     told = dict(line.split(": ", 1) for line in caplog.messages)
     assert told.keys() == {"t-1", "t-2", "__consumer_offsets-0"}
-    assert told["t-1"].startswith("its directory is gone")
+    assert told["t-1"].startswith("its directory is missing")
     assert "(auto.offset.reset)" in told["t-1"]
     assert told["t-2"].startswith("its directory has no segment")
-    assert "the groups that were in it begin anew" in told["__consumer_offsets-0"]
+    assert "its groups are empty" in told["__consumer_offsets-0"]
     caplog.clear()
     again.state.close()
     Sim(data_dir=tmp_path).state.close()

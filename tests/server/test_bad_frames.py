@@ -161,7 +161,7 @@ async def test_the_limit_is_socket_request_max_bytes(caplog: pytest.LogCaptureFi
     connection.data_received(heartbeat(1))
     connection.data_received(heartbeat(2, "g" * 100))
     assert transport.ids() == [1]
-    assert "from 10 to 100 are taken" in closed_with_one_line(transport, caplog)
+    assert "expected 10 to 100" in closed_with_one_line(transport, caplog)
 
 
 async def test_a_client_id_that_is_not_utf8_is_taken_with_replacements(bench: Bench) -> None:

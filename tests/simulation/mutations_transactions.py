@@ -92,7 +92,7 @@ def an_end_that_comes_again_is_refused(p: Patches) -> None:
 
 @mutation(10, "transactions")
 def producers_are_told_that_they_are_fenced(p: Patches) -> None:
-    p.put(in_transaction._Question, "_told", lambda self, error: error)
+    p.put(in_transaction._Verification, "_client_error", lambda self, error: error)
 
 
 @mutation(10, "transactions")
@@ -123,12 +123,12 @@ def nobody_waits_for_markers(p: Patches) -> None:
 
 @mutation(10, "transactions")
 def every_producer_is_told_in_the_new_way_of_what_was_not_added(p: Patches) -> None:
-    real = in_transaction._Question._told
+    real = in_transaction._Verification._client_error
 
     def told(self: Any, error: Err) -> Err:
         return error if error is Err.TRANSACTION_ABORTABLE else real(self, error)
 
-    p.put(in_transaction._Question, "_told", told)
+    p.put(in_transaction._Verification, "_client_error", told)
 
 
 @mutation(10, "transactions")
