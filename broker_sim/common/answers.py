@@ -69,16 +69,16 @@ def errors_of(event: Event) -> list[str]:
     error, body = event.get("error"), event.get("body")
     if not isinstance(error, str) or not error:
         return []
-    said = rows(body, {}) if isinstance(body, Mapping) else []
-    return list(dict.fromkeys([visible(error), *(row.error for row in said if row.error)]))
+    reported = rows(body, {}) if isinstance(body, Mapping) else []
+    return list(dict.fromkeys([visible(error), *(row.error for row in reported if row.error)]))
 
 
 def whole_error(event: Event, group: str) -> str:
     """The name of the error of a ``response`` event that applies to everything requested for the group; "" without one."""
     error, body = event.get("error"), event.get("body")
-    said = rows(body, {}, group) if isinstance(error, str) and isinstance(body, Mapping) else []
-    if said:
-        return next((row.error for row in said if row.what == group), "")
+    reported = rows(body, {}, group) if isinstance(error, str) and isinstance(body, Mapping) else []
+    if reported:
+        return next((row.error for row in reported if row.what == group), "")
     return visible(error) if isinstance(error, str) else ""
 
 
@@ -108,20 +108,20 @@ def named_topics(body: Event, topics: Iterable[str]) -> dict[str, str]:
     return result
 
 
-def refused(said: Iterable[Row]) -> dict[str, list[Row]]:
+def refused(reported: Iterable[Row]) -> dict[str, list[Row]]:
     """Error -> the rows that have it."""
     result: dict[str, list[Row]] = {}
-    for row in said:
+    for row in reported:
         if row.error:
             result.setdefault(row.error, []).append(row)
     return result
 
 
-def in_words(error: str, said: list[Row]) -> str:
+def in_words(error: str, reported: list[Row]) -> str:
     """The errors of a response as text: ``UNKNOWN_TOPIC_OR_PARTITION for ord.a-0, NONE for ord.b-0``; only the error if it applies
     to the whole response and to no topic."""
-    errors = refused(said)
-    good = [row for row in said if not row.error]
+    errors = refused(reported)
+    good = [row for row in reported if not row.error]
     if not errors or (len(errors) == 1 and not good and not _ABOUT_ONE & errors.keys()):
         return error
     words = [f"{name} for {places(some)}" for name, some in errors.items()]

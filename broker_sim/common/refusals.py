@@ -64,14 +64,14 @@ class Refusals:
         if now_ms - self._since_ms >= PERIOD_MS:
             self.end()
             self._since_ms, self._logged = now_ms, 0
-        who, why = named(client_id), short(reason, 500)
+        client, why = named(client_id), short(reason, 500)
         # a client whose security.protocol is wrong connects again and again: its line is there once, and counted from then on
-        if not self._once.first(client_host, who, why) or self._logged >= AT_ONCE:
+        if not self._once.first(client_host, client, why) or self._logged >= AT_ONCE:
             self._unlogged += 1
             return
         self._logged += 1
         more = f"; more within {duration_text(PERIOD_MS)} are counted, not logged" if self._logged == AT_ONCE else ""
-        self._log.warning("closing the connection of %s (client id %s): %s%s", client_host, who, why, more)
+        self._log.warning("closing the connection of %s (client id %s): %s%s", client_host, client, why, more)
 
     def end(self) -> None:
         """Log the number of closed connections that got no line of their own."""

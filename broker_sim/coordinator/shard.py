@@ -79,10 +79,12 @@ class Shard(ShardState):
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
-            gone = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
+            deleted = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
             offsets.topics_changed(self, event)
-            share_partitions.forget_topics(self, [topic_id for topic_id in gone if topic_id not in self.topics.names])
+            share_partitions.forget_topics(
+                self, [topic_id for topic_id in deleted if topic_id not in self.topics.names]
+            )
         elif type(event) is StateAnswered:
             self.persister_callbacks.pop(event.ticket).answered(self, event.answers)
         elif type(event) is TransactionEnded:

@@ -75,13 +75,13 @@ def _answer(cls: Any, requested: Any, error_request: ErrorRequest, array: FieldS
 
 def _said(fields: list[tuple[str, FieldSpec]], error_request: ErrorRequest) -> dict[str, Any]:
     """The further fields of an error response; null only in versions that allow it."""
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, spec in fields:
         if spec.says_when_failed or name == "error_message":
             value = spec.failed if spec.says_when_failed else None
             if value is not None or error_request.version in spec.nullable:
-                said[name] = error_request.err.text if value is ERROR_TEXT else value
-    return said
+                values[name] = error_request.err.text if value is ERROR_TEXT else value
+    return values
 
 
 _Entities = set[Entity | EntityBy | None]

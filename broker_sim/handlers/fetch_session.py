@@ -42,16 +42,16 @@ class CachedPartition:
 
     def has_news(self, data: PartitionData) -> bool:
         """Whether an incremental response must contain `data`; stores its offsets for the next one."""
-        news = bool(data.records)
+        has_changed = bool(data.records)
         if data.high_watermark != self.high_watermark:
-            self.high_watermark, news = data.high_watermark, True
+            self.high_watermark, has_changed = data.high_watermark, True
         if data.log_start_offset != self.log_start_offset:
-            self.log_start_offset, news = data.log_start_offset, True
+            self.log_start_offset, has_changed = data.log_start_offset, True
         if data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0:
-            news = True
+            has_changed = True
         if data.error_code != Err.NONE:
-            self.high_watermark, news = -1, True  # returned again when the error has ended
-        return news
+            self.high_watermark, has_changed = -1, True  # returned again when the error has ended
+        return has_changed
 
 
 @dataclasses.dataclass(slots=True)

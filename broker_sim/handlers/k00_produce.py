@@ -394,14 +394,14 @@ def _once_each(topics: list[TopicProduceData], version: int) -> Generator[None, 
         for part in topic.partition_data:
             if pace.full():
                 yield
-            mine = last.setdefault((topic.name, topic.topic_id), {})
-            earlier = mine.pop(part.index, None)
-            mine[part.index] = part
+            by_partition = last.setdefault((topic.name, topic.topic_id), {})
+            earlier = by_partition.pop(part.index, None)
+            by_partition[part.index] = part
             if earlier is None:
                 continue
             before, now = (_unsound(data, version) for data in (earlier, part))
             if (before is None) != (now is None):
-                mine[part.index] = part if now is None else earlier
+                by_partition[part.index] = part if now is None else earlier
                 broken[topic.name, topic.topic_id, part.index] = cast(RecordBatchError, now or before)
     topics[:] = [TopicProduceData(name, topic_id, list(of.values())) for (name, topic_id), of in last.items()]
     return broken

@@ -412,14 +412,14 @@ class Fetch:
 
 
 def _news(session: Session, rows: list[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
-    news: list[tuple[Key, PartitionData]] = []
+    changed: list[tuple[Key, PartitionData]] = []
     for key, answer in rows:
         cached = session.partitions.get(key)
         if cached is not None and cached.has_news(answer):
-            news.append((key, answer))
+            changed.append((key, answer))
             if answer.records:
                 session.to_end(key)
-    return news
+    return changed
 
 
 def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData | None:

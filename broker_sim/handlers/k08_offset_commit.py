@@ -157,7 +157,7 @@ def _response(
     4.x answers what isn't there first, then what its coordinator was asked, topic by topic: where nothing stood before, one named
     twice has two entries.
     """
-    there: list[tuple[_Called, OffsetCommitResponseTopic]] = []
+    existing: list[tuple[_Called, OffsetCommitResponseTopic]] = []
     missing: dict[_Called, OffsetCommitResponseTopic] = {}
     pace = Pace(_PIECE)
     for t, topic in enumerate(request.topics):
@@ -166,9 +166,9 @@ def _response(
         name, topic_id, requested = topic.name, topic.topic_id, []
         called = name, topic_id
         shown_name = name if topic_id == ZERO_UUID else ""
-        nowhere = OffsetCommitResponseTopic(shown_name, topic_id)
+        absent = OffsetCommitResponseTopic(shown_name, topic_id)
         if called in unknown:
-            nowhere = missing.setdefault(called, nowhere)
+            absent = missing.setdefault(called, absent)
         for p, part in enumerate(topic.partitions):
             if pace.full():
                 yield
@@ -178,19 +178,19 @@ def _response(
             if own not in _NOT_THERE:
                 requested.append(row)
             else:
-                missing.setdefault(called, nowhere).partitions.append(row)
+                missing.setdefault(called, absent).partitions.append(row)
         if requested:
-            there.append((called, OffsetCommitResponseTopic(shown_name, topic_id, requested)))
-    return OffsetCommitResponse(topics=merged(missing, there))
+            existing.append((called, OffsetCommitResponseTopic(shown_name, topic_id, requested)))
+    return OffsetCommitResponse(topics=merged(missing, existing))
 
 
 def _named(request: OffsetCommitRequest, state: ClusterState) -> OffsetCommitRequest:
     """A request by ids with the topics' names, as far as there are any."""
-    there = state.topics_by_id
+    by_id = state.topics_by_id
     return replace(
         request,
         topics=[
-            replace(topic, name=there[topic.topic_id].name if topic.topic_id in there else "")
+            replace(topic, name=by_id[topic.topic_id].name if topic.topic_id in by_id else "")
             for topic in request.topics
         ],
     )

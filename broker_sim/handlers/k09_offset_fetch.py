@@ -159,12 +159,12 @@ def _of_group(
             return OffsetFetchResponseTopics(name, partitions=shown)
 
         return (yield from _shown(by_name, OffsetFetchResponsePartitions, rows, pace))
-    there, named, unknown = state.topics_by_id, [], []
+    topics_by_id, named, unknown = state.topics_by_id, [], []
     for topic in group.topics or ():
         if pace.full():
             yield
-        if topic.topic_id in there:
-            named.append((there[topic.topic_id].name, topic.partition_indexes))
+        if topic.topic_id in topics_by_id:
+            named.append((topics_by_id[topic.topic_id].name, topic.partition_indexes))
         else:
             unknown.append((topic.topic_id, topic.partition_indexes))
     rows = _rows(shard, group.group_id, None if group.topics is None else named, require_stable=require_stable)
@@ -180,12 +180,12 @@ def _of_group(
         if topic is not None
     )
     error = Err.UNKNOWN_TOPIC_ID
-    nowhere: _RowsById = ((topic_id, ((i, None, error) for i in indexes)) for topic_id, indexes in unknown)
+    missing: _RowsById = ((topic_id, ((i, None, error) for i in indexes)) for topic_id, indexes in unknown)
 
     def by_id(topic_id: bytes, shown: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
         return OffsetFetchResponseTopics(topic_id=topic_id, partitions=shown)
 
-    return (yield from _shown(by_id, OffsetFetchResponsePartitions, chain(known, nowhere), pace))
+    return (yield from _shown(by_id, OffsetFetchResponsePartitions, chain(known, missing), pace))
 
 
 def _each_once(requested: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:

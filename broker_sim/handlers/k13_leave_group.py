@@ -42,10 +42,10 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
             return LeaveGroupResponse(error_code=errors[0] if error is Err.NONE else error)
         results: list[MemberResponse] = []
         pace = Pace(_PIECE)
-        for member, its in zip(members, errors, strict=False):
+        for member, member_error in zip(members, errors, strict=False):
             if pace.full():
                 yield
-            results.append(MemberResponse(member.member_id, member.group_instance_id, its))
+            results.append(MemberResponse(member.member_id, member.group_instance_id, member_error))
         return LeaveGroupResponse(error_code=error, members=results)
 
     ctx.broker.runtime.submit(shard, ctx, LeaveGroup(request.group_id, leavers), response)

@@ -146,7 +146,7 @@ def _response(
 ) -> Generator[None, None, TxnOffsetCommitResponse]:
     """Every partition asked for; ``error`` is the group's answer, ``names`` those of the topics that are asked for by id. Metadata is
     looked at where the group takes the rest. What isn't there comes as in OffsetCommit (TxnOffsetCommitResponse.Builder)."""
-    there: list[tuple[_Called, TxnOffsetCommitResponseTopic]] = []
+    existing: list[tuple[_Called, TxnOffsetCommitResponseTopic]] = []
     missing: dict[_Called, TxnOffsetCommitResponseTopic] = {}
     pace = Pace(_PIECE)
     for t, topic in enumerate(request.topics):
@@ -169,8 +169,8 @@ def _response(
                 own = groups
             requested.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
         if requested:
-            there.append((called, TxnOffsetCommitResponseTopic(*called, requested)))
-    return TxnOffsetCommitResponse(topics=merged(missing, there))
+            existing.append((called, TxnOffsetCommitResponseTopic(*called, requested)))
+    return TxnOffsetCommitResponse(topics=merged(missing, existing))
 
 
 TRAITS = ErrorTraits(

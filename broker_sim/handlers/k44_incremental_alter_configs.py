@@ -60,8 +60,8 @@ def _alter_all(
         if pace.full():
             yield
         if named[resource.resource_type, resource.resource_name] == 1 and resource.resource_type in altered:
-            strange = any(config.config_operation not in range(4) for config in resource.configs)
-            unknown = unknown or (strange and _is_forwarded(broker, resource))
+            has_unknown = any(config.config_operation not in range(4) for config in resource.configs)
+            unknown = unknown or (has_unknown and _is_forwarded(broker, resource))
 
     def alter_one(resource: AlterConfigsResource) -> None:
         _check_keys(resource)

@@ -42,14 +42,14 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
             yield
     if policy.missing_are_maps:
         wanted = list(dict.fromkeys(wanted))
-    there: list[tuple[str, int]] = []
+    existing: list[tuple[str, int]] = []
     for pair in wanted:
         if pace.full():
             yield
         if state.partition(*pair) is not None:
-            there.append(pair)
+            existing.append(pair)
     if policy.commits_are_maps:
-        there = list(dict.fromkeys(there))
+        existing = list(dict.fromkeys(existing))
     shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return OffsetDeleteResponse(error_code=shard)
@@ -59,13 +59,13 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
         if error is not Err.NONE:
             return OffsetDeleteResponse(error_code=error)
         if policy.missing_are_maps:
-            nowhere = {pair: Err.UNKNOWN_TOPIC_OR_PARTITION for pair in wanted if pair not in results}
-            return OffsetDeleteResponse(topics=_of_a_map(nowhere | results))
+            absent = {pair: Err.UNKNOWN_TOPIC_OR_PARTITION for pair in wanted if pair not in results}
+            return OffsetDeleteResponse(topics=_of_a_map(absent | results))
         answered = _of_a_map(results) if policy.commits_are_maps else (yield from _as_asked(request, results, pace))
         missing = yield from _missing(request, results, state.topics, pace)
         return OffsetDeleteResponse(topics=merged(missing, [(topic.name, topic) for topic in answered]))
 
-    ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, there), response)
+    ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, existing), response)
     return None
 
 

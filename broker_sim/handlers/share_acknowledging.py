@@ -104,8 +104,10 @@ class Acknowledging:
         if live.share is None:
             answer.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
             return
-        said = (Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches)
-        moved = yield from live.share.acknowledging(self._member, said, shares.clock.now_ms(), self._pace)
+        acknowledgements = (
+            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches
+        )
+        moved = yield from live.share.acknowledging(self._member, acknowledgements, shares.clock.now_ms(), self._pace)
         if isinstance(moved, Refusal):
             answer.error, answer.words = moved
             return

@@ -515,8 +515,8 @@ class ClusterState:
         except ConfigError as error:
             return f"{segment_bytes}={size}, but a topic can't have it ({error}), {never}"
         if self.config.given(factor) and replicas > brokers:
-            there = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
-            return f"{factor}={replicas}, but {there}, {never}"
+            count_text = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
+            return f"{factor}={replicas}, but {count_text}, {never}"
         return None
 
     # -------------------------------------------------------------------------------------------- settings

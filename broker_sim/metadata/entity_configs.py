@@ -324,8 +324,8 @@ def _default(config: BrokerConfig, setting: Setting) -> str | None:
 def _bound(config: BrokerConfig, name: str, end: str, default: int) -> tuple[str, int]:
     """The name of a broker's bound, and what it is."""
     kind, _, what = name.partition(".")
-    asked = f"group.{kind}.{end}.{what.removeprefix('num.')}"
-    return asked, config.int(asked) if asked in config.settings else default
+    broker_name = f"group.{kind}.{end}.{what.removeprefix('num.')}"
+    return broker_name, config.int(broker_name) if broker_name in config.settings else default
 
 
 def _check_patterns(text: str, *, old: bool) -> None:

@@ -279,8 +279,8 @@ def partition_count(
     if given is not None:
         if given < least:
             raise StoreError(f"offsets.topic.num.partitions={given}, but there is {OFFSETS_TOPIC}-{least - 1}")
-        lost = _misfits(places, given)
-        return given, "as asked" + (f"; {_lost(lost, given)}" if lost else "")
+        misplaced = _misfits(places, given)
+        return given, "as asked" + (f"; {_lost(misplaced, given)}" if misplaced else "")
     complete = len(indexes) == least
     if not places:
         count = least if complete and least > 1 else max(least, USUAL_PARTITIONS)

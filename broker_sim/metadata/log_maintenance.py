@@ -102,8 +102,8 @@ class LogMaintenance:
         clock, config = self._state.clock, self._state.config
         if config.bool("log.cleaner.enable"):
             every_ms = max(config.int("log.cleaner.backoff.ms"), 1)
-            looks = (clock.now_ms() - self._began_ms) // every_ms + 1
-            self._cleaner_timer = clock.call_at_ms(self._began_ms + looks * every_ms, self._look_for_dirt)
+            checks = (clock.now_ms() - self._began_ms) // every_ms + 1
+            self._cleaner_timer = clock.call_at_ms(self._began_ms + checks * every_ms, self._look_for_dirt)
 
     def _look_for_dirt(self) -> None:
         self._cleaner_timer = None
@@ -158,8 +158,8 @@ class _ProducerLooks:
         """The next look is armed, if none is."""
         if self not in self._armed and self._state.maintenance.started:
             clock, every_ms = self._state.clock, self._state.config.int("producer.id.expiration.check.interval.ms")
-            looks = (clock.now_ms() - self._opened_ms) // every_ms + 1
-            self._armed[self] = clock.call_at_ms(self._opened_ms + looks * every_ms, self.look)
+            checks = (clock.now_ms() - self._opened_ms) // every_ms + 1
+            self._armed[self] = clock.call_at_ms(self._opened_ms + checks * every_ms, self.look)
 
     def look(self) -> None:
         """Expire idle producer ids (producer.id.expiration.ms)."""

@@ -159,12 +159,12 @@ class Persistence:
     def _log_dir(self, topic: Topic, index: int) -> Path | None:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
 
-    def drop_log(self, gone: PartitionLog) -> None:
+    def drop_log(self, deleted: PartitionLog) -> None:
         """Remove a log, now or at the next start."""
         try:
-            gone.delete()
+            deleted.delete()
         except StorageError as error:
-            log.warning("%s could not be deleted completely; the next start retries: %s", gone.name, error)
+            log.warning("%s could not be deleted completely; the next start retries: %s", deleted.name, error)
 
     def sync_removals(self) -> None:
         """That directories are gone outlives a loss of power, as far as the disk lets it: the ids of their topics are known yet."""
@@ -337,17 +337,19 @@ class Persistence:
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig
     ) -> None:
         """A partition as it was, as far as its brokers are still there. Raises StoreError."""
-        there = [node for node in replicas if node in self._state.broker_ids()]
-        if not there:
+        existing = [node for node in replicas if node in self._state.broker_ids()]
+        if not existing:
             nodes = self._state.broker_ids()
-            there = [nodes[(self._state.next_leader + index) % len(nodes)]] if nodes else replicas
+            existing = [nodes[(self._state.next_leader + index) % len(nodes)]] if nodes else replicas
         files = self._open_log(topic, index, settings)
         epoch = max(epoch, files.latest_epoch + 1)
         if epoch > MAX_EPOCH:
             raise meta_files.StoreError(
                 f"{files.directory} has records of the leader epoch {files.latest_epoch}, the largest possible one"
             )
-        topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
+        topic.partitions.append(
+            Partition(topic, index, existing, leader if leader in existing else existing[0], epoch, files)
+        )
 
     def _unknown(self, *, is_another_brokers: bool) -> dict[str, dict[int, Path]]:
         """Directories of partitions that no topic has. What a creation or a deletion that was cut short has left is removed
@@ -394,11 +396,11 @@ class Persistence:
             foreign_directory,  # it reads records of groups and controllers, which most starts don't need
         )
 
-        asked = "offsets.topic.num.partitions"
+        setting_name = "offsets.topic.num.partitions"
         survey = foreign_directory.survey(
             self.data_dir,
             directories,
-            partitions=self._state.config.int(asked) if self._state.config.given(asked) else None,
+            partitions=self._state.config.int(setting_name) if self._state.config.given(setting_name) else None,
             known=self._state.topics,
             old=self._state.config.release < (3, 5),
         )

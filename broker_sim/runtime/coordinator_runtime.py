@@ -120,15 +120,15 @@ class CoordinatorRuntime(Generic[S]):
         index = context.partition.index
         self._flush(context)
         del self._contexts[index]
-        gone = None if self.observer is None else self.observer.unloading(context.shard)
+        unloaded = None if self.observer is None else self.observer.unloading(context.shard)
         self._perform(context, context.shard.stop(), self.clock.now_ms())
         for _, key in list(self._timers):
             if key[0] == index:
                 self._timers.cancel(key)
         if context.waiter is not None:
             context.partition.remove_waiter(context.waiter)
-        if gone is not None:
-            gone(context.partition.name)
+        if unloaded is not None:
+            unloaded(context.partition.name)
 
     def end(self) -> None:
         """The broker's process was killed: no request is answered; the journal reports the unload."""
@@ -137,9 +137,9 @@ class CoordinatorRuntime(Generic[S]):
         self._dirty.clear()
         self._tokens.clear()
         for context in contexts if observer is not None else ():
-            gone = observer.unloading(context.shard)  # type: ignore[union-attr]
+            unloaded = observer.unloading(context.shard)  # type: ignore[union-attr]
             self.discard(context.shard)
-            gone(context.partition.name)
+            unloaded(context.partition.name)
 
     def discard(self, shard: S) -> None:
         """Discard a shard whose broker's process was killed."""
@@ -489,8 +489,8 @@ class CoordinatorRuntime(Generic[S]):
         def moved() -> None:
             if partition.deleted or last_offset < partition.high_watermark:
                 partition.remove_waiter(moved)
-                gone = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NONE
-                self._report_later(context, AppendedElsewhere(ticket, gone))
+                error = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NONE
+                self._report_later(context, AppendedElsewhere(ticket, error))
 
         partition.add_waiter(moved)
 

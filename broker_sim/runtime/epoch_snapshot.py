@@ -58,7 +58,7 @@ def _shown(group: Shown, member_id: str, topics: Topics) -> dict[str, Any]:
 def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, Any]:
     member, current = group.stored.members[member_id], group.stored.current(member_id)
     target = group.stored.target(member_id)
-    lacks = {
+    missing = {
         topic: [number for number in numbers if number not in current.assigned.get(topic, ())]
         for topic, numbers in target.items()
     }
@@ -75,7 +75,7 @@ def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, A
         "topics": in_order([*member.subscribed_topic_names, *group.stored.matched_by(member)]),
         "assignment": _named(current.assigned, topics),
         "gives_up": _named(current.revoking, topics),
-        "lacks": _named(lacks, topics),
+        "lacks": _named(missing, topics),
     }
 
 
@@ -115,7 +115,7 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
     """A member of a streams group: its tasks, and of the active ones the partitions that they read."""
     stored, topology = group.stored, group.stored.topology
     member, current = stored.members[member_id], stored.current(member_id)
-    lacks = {
+    missing = {
         key: [number for number in numbers if number not in current.assigned.get(key, ())]
         for key, numbers in stored.target(member_id).items()
     }
@@ -133,12 +133,12 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
         "topics": sorted(set(read)),
         "assignment": _partitions(current.assigned, topology, topics),
         "gives_up": _partitions(current.revoking, topology, topics),
-        "lacks": _partitions(lacks, topology, topics),
+        "lacks": _partitions(missing, topology, topics),
         "process": member.process_id,
         "topology_epoch": member.topology_epoch,
         "tasks": _tasks(current.assigned),
         "tasks_given_up": _tasks(current.revoking),
-        "tasks_lacking": _tasks(lacks),
+        "tasks_lacking": _tasks(missing),
     }
 
 

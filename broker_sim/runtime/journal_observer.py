@@ -91,15 +91,15 @@ class GroupObserver:
         for ticket, write in shard.writes.items():
             if ticket not in writes and _deletes(write):
                 self._deletions[shard.partition, ticket] = self._why(event)
-        gone = {t: w for t, w in writes.items() if t not in shard.writes}
-        why = {ticket: self._deletions.pop((shard.partition, ticket), None) for ticket in gone}
-        published = list(gone.values()) if _publishes(event) else []
+        ended = {t: w for t, w in writes.items() if t not in shard.writes}
+        why = {ticket: self._deletions.pop((shard.partition, ticket), None) for ticket in ended}
+        published = list(ended.values()) if _publishes(event) else []
         touched = _touched(event, writes, published)
         if touched is None or len(before) != len(shard.groups):
             touched = dict.fromkeys([*(touched or ()), *before, *shard.groups])
         for write in published:
             self._offsets(log, write)
-        for ticket, write in gone.items() if published else ():
+        for ticket, write in ended.items() if published else ():
             if (reason := why[ticket]) is not None:
                 self._deleted(log, write, reason)
         if staged:
@@ -251,9 +251,11 @@ class GroupObserver:
                 continue
             for group_id, offsets in groups.items():
                 group = shard.groups.get(group_id)
-                there = {} if group is None else group.offsets
+                committed_offsets = {} if group is None else group.offsets
                 shown = {
-                    f"{t}-{p}": offset.offset for (t, p), offset in offsets.items() if there.get(t, {}).get(p) is offset
+                    f"{t}-{p}": offset.offset
+                    for (t, p), offset in offsets.items()
+                    if committed_offsets.get(t, {}).get(p) is offset
                 }
                 left = {f"{t}-{p}": offset.offset for (t, p), offset in offsets.items() if f"{t}-{p}" not in shown}
                 if shown:
@@ -360,11 +362,11 @@ def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
 @lru_cache(4096)
 def _worker(metadata: bytes, assignment: bytes) -> dict[str, Any] | None:
     """A worker of Connect: its url and config offset, the connectors and tasks that it has; None where that can't be read."""
-    said, work = worker_state(metadata), work_of(assignment) if assignment else None
-    if said is None:
+    worker, work = worker_state(metadata), work_of(assignment) if assignment else None
+    if worker is None:
         return None
     given = {} if work is None else {"connectors": work.connectors, "tasks": work.tasks}
-    return {"url": said.url, "config_offset": said.config_offset, **given}
+    return {"url": worker.url, "config_offset": worker.config_offset, **given}
 
 
 _topics = lru_cache(4096)(subscribed_topics)

@@ -162,13 +162,17 @@ class SessionKeepAlive:
             return None
         group_id, member_id = str(key[1]), str(key[2])
         group = shard.classic(group_id)
-        who = group_id, member_id
+        member_key = group_id, member_id
         consumer = shard.groups.get(group_id)
         if isinstance(consumer, _BY_EPOCHS):
             session = consumer.session_of(member_id)
-            kept = session is not None and self._is_connected(who) and not self._is_silent_member(consumer, member_id)
+            kept = (
+                session is not None
+                and self._is_connected(member_key)
+                and not self._is_silent_member(consumer, member_id)
+            )
             return session[1] if kept and session is not None else None
-        if group is None or not self._is_connected(who):
+        if group is None or not self._is_connected(member_key):
             return None
         if key[0] == "pending":
             return None if member_id in self._silent else group.pending_members.get(member_id)
@@ -186,8 +190,8 @@ class SessionKeepAlive:
         member = group.latest.members[member_id]
         return self._names(member_id, member.client_id, getattr(member, "instance_id", None))
 
-    def _is_connected(self, who: tuple[str, str]) -> bool:
-        return who in (self._connected or ()) or self._is_open(self._connections.get(who))
+    def _is_connected(self, key: tuple[str, str]) -> bool:
+        return key in (self._connected or ()) or self._is_open(self._connections.get(key))
 
     def _is_silent(self, member: Member) -> bool:
         return self._names(member.member_id, member.client_id, member.instance_id)
@@ -233,7 +237,7 @@ class SessionKeepAlive:
         """Reset the sessions of silent members to their deadlines before requests since the last call. The first call, after the
         requests at hand were handled, stores the connected members."""
         if self._connected is None:
-            self._connected = {who for who, connection in self._connections.items() if self._is_open(connection)}
+            self._connected = {key for key, connection in self._connections.items() if self._is_open(connection)}
         if not self._silent:
             return
         for key, generation in self._silent_sessions():

@@ -102,11 +102,19 @@ class ShareObserver:
                 becomes=_BECOMES[state], **fields,
             )  # fmt: skip
         for renewed in moved.renewed:
-            who, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
+            member_id, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
             count = renewed.delivery.deliveries
             said = Reason.RENEWED.value
             self._write(
-                live, said, who, renewed.first, renewed.last, count, request, becomes="acquired", until_ms=until_ms
+                live,
+                said,
+                member_id,
+                renewed.first,
+                renewed.last,
+                count,
+                request,
+                becomes="acquired",
+                until_ms=until_ms,
             )
 
     def _write(

@@ -69,9 +69,9 @@ class TransactionObserver:
         if marker is not None and type(event) is AppendedElsewhere:
             transaction, at = marker
             self._answered(shard, log, transaction, at, event.error)
-        gone = [write for ticket, write in writes.items() if ticket not in shard.writes]
+        ended = [write for ticket, write in writes.items() if ticket not in shard.writes]
         error = _error_of(event)
-        for write in gone:
+        for write in ended:
             self._ended(shard, log, write, before[write.record.transactional_id], error, cause)
         for ticket, write in shard.writes.items():
             if ticket not in writes:

@@ -32,8 +32,8 @@ def finding(log: PartitionLog, search: Callable[[], Search]) -> Search:
         try:
             return (yield from search())
         except FAILURES as error:
-            there = {id(segment) for segment in log.segments}
-            if all(id(segment) in there and segment.size >= size for segment, size in before):
+            present = {id(segment) for segment in log.segments}
+            if all(id(segment) in present and segment.size >= size for segment, size in before):
                 raise log.failure(error) from error
 
 

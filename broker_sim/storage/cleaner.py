@@ -75,9 +75,9 @@ class _Plan:
 
     def ended_by(self, header: BatchHeader) -> AbortedTransaction | None:
         """The aborted transaction that a batch of a producer, data or marker, is of."""
-        mine = self.aborted.get(header.producer_id, ())
-        at = bisect_left(mine, header.base_offset, key=_marker)
-        return mine[at] if at < len(mine) and mine[at].first_offset <= header.base_offset else None
+        own = self.aborted.get(header.producer_id, ())
+        at = bisect_left(own, header.base_offset, key=_marker)
+        return own[at] if at < len(own) and own[at].first_offset <= header.base_offset else None
 
 
 def _marker(transaction: AbortedTransaction) -> int:

@@ -252,12 +252,12 @@ class ProducerState:
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that were silent for `expiration_ms` and have no open transaction."""
-        gone = [
+        expired = [
             entry.producer_id
             for entry in self.entries.values()
             if entry.transaction_start < 0 and now_ms - entry.last_timestamp >= expiration_ms
         ]
-        for producer_id in gone:
+        for producer_id in expired:
             del self.entries[producer_id]
 
 
@@ -301,10 +301,10 @@ def decode_snapshot(data: bytes) -> ProducerState | None:
             entry.batches.append(
                 ProducedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
             )
-    begun = [
+    open_transactions = [
         (entry.transaction_start, entry.producer_id) for entry in state.entries.values() if entry.transaction_start >= 0
     ]
-    state.open = {producer_id: start for start, producer_id in sorted(begun)}
+    state.open = {producer_id: start for start, producer_id in sorted(open_transactions)}
     return state
 
 

@@ -149,12 +149,12 @@ def sweep(directory: Path, config: LogConfig, files: Files, now_ms: int) -> None
             files.remove(directory / name)
     for base in segment_bases(directory, files, ".swap"):
         _complete_swap(directory, base, config, files, now_ms)
-    there = files.names(directory)
-    for name in there:
+    present = files.names(directory)
+    for name in present:
         if name.endswith(".log") and _base_of(name.removesuffix(".log")) is None:
             logger.warning("ignoring %s: the name of a segment must be its base offset, in 20 digits", directory / name)
-    logs = {name.removesuffix(".log") for name in there if name.endswith(".log")}
-    for name in there:
+    logs = {name.removesuffix(".log") for name in present if name.endswith(".log")}
+    for name in present:
         stem, _, kind = name.rpartition(".")
         if kind == "swap" or (kind in ("index", "timeindex", "txnindex") and stem not in logs):
             files.remove(directory / name)
@@ -342,12 +342,12 @@ def _snapshot_before(directory: Path | None, bases: Sequence[int], files: Files)
 
 def _aborted(directory: Path, bases: Sequence[int], files: Files) -> tuple[dict[int, list[AbortedTransaction]], int]:
     """What the `.txnindex` files tell by segment, and how many segments come up to the first file that can't be right."""
-    there = {name for name in files.names(directory) if name.endswith(".txnindex")}
+    present = {name for name in files.names(directory) if name.endswith(".txnindex")}
     result: dict[int, list[AbortedTransaction]] = {}
     sound = len(bases)
     for number, base in enumerate(bases):
         name = f"{base:020d}.txnindex"
-        if name in there:
+        if name in present:
             entries = decode_entries(files.read_file(directory / name), base)
             if entries is None and sound == len(bases):
                 sound = number + 1

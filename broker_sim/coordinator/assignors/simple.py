@@ -92,8 +92,8 @@ def _fill(
     """Each partition that lacks holders goes to those who lack partitions, in turn."""
     turn: Iterator[int] = iter(sorted(unfilled))
     for partition in order:
-        lacks, began_anew = sharing - len(holders[partition]), False
-        while lacks > 0:
+        shortage, began_anew = sharing - len(holders[partition]), False
+        while shortage > 0:
             at = next(turn, None)
             if at is None:
                 if began_anew or not unfilled:
@@ -102,7 +102,7 @@ def _fill(
                 at = next(turn)
             if at not in holders[partition]:
                 holders[partition][at] = holds[at][partition] = None
-                lacks -= 1
+                shortage -= 1
                 if len(holds[at]) >= most[at]:
                     del unfilled[at]
         if not unfilled:
@@ -185,8 +185,8 @@ def _by_hash_each(
     given: dict[str, dict[Partition, None]] = {}
     found_by_hash: dict[Partition, None] = {}
     for member, reads in members.items():
-        mine = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
-        found_by_hash |= _found([member], mine, given)
+        reads_of = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
+        found_by_hash |= _found([member], reads_of, given)
     kept: dict[Partition, None] = {}
     for member, reads in members.items():
         for topic, number in _had(targets.get(member, {}), reads):
@@ -208,8 +208,8 @@ def _found(
     for member in members:
         code = string_hash(member)
         signed = code if code < 1 << 31 else code - (1 << 32)
-        mine = [wanted[abs(signed) % len(wanted)]] if wanted else []
-        given[member] = dict.fromkeys(mine)
+        hashed = [wanted[abs(signed) % len(wanted)]] if wanted else []
+        given[member] = dict.fromkeys(hashed)
         result |= given[member]
     return result
 

@@ -42,17 +42,17 @@ def _by_quota(subscribed: Subscribed) -> Assigned:
     for member_id in subscribed.members:
         target = subscribed.targets.get(member_id, {})
         left = most = quota + (extras > 0)  # who has one more than the plain quota keeps it, as long as there are such
-        mine: dict[Hashable, tuple[int, ...]] = {}
+        own: dict[Hashable, tuple[int, ...]] = {}
         whole = True
         for topic, numbers in target.items():
             stays = numbers[:left] if topic in partitions else ()
             whole = whole and len(stays) == len(numbers)
             if stays:
-                mine[topic] = stays
+                own[topic] = stays
                 left -= len(stays)
             if topic in partitions:
                 free += [(topic, number) for number in numbers[len(stays) :]]
-        kept[member_id] = target if whole else mine
+        kept[member_id] = target if whole else own
         if most - left > quota:
             extras -= 1
         else:
@@ -60,15 +60,15 @@ def _by_quota(subscribed: Subscribed) -> Assigned:
     for member_id in list(room)[len(room) - extras :]:  # of the others the last ones have it
         room[member_id] += 1
     given = iter(free)
-    for member_id, lacks in room.items():
-        taken_now = [unit for _, unit in zip(range(lacks), given, strict=False)]
+    for member_id, shortage in room.items():
+        taken_now = [unit for _, unit in zip(range(shortage), given, strict=False)]
         if taken_now:
             kept[member_id] = units_of([*kept[member_id].items(), *((topic, (number,)) for topic, number in taken_now)])
     return kept
 
 
-def _by_topic(mine: list[_Unit]) -> dict[Hashable, tuple[int, ...]]:
-    return units_of((topic, (number,)) for topic, number in mine)
+def _by_topic(units: list[_Unit]) -> dict[Hashable, tuple[int, ...]]:
+    return units_of((topic, (number,)) for topic, number in units)
 
 
 class _Balancing:
@@ -109,7 +109,7 @@ class _Balancing:
                     del self._has[owner][unit]
                     self._give(unit, least)
                     moved = True
-        return {member_id: _by_topic(list(mine)) for member_id, mine in self._has.items()}
+        return {member_id: _by_topic(list(units)) for member_id, units in self._has.items()}
 
     def _rank(self, unit: _Unit) -> tuple[float, int, int]:
         """Where the choice is small and there is much to share comes first."""

@@ -448,8 +448,8 @@ class ClassicGroup(Group):
 def _topics_of(subscriptions: list[bytes]) -> frozenset[str] | None:
     topics: list[str] = []
     for subscription in subscriptions:
-        mine = subscribed_topics(subscription)
-        if mine is None:
+        subscribed = subscribed_topics(subscription)
+        if subscribed is None:
             return None
-        topics += mine
+        topics += subscribed
     return frozenset(topics)

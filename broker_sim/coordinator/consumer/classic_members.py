@@ -82,8 +82,10 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     votes = group.latest.votes()
     _put_member(changes, client, request, member_id, subscription)
     move_group(shard, changes)
-    says = group.latest.members[member_id].server_assignor
-    compute_target(shard, changes, voted(votes, known.server_assignor, says, shard.settings.consumer.assignors[0]))
+    new_assignor = group.latest.members[member_id].server_assignor
+    compute_target(
+        shard, changes, voted(votes, known.server_assignor, new_assignor, shard.settings.consumer.assignors[0])
+    )
     owned = held_by_id(shard.topics, subscription.owned)
     after = reconcile(shard, changes, member_id, before, list(owned.items()))
     timers.cancel_revocation(shard, group, member_id)  # its Heartbeats ask it to rejoin, which has a timeout of its own
@@ -224,13 +226,13 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 def _waits(group: ConsumerGroup, member_id: str, current: Current[bytes]) -> bool:
     """Whether all that the member lacks is with others still."""
-    lacks = [
+    missing = [
         (topic, number)
         for topic, numbers in group.latest.target(member_id).items()
         for number in numbers
         if number not in current.assigned.get(topic, ())
     ]
-    return all(group.latest.is_taken(topic, number) for topic, number in lacks)
+    return all(group.latest.is_taken(topic, number) for topic, number in missing)
 
 
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
@@ -238,7 +240,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
     group = shard.groups[request.group_id]
     assert isinstance(group, ConsumerGroup)
     errors: list[Err] = []
-    gone: dict[str, None] = {}
+    leaving: dict[str, None] = {}
     for leaver in request.leavers:
         member_id = leaver.member_id
         if leaver.instance_id is not None:
@@ -247,16 +249,16 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
                 errors.append(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
                 continue
             member_id = holder
-        if member_id not in group.latest.members or member_id in gone:
+        if member_id not in group.latest.members or member_id in leaving:
             errors.append(Err.UNKNOWN_MEMBER_ID)
             continue
-        gone[member_id] = None
+        leaving[member_id] = None
         errors.append(Err.NONE)
     answer: Any = (Err.NONE, errors)
-    if not gone:
+    if not leaving:
         shard.answer(token, answer, lambda error: (error, []))
         return
-    departing.go(shard, token, group, list(gone), answer, lambda error: (error, []))
+    departing.go(shard, token, group, list(leaving), answer, lambda error: (error, []))
 
 
 def join_expired(shard: ShardState, key: TimerKey) -> None:

@@ -244,17 +244,17 @@ def most(votes: Mapping[str, int], default: str) -> str:
     return max(votes, key=lambda name: votes[name], default=default)
 
 
-def voted(votes: Mapping[str, int], said: str | None, says: str | None, default: str) -> str:
+def voted(votes: Mapping[str, int], before: str | None, new: str | None, default: str) -> str:
     """The assignor with most votes after a member's request with its vote.
 
     Kafka takes its vote out of a copy of the map and puts it in again with HashMap.compute, which inserts new entries before those in
     the same bin, as these are: of assignors with equal votes the one of this member wins, even if its vote is the same as before.
     """
     after = dict(votes)
-    _vote(after, said, -1)
-    if says and says not in after:
-        after = {says: 0, **after}
-    _vote(after, says, 1)
+    _vote(after, before, -1)
+    if new and new not in after:
+        after = {new: 0, **after}
+    _vote(after, new, 1)
     return most(after, default)
 
 

@@ -125,8 +125,8 @@ def _take_members(
 
 def held_by_id(topics: Topics, has: dict[str, list[int]]) -> dict[bytes, tuple[int, ...]]:
     """The owned partitions by topic id, without those of deleted topics."""
-    there = [(topics.by_name[name], numbers) for name, numbers in has.items() if name in topics.by_name]
-    return units_of((image.topic_id, [n for n in numbers if 0 <= n < image.partitions]) for image, numbers in there)
+    existing = [(topics.by_name[name], numbers) for name, numbers in has.items() if name in topics.by_name]
+    return units_of((image.topic_id, [n for n in numbers if 0 <= n < image.partitions]) for image, numbers in existing)
 
 
 # back to classic

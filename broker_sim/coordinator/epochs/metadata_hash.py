@@ -20,13 +20,13 @@ _MAGIC = b"\0"  # which way of hashing a topic it is
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     """Of the topics named, as far as they are there, as a signed number of 64 bits; 0 where none is. Each topic's hash in the order of
     their names, which themselves aren't in it again."""
-    there = sorted(topics.by_name.keys() & names)
-    if not there:
+    existing = sorted(topics.by_name.keys() & names)
+    if not existing:
         return 0
-    for name in there:
+    for name in existing:
         if name not in topics.hashes:
             topics.hashes[name] = topic_hash(name, topics.by_name[name])
-    return _signed(pack(f"<{len(there)}q", *(topics.hashes[name] for name in there)))
+    return _signed(pack(f"<{len(existing)}q", *(topics.hashes[name] for name in existing)))
 
 
 def topic_hash(name: str, image: TopicImage) -> int:

@@ -89,15 +89,15 @@ def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K])
     for key in dict.fromkeys([*goal.units, *current.assigned]):
         wanted, has = goal.units.get(key, ()), current.assigned.get(key, {})
         keeps = {number: has[number] for number in wanted if number in has}
-        gives = {number: since for number, since in has.items() if number not in keeps}
-        lacks = [number for number in wanted if number not in has]
+        revokes = {number: since for number, since in has.items() if number not in keeps}
+        missing = [number for number in wanted if number not in has]
         regained = goal.regained.get(key, ())
-        free = [number for number in lacks if number in regained or not goal.is_taken(key, number)]
-        waits = waits or len(free) < len(lacks)
+        free = [number for number in missing if number in regained or not goal.is_taken(key, number)]
+        waits = waits or len(free) < len(missing)
         if keeps:
             kept[key] = keeps
-        if gives:
-            revoking[key] = gives
+        if revokes:
+            revoking[key] = revokes
         if free:
             taking[key] = free
 

@@ -115,9 +115,9 @@ def _heartbeat(
     _move_group(shard, changes)
     _compute_target(shard, changes)
     after = _follow(changes, member_id, before)
-    lacks = partitions.uninitialized(shard, group)
-    if lacks:
-        partitions.begin(changes, lacks)
+    missing = partitions.uninitialized(shard, group)
+    if missing:
+        partitions.begin(changes, missing)
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
     full = request.member_epoch == 0 or request.subscribed_topic_names is not None
@@ -129,13 +129,13 @@ def _heartbeat(
         heartbeat_interval_ms=shard.share_setting(group.group_id, "heartbeat_interval_ms"),
         assignment=Assignment(assignment) if shows_assignment else None,
     )
-    if not lacks:
+    if not missing:
         submit(shard, token, changes, answer, refusal)
         return
     if not group.stored.is_known:
         group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
-    commands = partitions.initialize_commands(group.group_id, latest.group_epoch, lacks)
-    initialization = partitions.StateInitialization(group, lacks)
+    commands = partitions.initialize_commands(group.group_id, latest.group_epoch, missing)
+    initialization = partitions.StateInitialization(group, missing)
     shard.write(partitions.PersisterWrite(token, changes, answer, refusal, commands, initialization))
 
 
@@ -230,8 +230,8 @@ def _compute_target(shard: ShardState, changes: Changes) -> None:
         )
         for member_id, member in ((member_id, latest.members[member_id]) for member_id in java_order(latest.members))
     }
-    there = java_order(filter(topics.by_name.__contains__, latest.named), len(latest.named))
-    read = [topics.by_name[name].topic_id for name in there]
+    existing = java_order(filter(topics.by_name.__contains__, latest.named), len(latest.named))
+    read = [topics.by_name[name].topic_id for name in existing]
     shared = {topic_id: latest.initialized[topic_id].partitions for topic_id in read if topic_id in latest.initialized}
     assigned = simple.ASSIGNORS[shard.settings.policy.share_assignor](shared, members, latest.targets)
     for member_id in members:

@@ -64,21 +64,23 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
     """Look up the partitions of the request, in pieces; `alter` then takes one step."""
     result, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
-    there: dict[str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]] = {}  # one that is named twice has one row
+    answers_by_name: dict[
+        str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]
+    ] = {}  # one that is named twice has one row
     for topic in request.topics:
         if pace.full():
             yield
         image = topics.by_name.get(topic.topic_name)
-        answer_topic, numbers = there.get(topic.topic_name) or (
+        answer_topic, numbers = answers_by_name.get(topic.topic_name) or (
             AlterShareGroupOffsetsResponseTopic(topic.topic_name),
             set(),
         )
         named: set[int] = set()
-        if topic.topic_name not in there and (image is not None or topic.partitions):
+        if topic.topic_name not in answers_by_name and (image is not None or topic.partitions):
             result.answer.responses.append(answer_topic)
         if image is not None:
             answer_topic.topic_id = image.topic_id
-            there[topic.topic_name] = answer_topic, numbers
+            answers_by_name[topic.topic_name] = answer_topic, numbers
         for partition in topic.partitions:
             if pace.full():
                 yield
@@ -93,7 +95,7 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
         numbers |= named
         if image is not None:
             result.begun[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(named)))
-    for name, (answer_topic, numbers) in there.items():
+    for name, (answer_topic, numbers) in answers_by_name.items():
         if pace.full(1 + len(numbers)):
             yield
         if result.below is None:
@@ -219,15 +221,15 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         return
     if body.version != _version(shard, body.group_id):  # it is another since
         body = at_once(forgetting(shard, body.request))
-    latest, gone, rows = group.latest, body.gone, body.rows
+    latest, deleted, rows = group.latest, body.gone, body.rows
     answer = DeleteShareGroupOffsetsResponse(responses=[*rows.values(), *body.refused])
-    if not gone:
+    if not deleted:
         shard.answer(token, answer, _refused_delete)
         return
 
     def answer_request(shard: ShardState, answers: Sequence[Result]) -> None:
         results = iter(answers)
-        for topic_id, topic in gone.items():
+        for topic_id, topic in deleted.items():
             failed = [result for result in (next(results) for _ in topic.partitions) if result.error is not Err.NONE]
             if failed:
                 row = rows[topic_id]
@@ -237,11 +239,11 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
     changes = Changes(group)
     partitions.record(
         changes,
-        initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in gone},
-        deleting={**latest.deleting, **{id_: topic.name for id_, topic in gone.items()}},
+        initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in deleted},
+        deleting={**latest.deleting, **{id_: topic.name for id_, topic in deleted.items()}},
     )
-    deletion = partitions.StateDeletion(group, gone, answer_request)
-    commands = partitions.delete_commands(group.group_id, gone)
+    deletion = partitions.StateDeletion(group, deleted, answer_request)
+    commands = partitions.delete_commands(group.group_id, deleted)
     shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))
 
 

@@ -48,9 +48,9 @@ def uninitialized(shard: ShardState, group: ShareGroup) -> Topic:
     for name in sorted(by_name.keys() & latest.named.keys()):
         image = by_name[name]
         has = {*_numbers(latest.initialized, image.topic_id), *_numbers(latest.initializing, image.topic_id)}
-        lacks = tuple(number for number in range(image.partitions) if number not in has)
-        if lacks:
-            result[image.topic_id] = TopicState(name, lacks)
+        missing = tuple(number for number in range(image.partitions) if number not in has)
+        if missing:
+            result[image.topic_id] = TopicState(name, missing)
     return result
 
 
@@ -71,8 +71,8 @@ def without(some: Wanted, others: Wanted) -> Topic:
     """The partitions of ``some`` that are not in ``others``."""
     left = Topic()
     for topic_id, topic in some.items():
-        gone = frozenset(_numbers(others, topic_id))
-        numbers = tuple(number for number in topic.partitions if number not in gone)
+        excluded = frozenset(_numbers(others, topic_id))
+        numbers = tuple(number for number in topic.partitions if number not in excluded)
         if numbers:
             left[topic_id] = TopicState(topic.name, numbers)
     return left
@@ -210,20 +210,20 @@ def resume(shard: ShardState, group: ShareGroup) -> None:
 
 def forget_topics(shard: ShardState, topic_ids: Iterable[bytes]) -> None:
     """Drop deleted topics from the groups' records. The share coordinators delete the states themselves."""
-    gone = dict.fromkeys(topic_ids)
+    deleted = dict.fromkeys(topic_ids)
     for group in list(shard.groups.values()):
         if not isinstance(group, ShareGroup):
             continue
         latest = group.latest
         if not any(
-            id_ in topics for topics in (latest.initializing, latest.initialized, latest.deleting) for id_ in gone
+            id_ in topics for topics in (latest.initializing, latest.initialized, latest.deleting) for id_ in deleted
         ):
             continue
         changes = Changes(group)
         record(
             changes,
-            initializing={id_: topic for id_, topic in latest.initializing.items() if id_ not in gone},
-            initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in gone},
-            deleting={id_: name for id_, name in latest.deleting.items() if id_ not in gone},
+            initializing={id_: topic for id_, topic in latest.initializing.items() if id_ not in deleted},
+            initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in deleted},
+            deleting={id_: name for id_, name in latest.deleting.items() if id_ not in deleted},
         )
         submit(shard, None, changes, None)

@@ -195,10 +195,10 @@ class SharePartition:
             acquired += self._acquire_new(member, read, last, deadline_ms, batch_size, room - count, exactly)
         return acquired
 
-    def _most(self, batch: Batch, otherwise: int) -> int:
+    def _most(self, batch: Batch, default: int) -> int:
         """How many records of a batch may be acquired together, after their number of deliveries without success."""
         if not self.policy.bad_records_come_alone:
-            return otherwise
+            return default
         if batch.offset_state is None:
             deliveries = batch.batch_state.deliveries if batch.batch_state.is_free else 0
         else:
@@ -207,10 +207,10 @@ class SharePartition:
             )
         begins = max(2, (self.limits.deliveries + 1) // 2)
         if deliveries < begins:
-            return otherwise
+            return default
         if deliveries >= self.limits.deliveries - 1:
             return 1
-        return min(otherwise, max(1, batch.size >> (deliveries - begins + 1)))
+        return min(default, max(1, batch.size >> (deliveries - begins + 1)))
 
     def _acquire_of(
         self, batch: Batch, member: str, begin: int, end: int, deadline_ms: int, most: int
@@ -448,7 +448,7 @@ class SharePartition:
 
     def _advance(self) -> None:
         """Advance the start offset over acknowledged and archived records."""
-        gone = 0
+        completed = 0
         for batch in self.batches:
             if batch.offset_state is None:
                 if not batch.batch_state.is_settled:
@@ -463,9 +463,9 @@ class SharePartition:
                     self.complete_count -= 1
                 if batch.offset_state:
                     break
-            gone += 1
-        if gone:
-            del self.batches[:gone]
+            completed += 1
+        if completed:
+            del self.batches[:completed]
         self.start_offset = self.batches[0].first if self.batches else self.next_offset
 
     # dead letters

@@ -119,9 +119,9 @@ class ShareStateShard:
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
-            gone = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
+            deleted = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
-            self._forget([topic_id for topic_id in gone if topic_id not in self.topics.names])
+            self._forget([topic_id for topic_id in deleted if topic_id not in self.topics.names])
         elif type(event) is TimerFired:
             self._timed_out(event.key)
         return out
@@ -321,11 +321,11 @@ class ShareStateShard:
 
     def _settle(self, key: ShareKey) -> None:
         """Update the latest state of a share partition after one of its records was committed or has failed."""
-        state, any_left = self.states.get(key), False
+        state, any_pending = self.states.get(key), False
         for write in self.writes.values():
             if write.record is not None and write.record.key == key:
-                state, any_left = applied(state, write.record.value), True
-        if any_left:
+                state, any_pending = applied(state, write.record.value), True
+        if any_pending:
             self.latest[key] = state
         else:
             self.latest.pop(key, None)

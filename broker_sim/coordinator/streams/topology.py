@@ -208,12 +208,12 @@ def _comparing(topology: Topology, other: Topology, pace: Pace) -> Generator[Non
     by_id, others = _by_id(topology), _by_id(other)
     if by_id.keys() != others.keys():
         return False
-    for subtopology_id, mine in by_id.items():
+    for subtopology_id, own in by_id.items():
         if pace.full(_SUBTOPOLOGY):
             yield
-        its = others[subtopology_id]
+        other_one = others[subtopology_id]
         for field_of in _FIELDS:
-            rows, other_rows = field_of(mine), field_of(its)
+            rows, other_rows = field_of(own), field_of(other_one)
             if not isinstance(rows, list):
                 if rows != other_rows:
                     return False

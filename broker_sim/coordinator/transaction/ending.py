@@ -293,8 +293,8 @@ def arm_timeout(shard: TransactionState, transaction: Transaction) -> None:
     find this one."""
     stored, every_ms = transaction.stored, shard.settings.timeout_check_interval_ms
     over_ms = max(stored.started_ms + stored.timeout_ms, shard.now_ms) + 1
-    looks = -(-(over_ms - shard.began_ms) // every_ms)
-    shard.arm(("timeout", transaction.transactional_id), shard.began_ms + max(looks, 1) * every_ms)
+    checks = -(-(over_ms - shard.began_ms) // every_ms)
+    shard.arm(("timeout", transaction.transactional_id), shard.began_ms + max(checks, 1) * every_ms)
 
 
 def timed_out(shard: TransactionState, key: TimerKey) -> None:

@@ -59,8 +59,8 @@ def _new(shard: TransactionState, body: InitProducerId) -> Transaction | Err:
     producer_id = shard.new_producer_id()
     if isinstance(producer_id, Err):
         return producer_id
-    begun = Stored(producer_id, NO_EPOCH, body.timeout_ms, State.EMPTY, updated_ms=shard.now_ms)
-    transaction = shard.transactions[body.transactional_id] = Transaction(body.transactional_id, begun)
+    stored_new = Stored(producer_id, NO_EPOCH, body.timeout_ms, State.EMPTY, updated_ms=shard.now_ms)
+    transaction = shard.transactions[body.transactional_id] = Transaction(body.transactional_id, stored_new)
     return transaction
 
 
@@ -186,8 +186,8 @@ def _verified(shard: TransactionState, body: AddPartitions) -> dict[tuple[str, i
     if transaction.stored.state in DECIDED:
         return _all(body, Err.CONCURRENT_TRANSACTIONS)
     # pending records don't count yet; the append to the partition checks again
-    there, absent = set(transaction.stored.partitions), shard.settings.policy.not_verified
-    return {partition: Err.NONE if partition in there else absent for partition in body.partitions}
+    added, absent = set(transaction.stored.partitions), shard.settings.policy.not_verified
+    return {partition: Err.NONE if partition in added else absent for partition in body.partitions}
 
 
 def _all(body: AddPartitions, error: Err) -> dict[tuple[str, int], Err]:
