@@ -1,8 +1,8 @@
-"""What an answer says of each partition, member, topic or group: one request may be refused for one and served for another.
+"""The rows of a response by partition, member, topic or group: a request may fail for one and succeed for another.
 
 Rules:
-1. The ``error`` of a response event is only the first error in the response. It applies to the whole response if that has no rows,
-   or has a top-level error.
+1. The ``error`` of a response event is only the first error in the response. It applies to the whole response if that has no rows, or
+   has a top-level error.
 2. Topics that a request names by id (OffsetCommit v10, TxnOffsetCommit v6, Fetch v13) have their names in the request event's
    ``topics``, partition by partition in the request's order.
 """
@@ -44,7 +44,8 @@ class Row:
 
 
 def rows(body: Event, names: Mapping[str, str], group: str | None = None) -> list[Row]:
-    """What a response's body says of each. ``names``: topic id -> name; ``group``: of several groups (OffsetFetch v8) that alone."""
+    """The rows of a response's body. ``names``: topic id -> name; ``group``: of several groups (OffsetFetch v8) the rows of this
+    one."""
     if _code(body):
         return []
     rows: list[Row] = []

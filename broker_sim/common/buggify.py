@@ -1,15 +1,16 @@
-"""Places in the brokers where a simulation may let happen what may always happen and seldom does (FoundationDB's BUGGIFY).
+"""Places in the brokers where a simulation can force rare but legal behaviour (FoundationDB's BUGGIFY).
 
     buggify = self.state.buggify
     if buggify is not None and buggify.fires("loads slowly"):
         ...
 
 Rules:
-1. Off, which is everywhere but in a simulation whose fault plan asks for it, ``ClusterState.buggify`` is None: a look at one attribute.
-2. Two levels: a site is on for a run or is not, and one that is on fires with its probability. So a run has a few odd habits, not all.
-3. What a site does is allowed: a client may meet it at a production broker. So every invariant holds with all sites on.
-4. Each site has its own chance, drawn from the seed and its name: with one site less the others fire where they did.
-5. ``SITES`` is the whole list. A test holds the code to it.
+1. Outside of simulations whose fault plan asks for it ``ClusterState.buggify`` is None: a check of one attribute.
+2. Two levels: a site is on for a run or is not, and one that is on fires with its probability. So a run has a few of the behaviours,
+   not all.
+3. The behaviour of a site is legal: a client may see it at a production broker. So every invariant holds with all sites on.
+4. Each site has its own random generator, from the seed and its name: without one site the others fire as before.
+5. ``SITES`` is the whole list. A test compares the code with it.
 """
 
 from __future__ import annotations

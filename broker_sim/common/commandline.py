@@ -106,7 +106,7 @@ def seeds(text: str) -> range:
 
 
 def complain(command: str, error: object) -> None:
-    """Tell on stderr what went wrong, each line with the command's name."""
+    """Print what is wrong on stderr, each line with the command's name."""
     for line in str(error).split("\n"):
         sys.stderr.write(f"{command}: {visible(line)}\n")
 

@@ -81,7 +81,7 @@ class Refusals:
 
 
 def size_in_words(size: int) -> str:
-    """What somebody speaks whose first four bytes are this number, and no frame's size; "" where that can't be guessed."""
+    """The protocol of a client whose first four bytes are this number, in words; "" if it can't be guessed."""
     first = (size & 0xFFFFFFFF).to_bytes(4, "big")
     if first[:2] == b"\x16\x03":
         return ": it begins as TLS does, which broker-sim doesn't have (security.protocol=PLAINTEXT)"

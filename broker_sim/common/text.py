@@ -171,8 +171,8 @@ def installing(module: str | None) -> str | None:
 
 
 def visible(text: str) -> str:
-    """``text`` with whatever is no visible character spelled out: control characters, what changes the direction of writing, halves of
-    surrogate pairs; ``\\x1b``, ``\\n``, ``\\u202e``."""
+    """``text`` with invisible characters spelled out: control characters, changes of the writing direction, halves of surrogate pairs;
+    ``\x1b``, ``\n``, ``\u202e``."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

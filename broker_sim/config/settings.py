@@ -35,7 +35,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(ValueError):
-    """A setting that no broker of this release has, or a value that it would refuse; the text says what is expected."""
+    """An unknown setting of this release, or an invalid value; the text says what is expected."""
 
 
 class ConfigType(enum.IntEnum):
@@ -181,7 +181,7 @@ def _java_double(value: float) -> str:
 
 
 def parse_release(as_version: str) -> tuple[int, int]:
-    """(4, 1) of "4.1" or "4.1.0"; raises ConfigError for what is no release from 3.4 on."""
+    """(4, 1) of "4.1" or "4.1.0"; raises ConfigError unless it is a release from 3.4 on."""
     match = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", as_version)
     release = (int(match[1]), int(match[2])) if match else (0, 0)
     if not FIRST_RELEASE <= release <= LAST_RELEASE or (release[0] == 3 and release[1] > 9):
@@ -340,7 +340,7 @@ class BrokerConfig:
         return self.topic_settings[name]
 
     def given(self, name: builtins.str) -> builtins.bool:
-        """Whether somebody has set it, at the start or since."""
+        """Whether the setting was set, at the start or since."""
         return name in self.static or name in self.dynamic_default
 
     def assume(self, name: builtins.str, value: object) -> None:

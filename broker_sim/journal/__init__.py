@@ -187,11 +187,11 @@ class Journal:
         )
 
     def go_on(self, clock: Clock) -> None:
-        """What is written from now on is of this clock: the brokers have started anew."""
+        """Use the clock of restarted brokers for later events."""
         self._now_ms = clock.now_ms
 
     def close(self) -> None:
-        """Finish the file; what is written from now on stays in memory."""
+        """Finish the file; later events stay in memory."""
         files, self._files = self._files, None
         if files is not None:
             files.close()
@@ -270,7 +270,7 @@ class Journal:
             unsubscribe()
 
     def last_events(self, group: str | None = None) -> str:
-        """The last few events (of a group), a line each; "" where there are none."""
+        """The last few events (of a group), a line each; "" without any."""
         events = [e for e in self.events if group is None or about(e, group)]
         return "\n".join(["last in the journal:", *(f"  {_line(e)}" for e in events[-12:])]) if events else ""
 
@@ -288,7 +288,7 @@ def about(event: Event, group: str) -> bool:
 
 
 def _line(event: Event) -> str:
-    """One event for people who look for what went wrong, cut at a screen's width."""
+    """One event as a line for readers, cut at a screen's width."""
     rest = {name: value for name, value in event.items() if name not in ALWAYS}
     text = json.dumps(rest, default=plain, ensure_ascii=False)
     return f"{event['seq']:6} {event['event']:<10} {text if len(text) <= 160 else text[:157] + '...'}"
@@ -370,7 +370,7 @@ def request_text(request: Event) -> str:
 
 
 def api_name(name: str) -> str:
-    """Kafka's name of an API, whatever its case. Raises UsageError with the nearest one."""
+    """Kafka's name of an API, in any case. Raises UsageError with the most similar name."""
     api = {known.lower(): known for known in API_NAMES}.get(name.replace("_", "").lower())
     if api is None:
         raise unknown("API", name, API_NAMES)

@@ -27,7 +27,7 @@ _NAME = re.compile(r"journal-(\d{6,})\.ndjson(\.part)?")
 
 
 class Files:
-    """Journal files in one directory; numbers go on where an earlier journal's ended."""
+    """Journal files in one directory; numbers continue after an earlier journal's."""
 
     def __init__(self, directory: Path, file_bytes: int, keep: int | None) -> None:
         self._directory, self._file_bytes, self._keep = directory, file_bytes, keep
@@ -48,7 +48,7 @@ class Files:
         return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def write(self, record: Event) -> bool:
-        """One line; False where the disk takes no more: the journal's files end here."""
+        """Write one line; returns False if the disk fails, after which no more files are written."""
         try:
             line = _encoded(record)
             written = os.write(self._fd, line)
@@ -98,7 +98,7 @@ def plain(value: object) -> object:
 
 
 def _listed(directory: Path) -> list[tuple[int, Path]]:
-    """The journal files of a directory by number; the whole one where both stand there."""
+    """The journal files of a directory by number; the complete one if both exist."""
     result = {}
     for path in sorted(directory.iterdir(), reverse=True):
         match = _NAME.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""What may stand in a journal: every kind of event and every field of it. docs/journal.md is drawn from this."""
+"""The contents of a journal: every kind of event and every field of it. docs/journal.md is generated from this."""
 
 from __future__ import annotations
 

@@ -166,9 +166,8 @@ class ClusterState:
         self.disk.write(topics, adding)
 
     def has_changed(self, *topics: Topic) -> None:
-        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change, or
-        at the end.
-        """
+        """As `changed`, for changes that don't depend on the disk: if it can't be written, the state is written with the next change,
+        or at the end."""
         self._lapse()
         self.disk.write_if_it_can(topics)
 
@@ -235,7 +234,7 @@ class ClusterState:
         partition.wake()
 
     def isr_changed(self, partition: Partition) -> None:
-        """The in-sync replicas of a partition are others: everyone who waits on it looks again."""
+        """The in-sync replicas of a partition have changed: its waiters are called."""
         partition.partition_epoch += 1
         self.has_changed(partition.topic)
         partition.wake()
@@ -391,11 +390,11 @@ class ClusterState:
             del self._in_work[name]
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Remove a topic and its files; its waiters are called. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         at_once(self.deleting_topic(name))
 
     def deleting_topic(self, name: str) -> Generator[None, None, None]:
-        """The same as a job (`Slices`): the topic is gone with its first piece, its name is free with the last."""
+        """The same as a job (`Slices`): the topic is deleted with its first piece, its name is free with the last."""
         topic = self.topic(name)
         with self._work_on(name, "is marked for deletion"):
             yield from self._delete(topic)
@@ -500,8 +499,8 @@ class ClusterState:
         return self.create_topic(name, partitions, replication_factor=factor, configs=configs)
 
     def why_never(self, name: str) -> str | None:
-        """Why one of INTERNAL_TOPICS that isn't there could not be made, either. Kafka starts with such settings, and says so only in
-        its log, at each request that needs the topic. None where it is there, or could be made."""
+        """Why a missing one of INTERNAL_TOPICS can't be created. Kafka starts with such settings, and only logs it, at each request
+        that needs the topic. None if it exists, or can be created."""
         if name in self.topics:
             return None
         settings = INTERNAL_SETTINGS[name]
@@ -543,9 +542,8 @@ class ClusterState:
         self._configure(topic)
 
     def alter_entity(self, entity: Entity, name: str, configs: Mapping[str, str]) -> None:
-        """Put `configs` in the place of what a group or a client metrics subscription had; they were checked by
-        `entity_configs.check`. Raises KAFKA_STORAGE_ERROR.
-        """
+        """Replace the settings of a group or a client metrics subscription by `configs`, which `entity_configs.check` has checked.
+        Raises KAFKA_STORAGE_ERROR."""
         own = self.entity_configs[entity]
         before = own.pop(name, None)
         if configs:
@@ -576,7 +574,7 @@ class ClusterState:
     # -------------------------------------------------------------------------------------------- maintenance
 
     def run_log_maintenance(self, now_ms: int) -> None:
-        """Begin to apply retention to every log and to compact what is due (`log_maintenance`), whenever they would be next."""
+        """Begin to apply retention to every log and to compact dirty logs (`log_maintenance`), whatever their intervals."""
         self.maintenance.retain(now_ms)
         self.maintenance.clean(now_ms)
 

@@ -129,7 +129,7 @@ _UNITS_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def entities(release: tuple[int, int]) -> list[Entity]:
-    """What a release knows of them."""
+    """The kinds of entities that a release has."""
     since = {Entity.CLIENT_METRICS: (3, 7), Entity.GROUP: (4, 0)}
     return [entity for entity, first in since.items() if release >= first]
 
@@ -137,7 +137,7 @@ def entities(release: tuple[int, int]) -> list[Entity]:
 def entries(
     config: BrokerConfig, entity: Entity, own: Mapping[str, str]
 ) -> list[tuple[Setting, str | None, list[ConfigEntry]]]:
-    """What DescribeConfigs tells: setting, value, and what is named as its synonyms, if anything."""
+    """The entries of DescribeConfigs: setting, value, and the name of its synonym, if any."""
     rows: list[tuple[Setting, str | None, list[ConfigEntry]]] = []
     if entity is Entity.CLIENT_METRICS:
         for setting in _CLIENT_METRICS.values():
@@ -169,7 +169,7 @@ def _group_settings(release: tuple[int, int]) -> dict[str, Setting]:
 
 
 def _brokers_name(name: str) -> str:
-    """What a group's setting is called where a broker has it for all its groups."""
+    """The name of a group's setting in the broker's settings for all groups."""
     if name in _GROUPS_ALONE or name.startswith("errors."):
         return name
     return _BROKERS_NAME.get(name, f"group.{name}")
@@ -322,7 +322,7 @@ def _default(config: BrokerConfig, setting: Setting) -> str | None:
 
 
 def _bound(config: BrokerConfig, name: str, end: str, default: int) -> tuple[str, int]:
-    """The name of a broker's bound, and what it is."""
+    """The name of a broker's bound, and its value."""
     kind, _, what = name.partition(".")
     broker_name = f"group.{kind}.{end}.{what.removeprefix('num.')}"
     return broker_name, config.int(broker_name) if broker_name in config.settings else default
@@ -341,7 +341,7 @@ def _check_patterns(text: str, *, old: bool) -> None:
 
 
 def _java_split(text: str, separator: str) -> list[str]:
-    """String.split: what is empty at the end is dropped, but for an empty text."""
+    """String.split: empty parts at the end are dropped, except for an empty text."""
     parts = text.split(separator)
     while len(parts) > 1 and parts[-1] == "":
         parts.pop()

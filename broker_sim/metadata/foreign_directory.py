@@ -75,7 +75,7 @@ Partitions = Mapping[str, Mapping[int, Path]]
 
 @dataclass
 class OffsetsContent:
-    """What the offsets partitions that are there hold, by their records."""
+    """The contents of the present offsets partitions, by their records."""
 
     places: dict[tuple[str, int], None] = field(default_factory=dict)
     """(group, offsets partition), in the order in which they were met."""
@@ -190,7 +190,7 @@ def survey(
 
 
 def _partitions(topics: Mapping[str, KnownTopic], name: str) -> int:
-    """The number of a topic's partitions by the cluster's metadata; 0 where that doesn't tell."""
+    """The number of a topic's partitions in the cluster's metadata; 0 if it is not there."""
     return topics[name].partitions if name in topics else 0
 
 
@@ -255,7 +255,7 @@ def first_free_producer_id(topics: Iterable[Topic]) -> int:
 
 
 def _transactional_producers(log: PartitionLog) -> Iterator[int]:
-    """The producer ids of transactional ids; a record that can't be read ends it: its coordinator tells of that when it loads it."""
+    """The producer ids of transactional ids; an invalid record ends the list, and its coordinator reports it when it loads the log."""
     with contextlib.suppress(DecodeError, StorageError, rb.RecordBatchError):
         for batch in log.batches():
             for record in batch.records():
@@ -346,7 +346,8 @@ def _check_formats(path: Path) -> None:
 
 
 def _rows(path: Path, read: Callable[[bytes, rb.BatchHeader], Iterable[Row]]) -> Iterator[tuple[rb.BatchHeader, Row]]:
-    """What ``read`` makes of every batch of a log; a segment ends where a batch is damaged or cut: opening the log tells."""
+    """The results of ``read`` for every batch of a log; a segment ends where a batch is damaged or cut, which is logged when the log is
+    opened."""
     for file in segments(path):
         try:
             yield from rows_of(file, read)

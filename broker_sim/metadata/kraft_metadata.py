@@ -36,7 +36,7 @@ class KnownTopic:
 
 
 def read_topics(directory: Path) -> dict[str, KnownTopic]:
-    """The topics in a data directory's metadata, by name; none where there is no metadata. Raises OSError."""
+    """The topics in a data directory's metadata, by name; none without metadata. Raises OSError."""
     path = directory / f"{METADATA_TOPIC}-0"
     if not path.is_dir():
         return {}

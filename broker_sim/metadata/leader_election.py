@@ -40,7 +40,7 @@ __all__ = [
 
 
 def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> None:
-    """Raise UsageError where there is no such broker, or (``alive``) it is down."""
+    """Raise UsageError if the broker is unknown, or (``alive``) down."""
     if node_id not in state.brokers:
         raise unknown("broker", node_id, map(str, state.brokers))
     if alive and not state.brokers[node_id].alive:
@@ -96,7 +96,7 @@ def revive(state: ClusterState, node_id: int) -> None:
 
 
 def catch_up(state: ClusterState, partition: Partition) -> None:
-    """Its replicas that are alive are in sync, where there is a leader to be in sync with: those that came up before it, too."""
+    """Add its live replicas to the ISR, if the partition has a leader; also those that started before the leader."""
     late = [node for node in partition.replicas if node not in partition.isr and state.brokers[node].alive]
     if late and partition.leader >= 0 and not partition.isr_too_small:
         partition.isr = [*partition.isr, *late]
@@ -130,8 +130,8 @@ def check_open(partition: Partition) -> None:
 
 
 def elect(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
-    """A new leader epoch: of ``node_id``, an in-sync replica that is alive; by default of the leader there is, or where it is gone of
-    the first that can lead. Raises UsageError."""
+    """Begin a new leader epoch with ``node_id``, a live in-sync replica; by default with the present leader, or without one the first
+    that can lead. Raises UsageError."""
     check_open(partition)
     if node_id is None:
         leader = state.brokers.get(partition.leader)
@@ -151,7 +151,7 @@ def elect(state: ClusterState, partition: Partition, node_id: int | None = None)
 
 
 def elect_if_possible(state: ClusterState, partition: Partition, reason: str = "elected") -> None:
-    """A leader for a partition without one, if anybody can lead it."""
+    """Elect a leader for a partition without one, if any replica can lead it."""
     heir = _heir(state, partition)
     if heir >= 0:
         _lead(state, partition, heir, reason)
@@ -230,7 +230,7 @@ def _lead(state: ClusterState, partition: Partition, node_id: int, reason: str) 
 
 
 def _lose_from(state: ClusterState, partition: Partition, offset: int) -> str:
-    """What is there from an offset on is lost with the replicas that have it; returns why there is another leader."""
+    """The records from an offset on are lost with the replicas that have them; returns the reason of the election."""
     end = partition.log_end_offset
     try:
         partition.log.truncate_to(offset)

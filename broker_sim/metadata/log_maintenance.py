@@ -65,7 +65,7 @@ class LogMaintenance:
                 known.on_known()
 
     def stop(self) -> None:
-        """No more rounds; the one that is on ends where it is."""
+        """Stop: no more rounds, and the running one ends."""
         self._began_ms = None
         for timer in (self._retention_timer, self._cleaner_timer):
             if timer is not None:
@@ -115,7 +115,7 @@ class LogMaintenance:
         return any(has_uncleaned_segments(partition.log) for partition in self._state.partitions())
 
     def watch(self, log: PartitionLog, opened_ms: int) -> None:
-        """A log is there, new or as it was kept: it tells from here on when there is something to look for in it."""
+        """Maintain a log, new or reopened."""
         log.on_sealed = self.wake_cleaner
         log.producers.on_known = _ProducerLooks(log, opened_ms, self._state, self._producer_looks).arm
 
@@ -147,7 +147,7 @@ class LogMaintenance:
 
 
 class _ProducerLooks:
-    """The looks for idle producers in one log: what it holds is read anew at each, as its settings may change."""
+    """The checks for idle producers of one log; its settings are read at each, as they may change."""
 
     def __init__(
         self, log: PartitionLog, opened_ms: int, state: ClusterState, armed: dict[_ProducerLooks, Timer]

@@ -46,7 +46,7 @@ _ODD = "is a link, or not a regular file; a data directory has files and directo
 
 
 class StoreError(Exception):
-    """The data directory holds something that is not ours to guess; the text names the file."""
+    """The data directory has contents that can't be interpreted; the text names the file."""
 
 
 def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
@@ -67,7 +67,7 @@ def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
 
 
 def topic_text(topic_id: bytes, configs: dict[str, str], partitions: list[dict[str, Any]]) -> str:
-    """What `cluster.json` holds of one topic, as JSON."""
+    """The JSON of one topic in `cluster.json`."""
     return json.dumps({"id": uuid_text(topic_id), "configs": configs, "partitions": partitions})
 
 
@@ -152,7 +152,7 @@ def is_log(directory: Path, files: Files = FILES) -> bool:
 
 
 def holds_records(directory: Path, files: Files = FILES) -> bool:
-    """Whether a partition's directory has a record, or a file that no new log has: what is not there to be removed."""
+    """Whether a partition's directory has records, or a file that a new log has not: it must not be removed."""
     for name in files.names(directory):
         if _OF_A_NEW_LOG.fullmatch(name) is None or files.is_dir(directory / name):
             return True

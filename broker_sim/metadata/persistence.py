@@ -61,7 +61,7 @@ KEEP_OFFSETS_MINUTES = 2**31 - 1
 
 
 class Saved(Protocol):
-    """What is kept, and comes back: the part of a `ClusterState` that is needed for it."""
+    """The part of a `ClusterState` that is saved and restored."""
 
     config: BrokerConfig
     clock: Clock
@@ -167,7 +167,7 @@ class Persistence:
             log.warning("%s could not be deleted completely; the next start retries: %s", deleted.name, error)
 
     def sync_removals(self) -> None:
-        """That directories are gone outlives a loss of power, as far as the disk lets it: the ids of their topics are known yet."""
+        """Make the removal of directories durable, as far as the disk allows, while the ids of their topics are known."""
         if self.data_dir is not None:
             with contextlib.suppress(OSError):
                 self.files.sync_dir(self.data_dir)
@@ -234,7 +234,7 @@ class Persistence:
             self._texts.pop(name, None)
 
     def catch_up(self) -> None:
-        """Write the state, if it is not what was written last."""
+        """Write the state, if it has changed since the last write."""
         if self._behind:
             with contextlib.suppress(KafkaError):
                 self._save()
@@ -352,9 +352,8 @@ class Persistence:
         )
 
     def _unknown(self, *, is_another_brokers: bool) -> dict[str, dict[int, Path]]:
-        """Directories of partitions that no topic has. What a creation or a deletion that was cut short has left is removed
-        first (rule 1). Raises OSError.
-        """
+        """Directories of partitions without a topic. The rest of an interrupted creation or deletion is removed first (rule 1). Raises
+        OSError."""
         assert self.data_dir is not None
         unknown: dict[str, dict[int, Path]] = {}
         for name, logs in meta_files.find_partitions(self.data_dir, self.files).items():

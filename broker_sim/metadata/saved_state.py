@@ -86,7 +86,7 @@ def parse_state(data: bytes, path: Path, config: BrokerConfig) -> SavedState:
 
 
 class _WrongError(ValueError):
-    """What is wrong, and where."""
+    """An invalid value, and its place."""
 
 
 def _wrong(at: str, why: str) -> NoReturn:

@@ -275,7 +275,7 @@ class Partition:
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """Tell every waiter that something else than an append has happened."""
+        """Call every waiter after another change than an append."""
         self.events += 1
         self._call()
 
@@ -304,11 +304,10 @@ class Topic:
 def leader_partition(
     state: ClusterState, node_id: int, topic: str, index: int, current_leader_epoch: int = -1, *, replica: bool = False
 ) -> Partition:
-    """The partition, if broker `node_id` leads it (with `replica`: holds a replica of it) in the epoch that the client
-    knows.
+    """The partition, if broker `node_id` leads it (with `replica`: has a replica of it) in the epoch that the client knows.
 
-    Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the client's epoch is older) or
-    UNKNOWN_LEADER_EPOCH (newer), in the order of Partition.getLocalLog: a replica looks at the epoch first.
+    Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the client's epoch is older) or UNKNOWN_LEADER_EPOCH
+    (newer), in the order of Partition.getLocalLog: a replica checks the epoch first.
     """
     partition = state.partition(topic, index)
     if partition is None:

@@ -25,7 +25,7 @@ Search = Generator[None, None, TimestampOffset | None]
 
 
 def finding(log: PartitionLog, search: Callable[[], Search]) -> Search:
-    """What a search in the log finds; anew where segments went away or became shorter between two of its pieces, and it failed over
+    """The result of a search in the log; it is repeated if segments were removed or truncated between two pieces, and it failed for
     that. Raises CorruptLog, KafkaStorageError."""
     while True:
         before = [(segment, segment.size) for segment in log.segments]

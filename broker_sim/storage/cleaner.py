@@ -163,7 +163,7 @@ class Pass:
 
 
 def _cost(header: BatchHeader) -> int:
-    """What a look at a batch costs, in records: so much for its bytes, so much for itself."""
+    """The cost of reading a batch, in records: for its bytes, and for the batch itself."""
     return header.record_count + header.length // 256 + 8
 
 

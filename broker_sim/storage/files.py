@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class Closable(Protocol):
-    """What holds a descriptor that it can open again."""
+    """An object with a file descriptor that it can open again."""
 
     def close(self) -> None: ...
 
@@ -85,7 +85,7 @@ class Files:
         path.unlink(missing_ok=True)
 
     def names(self, path: Path) -> list[str]:
-        """What a directory holds, sorted."""
+        """The names in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def odd_names(self, path: Path) -> list[str]:
@@ -130,7 +130,7 @@ class Files:
         return total, free
 
     def lock(self, path: Path) -> Closable:
-        """Make the file, and keep everybody else from it until it is closed. Raises BlockingIOError where somebody has it."""
+        """Create the file, and lock it until it is closed. Raises BlockingIOError if another process has the lock."""
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OSError(f"{path} is a link, or not a regular file")
         handle = path.open("a")

@@ -146,7 +146,7 @@ class TimeIndex:
 
 
 def save_index(files: Files, path: Path, index: OffsetIndex | TimeIndex, *, sync: bool = False) -> None:
-    """Bring an index file up to date: entries that it lacks are added, what is beyond the last one is cut."""
+    """Update an index file: missing entries are added, entries after the last one are cut."""
     entry_bytes = OFFSET_ENTRY_BYTES if isinstance(index, OffsetIndex) else TIME_ENTRY_BYTES
     fd = files.open(path, create=True)
     try:

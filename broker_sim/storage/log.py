@@ -218,9 +218,8 @@ class PartitionLog:
         base_sequence: int = 0,
         within: InTransaction | None = None,
     ) -> tuple[int, int]:
-        """Add one batch of the broker's own out of ``count`` encoded records (`record_batch.batch_of`); returns its last
-        offset and its bytes. What it means is what `append` means for that batch; what it raises too.
-        """
+        """Append one batch of the broker's own from ``count`` encoded records (`record_batch.batch_of`); returns its last offset and
+        its bytes. Its effect and its exceptions are those of `append` with that batch."""
         config, base = self.config, self.log_end_offset
         head = {} if within is None else within.head
         data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence, **head)
@@ -451,8 +450,8 @@ class PartitionLog:
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> int:
-        """Remove old segments by retention.ms, retention.bytes (cleanup.policy with `delete`) and the log's start. The number of
-        segments removed; what is not committed stays.
+        """Remove old segments by retention.ms, retention.bytes (cleanup.policy with `delete`) and the log's start. Returns the number
+        of removed segments; uncommitted records stay.
 
         Raises KafkaStorageError.
         """
@@ -480,20 +479,20 @@ class PartitionLog:
             checkpoints.write_row(self.directory, name, offset, files=self.files, sync=True)
 
     def sync_names(self) -> None:
-        """What was made, renamed and removed comes before what follows. Raises OSError."""
+        """Make created, renamed and removed files durable before later changes. Raises OSError."""
         if self.directory is not None:
             self.files.sync_dir(self.directory)
 
     def _start_at(self, offset: int) -> None:
-        """Move the log's start, and remove the segments that end before it (never the last one); a start goes on with that."""
+        """Set the log start offset, and remove the segments that end before it (never the last one)."""
         self.log_start_offset = offset
         self._drop_first(max(bisect_right(self._bases, offset) - 1, 0))
         self.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from the batch that holds `offset` on, as a follower does (rule: whole batches only).
+        """Drop everything from the batch with `offset` on, as a follower does (whole batches only).
 
-        The log may begin anew at an `offset` before its start. Raises KafkaStorageError.
+        With an `offset` before its start the log begins again there. Raises KafkaStorageError.
         """
         if offset >= self.log_end_offset:
             return
@@ -585,7 +584,7 @@ class PartitionLog:
             raise self.failure(error) from error
 
     def close(self) -> None:
-        """Write what is only in memory and give descriptors back; a full disk costs the next start some reading."""
+        """Write buffered data and close the files; with a full disk the next start reads more."""
         self._stop_compaction()
         self.on_sealed = lambda: None
         try:

@@ -1,6 +1,6 @@
-"""A segment in memory: the batches as they came, with what a lookup needs beside them.
+"""A segment in memory: the received batches, with the data of look-ups.
 
-Same behaviour as the one on disk, so that a log without a directory rolls, expires, compacts and truncates alike.
+It behaves as a segment on disk, so that a log without a directory rolls, expires, compacts and truncates alike.
 """
 
 from __future__ import annotations

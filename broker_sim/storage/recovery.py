@@ -122,7 +122,7 @@ def segment_bases(directory: Path, files: Files, suffix: str = "") -> list[int]:
 
 
 def _base_of(stem: str) -> int | None:
-    """The offset that a segment's name tells, twenty digits; None for another name."""
+    """The base offset in a segment's name, twenty digits; None for another name."""
     base = int(stem) if len(stem) == OFFSET_DIGITS and stem.isascii() and stem.isdigit() else MAX_OFFSET + 1
     return base if base <= MAX_OFFSET else None
 
@@ -161,7 +161,7 @@ def sweep(directory: Path, config: LogConfig, files: Files, now_ms: int) -> None
 
 
 def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, now_ms: int) -> None:
-    """A compacted segment was whole when it became `.swap`: remove what it replaces and give it its name."""
+    """A compacted segment was complete when it became `.swap`: remove the segments that it replaces and rename it."""
     swap = open_segment(directory, base, config, files, now_ms, ".swap")
     size = files.size(swap.fd)
     _scan(swap, size, files, None, [])
@@ -341,7 +341,7 @@ def _snapshot_before(directory: Path | None, bases: Sequence[int], files: Files)
 
 
 def _aborted(directory: Path, bases: Sequence[int], files: Files) -> tuple[dict[int, list[AbortedTransaction]], int]:
-    """What the `.txnindex` files tell by segment, and how many segments come up to the first file that can't be right."""
+    """The aborted transactions in the `.txnindex` files by segment, and the number of segments before the first invalid file."""
     present = {name for name in files.names(directory) if name.endswith(".txnindex")}
     result: dict[int, list[AbortedTransaction]] = {}
     sound = len(bases)
@@ -360,7 +360,8 @@ def _aborted(directory: Path, bases: Sequence[int], files: Files) -> tuple[dict[
 def _put_right(
     segment: DiskSegment, aborted: dict[int, list[AbortedTransaction]], ended: list[AbortedTransaction] | None
 ) -> None:
-    """A segment was read whole: its `.txnindex` holds what it aborts (`ended`), or what it did as far as it is there still."""
+    """A segment was read whole: write its `.txnindex` with its aborted transactions (`ended`), or with the remaining ones of its
+    file."""
     base = segment.base_offset
     aborted_here = aborted.get(base)
     known = (
