@@ -120,7 +120,7 @@ def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_instance_that_is_there_is_taken_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heartbeat, "LEFT_FOR_NOW", _Anything())
+    patch.setattr(heartbeat, "LEFT_TEMPORARILY", _Anything())
 
 
 def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_in_another_order_are_other_names(patch: pytest.MonkeyPatch) -> None:
-    real = heartbeat._say
+    real = heartbeat._put_member
 
     def say(changes: Any, client: Any, request: Any, *args: Any) -> None:
         real(changes, client, request, *args)
