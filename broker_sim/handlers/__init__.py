@@ -1,4 +1,4 @@
-"""Requests and who answers them: one handler file per API (``kNN_name.py``), found by its name, imported at its first
+"""Request handlers: one handler file per API (``kNN_name.py``), found by its name, imported at its first
 request.
 
 ``Routes`` is the table that the server looks each request up in: everything about one (api key, version) in one
