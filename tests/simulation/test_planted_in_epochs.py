@@ -128,7 +128,7 @@ def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 
     def take_over(shard: Any, changes: Any, *args: Any) -> None:
         real(shard, changes, *args)
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
 
     patch.setattr(heartbeat, "_take_over", take_over)
 
@@ -138,7 +138,7 @@ def names_in_another_order_are_other_names(patch: pytest.MonkeyPatch) -> None:
 
     def say(changes: Any, client: Any, request: Any, *args: Any) -> None:
         real(changes, client, request, *args)
-        changes.reads_otherwise |= (request.subscribed_topic_names or []) != sorted(
+        changes.subscription_changed |= (request.subscribed_topic_names or []) != sorted(
             request.subscribed_topic_names or []
         )
 

@@ -150,7 +150,7 @@ def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 
     def take_over(shard: Any, changes: Any, *args: Any) -> None:
         real(shard, changes, *args)
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
 
     patch.setattr(departing, "take_over", take_over)
 
@@ -159,7 +159,7 @@ def each_heartbeat_moves_the_group(patch: pytest.MonkeyPatch) -> None:
     real = heartbeat.move_group
 
     def move(shard: Any, changes: Any, found: Any) -> None:
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
         real(shard, changes, found)
 
     patch.setattr(heartbeat, "move_group", move)
