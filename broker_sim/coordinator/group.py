@@ -44,7 +44,7 @@ class Group(ABC):
 
     group_id: str
     visible_at_high_watermark: int = 0  # readers of committed state see the group from this high watermark on
-    version: int = 0  # counts the changes that can change responses, except for those of offsets
+    version: int = 0  # counts the changes that can change responses, except for those of offsets and ``current_of``
     offset_changes: int = 0  # counts every change of ``offsets``
     never_settled_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and pending for ever
     pending_txn_offsets: dict[tuple[str, int], PendingTxnOffset] = field(default_factory=dict)
@@ -105,6 +105,11 @@ class Group(ABC):
     @abstractmethod
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
         """The timer of the session that a commit of this member restarts, and the session timeout in ms."""
+
+    def current_of(self, member_id: str) -> object | None:
+        """The member's epoch and assignment, another object after each change, which ``version`` does not count. None for kinds of
+        groups whose ``version`` counts all."""
+        return None
 
     @abstractmethod
     def subscribed(self, topic: str) -> bool:

@@ -50,12 +50,14 @@ class GroupRecord:
 @dataclass(slots=True)
 class EpochRecord:
     """A record of a group by epochs, as messages of ``kafka_wire``, or its tombstone (``value`` None). ``type`` is the record type of
-    the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before."""
+    the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before. ``read``: the value
+    as the group has it, after it was applied for the first time."""
 
     type: int
     key: Any
     value: Any | None
     encoded: bytes | None = field(default=None, repr=False, compare=False)
+    read: Any = field(default=None, repr=False, compare=False)
 
     @property
     def group_id(self) -> str:

@@ -77,11 +77,12 @@ class CommitResponder(Protocol):
 
 
 class Validation(NamedTuple):
-    """A commit of a layout passed the checks of its group when the group had this ``version``. ``session``: the timer of its member's
-    session, and the session timeout in ms."""
+    """A commit of a layout passed the checks of its group when the group had this ``version``, and its member this ``current``.
+    ``session``: the timer of its member's session, and the session timeout in ms."""
 
     group: Group
     version: int
+    current: object | None
     session: tuple[TimerKey, int] | None
 
 
@@ -253,6 +254,11 @@ def _are_still_valid(context: GroupShardContext, commits: Sequence[BatchedCommit
         validation = commit.layout.validation
         if validation is None or validation.group.version != validation.version:
             return False
+        if (
+            validation.current is not None
+            and validation.group.current_of(commit.layout.command.member_id) is not validation.current
+        ):
+            return False
     return True
 
 
@@ -298,4 +304,5 @@ def _remember_validation(context: GroupShardContext, layout: CommitLayout) -> No
     """Store that a commit of the layout has passed its group's checks."""
     group = context.shard.groups.get(layout.command.group_id)
     if group is not None:
-        layout.validation = Validation(group, group.version, group.session_of(layout.command.member_id))
+        member_id = layout.command.member_id
+        layout.validation = Validation(group, group.version, group.current_of(member_id), group.session_of(member_id))

@@ -12,13 +12,12 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_sim.common.chance import Chance
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.assignors import ASSIGNORS
-from broker_sim.coordinator.classic.group import ClassicGroup
-from broker_sim.coordinator.classic.membership import ACCEPTED_HEARTBEAT, heartbeat_answer
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
     NO_PRODUCER,
@@ -45,10 +44,11 @@ from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.storage import partition_for
 from broker_sim.storage.producer_state import EndedTransaction
 from kafka_wire.api_keys import release
-from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.runtime.share_state_coordinator import Persister
+
+A = TypeVar("A")
 
 _GROUP_CONFIGS = {
     "consumer.session.timeout.ms": "session_timeout_ms",
@@ -223,8 +223,8 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         and returns True while the same request would get the same answer; otherwise it returns False and does nothing. None if
         the member is unknown, or an observer or a keep-alive is set.
 
-        ``Group.version`` counts all changes of the group that can change its answers. The rest is checked here: the coordinator is the
-        same, and no write is pending, which answers would wait for.
+        ``Group.version`` and ``current_of`` cover all changes of the group that can change its answers. The rest is checked here: the
+        coordinator is the same, and no write is pending, which answers would wait for.
         """
         group = shard.groups.get(group_id)
         session = None if group is None else group.session_of(member_id)
@@ -236,10 +236,12 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             return None
         version, state_version = group.version, state.version
         timeout_ms, now_ms, writes = session[1], self.clock.now_ms, shard.writes
+        current, current_of = group.current_of(member_id), group.current_of
 
         def again() -> bool:
             if (
                 group.version != version
+                or (current is not None and current_of(member_id) is not current)
                 or state.version != state_version
                 or not armed.alive
                 or context.open_batch
@@ -253,30 +255,25 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         return again
 
     def heartbeat_at_once(
-        self, shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> Err | None:
-        """Answer the Heartbeat of a classic group's member and restart its session, without a step of the shard. Returns None and does
-        nothing if the answer must wait for the log or removes the member, or if an observer or a keep-alive is set."""
+        self, shard: Shard, group_id: str, member_id: str, answer: Callable[[Group], A | None]
+    ) -> A | None:
+        """Answer a heartbeat that extends the member's session and changes nothing else, without a step of the shard. Returns None and
+        does nothing if ``answer(group)`` is None or must wait for the log, or if an observer or a keep-alive is set."""
         group, context = shard.groups.get(group_id), self._contexts[shard.partition]
-        if (
-            type(group) is not ClassicGroup
-            or context.open_batch
-            or context.queued_requests
-            or shard.writes
-            or shard.behind_writes
-        ):
+        if group is None or context.open_batch or context.queued_requests or shard.writes or shard.behind_writes:
             return None
         if self.observer is not None or self.keepalive is not None:
             return None
-        answer, session = heartbeat_answer(group, member_id, instance_id, generation), group.session_of(member_id)
+        answered = answer(group)
+        session = None if answered is None else group.session_of(member_id)
         armed = None if session is None else self._timers.armed((shard.partition, session[0]))
-        if answer not in ACCEPTED_HEARTBEAT or session is None or armed is None:
+        if session is None or armed is None:
             return None
         deadline_ms = self.clock.now_ms() + session[1]
         if deadline_ms < armed.deadline_ms:
             return None
         armed.deadline_ms = deadline_ms
-        return answer
+        return answered
 
     def context_of(self, shard: Shard) -> GroupShardContext:
         """The context of a located shard, for :meth:`queue_commit`; valid while ``ClusterState.version`` is the same."""

@@ -250,6 +250,8 @@ def voted(votes: Mapping[str, int], before: str | None, new: str | None, default
     Kafka takes its vote out of a copy of the map and puts it in again with HashMap.compute, which inserts new entries before those in
     the same bin, as these are: of assignors with equal votes the one of this member wins, even if its vote is the same as before.
     """
+    if not before and not new:
+        return most(votes, default)
     after = dict(votes)
     _vote(after, before, -1)
     if new and new not in after:
