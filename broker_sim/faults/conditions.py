@@ -18,7 +18,7 @@ from broker_sim.common.clock import Timer
 from broker_sim.common.text import UsageError, duration_ms, duration_text, expected, unknown
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import ClusterState, Partition
-from broker_sim.metadata.topics import INTERNAL_TOPICS, Gate
+from broker_sim.metadata.topics import INTERNAL_TOPICS, AppendInterceptor
 from broker_sim.storage.errors import StorageError
 from kafka_wire.errors import Err
 
@@ -258,8 +258,8 @@ class _Begin:
     @staticmethod
     def stuck(all_: Conditions, one: Condition) -> None:
         partition = one.partition
-        partition.held = True
-        one.undo = partition.release
+        partition.high_watermark_frozen = True
+        one.undo = partition.unfreeze_high_watermark
         if "isr_shrinks_after" in one.args:
             all_._later(one, one.args["isr_shrinks_after"], lambda: _Begin.under_min_isr(all_, one))
 
@@ -274,7 +274,7 @@ class _Begin:
                 back = [node for node in isr if node in replicas and brokers[node].alive]
                 partition.isr = [*back, *(node for node in now if node not in back)]
             leader_election.catch_up(all_._state, partition)
-            partition.release()
+            partition.unfreeze_high_watermark()
 
         one.undo = undo
         partition.isr_too_small = True
@@ -282,19 +282,19 @@ class _Begin:
             partition.isr = [partition.leader]
         all_._touch()
         if all_._state.config.release >= (4, 0):
-            partition.held = True
+            partition.high_watermark_frozen = True
         else:
-            partition.release()  # 3.x moves the high watermark on without them
+            partition.unfreeze_high_watermark()  # 3.x moves the high watermark on without them
 
     @staticmethod
     def slow(all_: Conditions, one: Condition) -> None:
         partition = one.partition
-        partition.held = True
+        partition.high_watermark_frozen = True
         remove = _add_gate(partition, _Late(all_, one))
 
         def undo() -> None:
             remove()
-            partition.release()
+            partition.unfreeze_high_watermark()
 
         one.undo = undo
 
@@ -340,7 +340,7 @@ class _Gates:
     """Several gates in a row: states of different aspects go together."""
 
     def __init__(self) -> None:
-        self.all: list[Gate] = []
+        self.all: list[AppendInterceptor] = []
 
     def before(self, size: int) -> None:
         """Call all interceptors before an append; each may raise the log's error."""
@@ -353,16 +353,16 @@ class _Gates:
             gate.after(end)
 
 
-def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
+def _add_gate(partition: Partition, gate: AppendInterceptor) -> Callable[[], None]:
     """Put a gate before a log; returns what takes it away."""
-    gates = partition.gate if isinstance(partition.gate, _Gates) else _Gates()
-    partition.gate = gates
+    gates = partition.append_interceptor if isinstance(partition.append_interceptor, _Gates) else _Gates()
+    partition.append_interceptor = gates
     gates.all.append(gate)
 
     def remove() -> None:
         gates.all.remove(gate)
         if not gates.all:
-            partition.gate = None
+            partition.append_interceptor = None
 
     return remove
 
