@@ -167,7 +167,7 @@ class Conditions:
 
     def of(self, partition: Partition | None = None) -> list[Condition]:
         """The states that last, of one partition or of all."""
-        return [one for one in self._active if partition is None or one.partition is partition]
+        return [fault for fault in self._active if partition is None or fault.partition is partition]
 
     @property
     def last_number(self) -> int:
@@ -176,10 +176,10 @@ class Conditions:
 
     def get(self, number: int) -> Condition:
         """A state that lasts, by its number. Raises UsageError."""
-        for one in self._active:
-            if one.number == number:
-                return one
-        raise unknown("active state", number, [str(one.number) for one in self._active])
+        for fault in self._active:
+            if fault.number == number:
+                return fault
+        raise unknown("active state", number, [str(fault.number) for fault in self._active])
 
     def set(self, partition: Partition, name: str, *, replace: bool = False, **args: Any) -> Condition:
         """Put a partition into a state. ``args``: the kind's own and ``for_``, a duration after which it heals by itself.
@@ -202,49 +202,51 @@ class Conditions:
                     raise UsageError(f"{partition.name} is {other.kind.name} already, which excludes {name}")
                 self.heal(other)
         self._number += 1
-        one = Condition(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
-        self._active.append(one)
-        self._write(one, "set")
-        _BEGIN.get(name, _Begin.errors)(self, one)
+        fault = Condition(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
+        self._active.append(fault)
+        self._write(fault, "set")
+        _BEGIN.get(name, _Begin.errors)(self, fault)
         self._touch()
         partition.wake()
         if for_ms is not None:
-            self._later(one, for_ms, lambda: self.heal(one))
-        return one
+            self._later(fault, for_ms, lambda: self.heal(fault))
+        return fault
 
-    def heal(self, one: Condition) -> None:
+    def heal(self, fault: Condition) -> None:
         """End a state; nothing happens where it has ended."""
-        if not one.active:
+        if not fault.active:
             return
-        one.active = False
-        self._active.remove(one)
-        for timer in one.timers:
+        fault.active = False
+        self._active.remove(fault)
+        for timer in fault.timers:
             timer.cancel()
-        self._write(one, "healed")
-        if one.undo is not None and not one.partition.deleted:
-            one.undo()
+        self._write(fault, "healed")
+        if fault.undo is not None and not fault.partition.deleted:
+            fault.undo()
         self._touch()
-        one.partition.wake()
+        fault.partition.wake()
 
     def heal_all(self) -> None:
         """End all states, the last one first."""
-        for one in reversed(self._active[:]):
-            self.heal(one)
+        for fault in reversed(self._active[:]):
+            self.heal(fault)
 
     def forget(self) -> None:
         """The brokers are no more, and the states that their logs were in with them."""
-        for one in self._active:
-            one.active = False
-            self._write(one, "healed")
+        for fault in self._active:
+            fault.active = False
+            self._write(fault, "healed")
         self._active.clear()
 
-    def _later(self, one: Condition, delay_ms: int, what: Callable[[], object]) -> None:
+    def _later(self, fault: Condition, delay_ms: int, what: Callable[[], object]) -> None:
         clock = self._state.clock
-        one.timers.append(clock.call_at_ms(clock.now_ms() + delay_ms, what))
+        fault.timers.append(clock.call_at_ms(clock.now_ms() + delay_ms, what))
 
-    def _write(self, one: Condition, action: str) -> None:
+    def _write(self, fault: Condition, action: str) -> None:
         if self.journal is not None:
-            self.journal.write("state", log=one.partition.name, state=one.kind.name, args=dict(one.args), action=action)
+            self.journal.write(
+                "state", log=fault.partition.name, state=fault.kind.name, args=dict(fault.args), action=action
+            )
 
     def _touch(self) -> None:
         """What was remembered of partitions holds no more."""
@@ -256,16 +258,16 @@ class _Begin:
     """How the kinds begin; each leaves in ``undo`` how it ends."""
 
     @staticmethod
-    def stuck(all_: Conditions, one: Condition) -> None:
-        partition = one.partition
+    def stuck(all_: Conditions, fault: Condition) -> None:
+        partition = fault.partition
         partition.held = True
-        one.undo = partition.release
-        if "isr_shrinks_after" in one.args:
-            all_._later(one, one.args["isr_shrinks_after"], lambda: _Begin.under_min_isr(all_, one))
+        fault.undo = partition.release
+        if "isr_shrinks_after" in fault.args:
+            all_._later(fault, fault.args["isr_shrinks_after"], lambda: _Begin.under_min_isr(all_, fault))
 
     @staticmethod
-    def under_min_isr(all_: Conditions, one: Condition) -> None:
-        partition, isr = one.partition, one.partition.isr
+    def under_min_isr(all_: Conditions, fault: Condition) -> None:
+        partition, isr = fault.partition, fault.partition.isr
 
         def undo() -> None:
             partition.isr_too_small = False
@@ -276,7 +278,7 @@ class _Begin:
             leader_election.catch_up(all_._state, partition)
             partition.release()
 
-        one.undo = undo
+        fault.undo = undo
         partition.isr_too_small = True
         if partition.leader in isr:
             partition.isr = [partition.leader]
@@ -287,44 +289,44 @@ class _Begin:
             partition.release()  # 3.x moves the high watermark on without them
 
     @staticmethod
-    def slow(all_: Conditions, one: Condition) -> None:
-        partition = one.partition
+    def slow(all_: Conditions, fault: Condition) -> None:
+        partition = fault.partition
         partition.held = True
-        remove = _add_gate(partition, _Late(all_, one))
+        remove = _add_gate(partition, _Late(all_, fault))
 
         def undo() -> None:
             remove()
             partition.release()
 
-        one.undo = undo
+        fault.undo = undo
 
     @staticmethod
-    def no_leader(all_: Conditions, one: Condition) -> None:
-        partition, leader, state = one.partition, one.partition.leader, all_._state
-        one.undo = lambda: leader_election.reopen(state, partition, leader)
+    def no_leader(all_: Conditions, fault: Condition) -> None:
+        partition, leader, state = fault.partition, fault.partition.leader, all_._state
+        fault.undo = lambda: leader_election.reopen(state, partition, leader)
         partition.barred = True
         state.set_leader(partition, -1)
 
     @staticmethod
-    def loading(all_: Conditions, one: Condition) -> None:
-        partition, runtime = one.partition, all_._coordinators_of(one.partition)
+    def loading(all_: Conditions, fault: Condition) -> None:
+        partition, runtime = fault.partition, all_._coordinators_of(fault.partition)
         assert runtime is not None
         if partition.leader >= 0:  # who loads has become leader: in a new epoch
             all_._state.set_leader(partition, partition.leader, "its coordinator loads")
-        one.undo = lambda: runtime.end_loading(partition)
+        fault.undo = lambda: runtime.end_loading(partition)
         runtime.reload(partition, keep_loading=True)
 
     @staticmethod
-    def errors(all_: Conditions, one: Condition) -> None:
-        partition = one.partition
-        partition.read_error = one.kind.read_error
-        remove = _add_gate(partition, _Refusing(one))
+    def errors(all_: Conditions, fault: Condition) -> None:
+        partition = fault.partition
+        partition.read_error = fault.kind.read_error
+        remove = _add_gate(partition, _Refusing(fault))
 
         def undo() -> None:
             remove()
             partition.read_error = Err.NONE
 
-        one.undo = undo
+        fault.undo = undo
 
 
 _BEGIN: dict[str, Callable[[Conditions, Condition], None]] = {
@@ -370,8 +372,8 @@ def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
 class _Late:
     """Commits each append after its latency, in order."""
 
-    def __init__(self, all_: Conditions, one: Condition) -> None:
-        self._all, self._one, self._last_ms = all_, one, 0
+    def __init__(self, all_: Conditions, fault: Condition) -> None:
+        self._all, self._one, self._last_ms = all_, fault, 0
 
     def before(self, size: int) -> None:
         """Nothing is refused."""
@@ -400,9 +402,9 @@ class Refused(StorageError):
 class _Refusing:
     """Refuses appends; a full disk takes what still fits."""
 
-    def __init__(self, one: Condition) -> None:
-        self._one = one
-        self._free_bytes = one.args.get("free_bytes", 0)
+    def __init__(self, fault: Condition) -> None:
+        self._one = fault
+        self._free_bytes = fault.args.get("free_bytes", 0)
 
     def before(self, size: int) -> None:
         """Refuse it, unless it fits."""

@@ -205,8 +205,8 @@ class Order:
             entries = list(recorded.entries)
         else:
             entries = [
-                each if isinstance(each, Entry) else entry_from(each, f"entry {number}")
-                for number, each in enumerate(recorded, 1)
+                event if isinstance(event, Entry) else entry_from(event, f"entry {number}")
+                for number, event in enumerate(recorded, 1)
             ]
         keys = frozenset(api_key_of(name) for name in free)
         self.replaying = Replay(self, entries, keys, duration_ms(deadline, "deadline"))
