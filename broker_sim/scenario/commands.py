@@ -165,7 +165,7 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.exists() or path.suffix in (".yaml", ".yml") or "/" in name:
         return path
-    there = {one.stem: one for one in shipped().glob("*.yaml")}
+    there = {path.stem: path for path in shipped().glob("*.yaml")}
     if name in there:
         return there[name]
     raise WrongFile(name, f"no such file or scenario; {expected(name, there)}")
@@ -297,12 +297,12 @@ def simulate(arguments: argparse.Namespace) -> int:
 def _differs(recording: Recording, otherwise: bool) -> bool:
     """Whether a run is another one than the first was, and where. ``otherwise``: its schedule is."""
     recording.end()
-    told = recording.difference
-    if told is None and otherwise:
-        told = "the same events, but not the same turns of the loop"
-    if told is not None:
-        print(f"broker-sim run: not the same run: {told}", file=sys.stderr)
-    return told is not None
+    difference = recording.difference
+    if difference is None and otherwise:
+        difference = "the same events, but not the same turns of the loop"
+    if difference is not None:
+        print(f"broker-sim run: not the same run: {difference}", file=sys.stderr)
+    return difference is not None
 
 
 async def _until_terminated(playing: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -323,14 +323,14 @@ def _progress(line: str) -> None:
 
 def _clients(given: list[str]) -> dict[str, str]:
     """``KIND``, ``NAME=KIND`` or ``NAME=COMMAND`` -> by name, "*" for all."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, rest = one.partition("=")
+    commands: dict[str, str] = {}
+    for option in given:
+        name, equals, rest = option.partition("=")
         if equals and " " not in name and "/" not in name:
-            found[name] = rest
+            commands[name] = rest
         else:
-            found["*"] = one
-    return found
+            commands["*"] = option
+    return commands
 
 
 def _show(outcome: Outcome, arguments: argparse.Namespace) -> None:
@@ -367,7 +367,7 @@ def scenario(arguments: argparse.Namespace) -> int:
     for name in arguments.file:
         try:
             path = find(name)
-            found = read(path)
+            scenario_read = read(path)
         except UsageError as error:
             complain("broker-sim scenario", error)
             worst = 2
@@ -375,8 +375,8 @@ def scenario(arguments: argparse.Namespace) -> int:
         if arguments.action == "show":
             print(path.read_text(encoding="utf-8"), end="")
         else:
-            words = f"{len(found.steps)} steps, {len(found.clients)} clients, {len(found.expect)} expectations"
-            print(json.dumps(_told(found)) if arguments.json else f"{path}: right, {words}")
+            words = f"{len(scenario_read.steps)} steps, {len(scenario_read.clients)} clients, {len(scenario_read.expect)} expectations"
+            print(json.dumps(_told(scenario_read)) if arguments.json else f"{path}: right, {words}")
     return worst
 
 
@@ -386,25 +386,25 @@ def _list(directory: Path, *, as_json: bool) -> int:
     worst = 0
     for path in sorted(directory.glob("*.yaml")):
         try:
-            found = read(path)
+            scenario = read(path)
         except UsageError as error:
             complain("broker-sim scenario", error)
             worst = 2
             continue
         print(
-            json.dumps(_told(found))
+            json.dumps(_told(scenario))
             if as_json
-            else f"{path.stem}\n    {shorten(found.summary, LINE - 4, placeholder=' ...')}"
+            else f"{path.stem}\n    {shorten(scenario.summary, LINE - 4, placeholder=' ...')}"
         )
     return worst
 
 
-def _told(found: Scenario) -> dict[str, Any]:
+def _told(scenario: Scenario) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "file": str(found.path),
-        "story": found.story,
-        "as_version": found.cluster["as_version"],
-        "clients": [client.name for client in found.clients],
-        "steps": [step.name for step in found.steps],
+        "name": scenario.name,
+        "file": str(scenario.path),
+        "story": scenario.story,
+        "as_version": scenario.cluster["as_version"],
+        "clients": [client.name for client in scenario.clients],
+        "steps": [step.name for step in scenario.steps],
     }

@@ -262,17 +262,17 @@ def signs_of(table: Table) -> list[Sign]:
     if not isinstance(nested, Table):
         return [sign_of(table)]
     table.take("group", lambda value: value)
-    found: list[Sign] = []
+    matchers: list[Sign] = []
     for name in nested.names():
         inner = nested.take(name, lambda value: table_of(value, "a group"))
         if inner.take("committed", lambda value: value, None) == "went_back":
-            found.append(WentBack(name))
+            matchers.append(WentBack(name))
         else:
-            found.append(GroupSign(name, inner))
+            matchers.append(GroupSign(name, inner))
         inner.done()
-        found[-1].where = nested.where(name)
+        matchers[-1].where = nested.where(name)
     table.done()
-    return found
+    return matchers
 
 
 _OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader", "reading")
@@ -305,8 +305,8 @@ def _known(key: str) -> Callable[[Any], str]:
     def read(value: object) -> str:
         if isinstance(value, str) and _GLOB.search(value):
             return value
-        found = _NAMES[key].read(value, key)
-        return found.name if isinstance(found, Err) else str(found)
+        name = _NAMES[key].read(value, key)
+        return name.name if isinstance(name, Err) else str(name)
 
     return read
 
@@ -325,7 +325,7 @@ def _matches(value: object, wanted: object) -> bool:
     if isinstance(wanted, str) and isinstance(value, str):
         return fnmatchcase(value, wanted)
     if isinstance(value, list) and not isinstance(wanted, list):
-        return any(_matches(one, wanted) for one in value)
+        return any(_matches(item, wanted) for item in value)
     return bool(value == wanted)
 
 

@@ -59,9 +59,9 @@ def examine(scenario: Scenario, unread: Iterable[str]) -> list[WrongFile]:
             names.action(action)
         for sign in step.when or ():
             names.sign(sign, step.where)
-    for one in scenario.expect:
-        for sign in one.signs:
-            names.sign(sign, one.where)
+    for expectation in scenario.expect:
+        for sign in expectation.signs:
+            names.sign(sign, expectation.where)
     return names.errors
 
 
@@ -85,24 +85,24 @@ class _Names:
         actions = [action for step in scenario.steps for action in step.actions]
         plans = scenario.clients
         self._groups = {plan.settings["group"]: None for plan in plans if "group" in plan.settings}
-        self._groups |= {one.params["group"]: None for one in actions if _makes_group(one)}
+        self._groups |= {action.params["group"]: None for action in actions if _makes_group(action)}
         self._ids = [plan.settings["transactional_id"] for plan in plans if "transactional_id" in plan.settings]
         self._topics: dict[str, int] = {}
         for topic in scenario.topics:
             self._topic(topic.name, topic.partitions)
-        for one in actions:
-            if one.name == "topic.create":
-                self._topic(one.params["topic"], one.params.get("partitions", -1))
+        for act in actions:
+            if act.name == "topic.create":
+                self._topic(act.params["topic"], act.params.get("partitions", -1))
         instances = [plan.settings["instance_id"] for plan in plans if "instance_id" in plan.settings]
         self._client_ids = [name for plan in plans for name in client_ids(plan)]
         self._members = [*self._client_ids, *instances]
         self._import()
-        for one in actions:
-            if one.name == "topic.grow" and one.params["topic"] in self._topics:
-                self._topic(one.params["topic"], one.params["partitions"])
-        self._faults = [one.name for one in actions if one.verb == "fault" and one.name]
+        for act in actions:
+            if act.name == "topic.grow" and act.params["topic"] in self._topics:
+                self._topic(act.params["topic"], act.params["partitions"])
+        self._faults = [action.name for action in actions if action.verb == "fault" and action.name]
         self._marks = [f"scenario {scenario.name}", *(step.name for step in scenario.steps)]
-        self._marks += [one.params["text"] for one in actions if one.name == "journal.mark"]
+        self._marks += [action.params["text"] for action in actions if action.name == "journal.mark"]
         self._untold = _untold(unread)
         if "data" in scenario.imported:
             self._untold |= {"group", "partition"}  # they stand in its log, which is read when the cluster starts
@@ -130,8 +130,10 @@ class _Names:
             for group in described.groups.values():
                 for topic, partition in group.partitions():
                     self._topic(topic, partition + 1)
-                self._client_ids += [one.client_id for one in group.members.values()]
-                self._members += [name for one in group.members.values() for name in (one.member_id, one.client_id)]
+                self._client_ids += [member.client_id for member in group.members.values()]
+                self._members += [
+                    name for member in group.members.values() for name in (member.member_id, member.client_id)
+                ]
 
     # --- what is looked at --------------------------------------------------------------------------------------------
 
@@ -339,13 +341,13 @@ class _Names:
             self._partition(value, where, key)
 
     def _one_of(self, key: str, value: str, known: tuple[str, ...], where: str) -> None:
-        if not any(fnmatchcase(one, value) for one in known):
+        if not any(fnmatchcase(name, value) for name in known):
             self._wrong(where, f"{key}: {unknown(key, value, known)}")
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
     def _unknown(self, kind: str, name: str, known: list[str], where: str, what: str) -> None:
-        shown = [one for one in known if one not in (OFFSETS_TOPIC, TRANSACTION_TOPIC)]
+        shown = [name for name in known if name not in (OFFSETS_TOPIC, TRANSACTION_TOPIC)]
         error = unknown(kind.replace("_", " "), name, shown)
         hint = _ELSEWHERE.get(kind, "")
         self._wrong(where, f"{what}: {error}{hint}" if what else f"{error}{hint}")
@@ -375,13 +377,13 @@ def _makes_group(action: Action) -> bool:
 
 def _untold(unread: frozenset[str]) -> set[str]:
     """The kinds of names whose makers stand in these sections."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     if "clients" in unread:
-        found |= {"client", "client_id", "group", "transactional_id"}
+        kinds |= {"client", "client_id", "group", "transactional_id"}
     if "topics" in unread:
-        found |= {"topic", "partition"}
+        kinds |= {"topic", "partition"}
     if "steps" in unread:
-        found |= {"step", "fault", "mark", "group", "topic", "partition"}
+        kinds |= {"step", "fault", "mark", "group", "topic", "partition"}
     if "cluster" in unread:
-        found |= {"broker", "partition"}
-    return found
+        kinds |= {"broker", "partition"}
+    return kinds

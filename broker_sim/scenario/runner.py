@@ -104,7 +104,7 @@ class Outcome:
         """The verdict, and where it is broken what happened to the groups."""
         from broker_sim.explain import explain
 
-        marks = [f"  {'held  ' if one.held else 'BROKEN'}  {one.text}" for one in self.results]
+        marks = [f"  {'held  ' if result.held else 'BROKEN'}  {result.text}" for result in self.results]
         lines = [*marks, *([f"  LATE    {self.late}"] if self.late else [])]
         lines += [f"  CLIENT  {name} {why}" for name, why in self.ended.items()]
         lines += [f"  KNOWN   {what}" for what in self.known]
@@ -120,7 +120,7 @@ class Outcome:
         return {
             "scenario": self.name,
             "verdict": {HELD: "held", BROKEN: "broken", LATE: "late"}[self.code],
-            "results": [{"held": one.held, "text": one.text, "where": one.where} for one in self.results],
+            "results": [{"held": result.held, "text": result.text, "where": result.where} for result in self.results],
             "late": self.late or None,
             "ended": self.ended,
             "known": self.known,
@@ -396,26 +396,30 @@ class _Stage:
         self.need_program("the steps are done")
         results: list[Result] = []
         numbers = {id(never): number for number, (never, _) in enumerate(self.nevers)}
-        waiting = [one for one in self.scenario.expect if one.kind != "never"]
+        waiting = [expectation for expectation in self.scenario.expect if expectation.kind != "never"]
         late: dict[int, str] = {}
-        for one in sorted(waiting, key=lambda each: each.within_s):
+        for expected in sorted(waiting, key=lambda expectation: expectation.within_s):
             spent_s = _now_s() - self.finished_s
             try:
-                await self.until(one.signs, max(0.0, one.within_s - spent_s), one.kind)
+                await self.until(expected.signs, max(0.0, expected.within_s - spent_s), expected.kind)
             except _Late as error:
-                late[id(one)] = str(error)
-        for one in self.scenario.expect:
-            words = "; ".join(sign.what for sign in one.signs)
-            if one.kind == "never":
-                why = self.broken.get(numbers[id(one)], "")
-                scope = f" from {one.begin!r} on" if one.begin and not one.end else ""
-                scope = f" between {one.begin!r} and {one.end!r}" if one.end else scope
-                results.append(Result(not why, f"never{scope}: {words}" + (f" - {why}" if why else ""), one.where))
+                late[id(expected)] = str(error)
+        for expected in self.scenario.expect:
+            words = "; ".join(sign.what for sign in expected.signs)
+            if expected.kind == "never":
+                why = self.broken.get(numbers[id(expected)], "")
+                scope = f" from {expected.begin!r} on" if expected.begin and not expected.end else ""
+                scope = f" between {expected.begin!r} and {expected.end!r}" if expected.end else scope
+                results.append(Result(not why, f"never{scope}: {words}" + (f" - {why}" if why else ""), expected.where))
             else:
-                within = f"within {duration_text(one.within_s * 1000)}: " if one.kind == "within" else "happened: "
-                why = late.get(id(one), "")
-                now = "; ".join(sign.now(self) for sign in one.signs if not sign.holds(self)) if why else ""
-                results.append(Result(not why, within + words + (f" - {now}{self.hint()}" if now else ""), one.where))
+                within = (
+                    f"within {duration_text(expected.within_s * 1000)}: " if expected.kind == "within" else "happened: "
+                )
+                why = late.get(id(expected), "")
+                now = "; ".join(sign.now(self) for sign in expected.signs if not sign.holds(self)) if why else ""
+                results.append(
+                    Result(not why, within + words + (f" - {now}{self.hint()}" if now else ""), expected.where)
+                )
         untried = [
             *never_hit(self.rules),
             *never_held(self.holds),
@@ -502,11 +506,11 @@ async def play(
     live in one time. Raises UsageError."""
     check_given(scenario.clients, options.clients)
     stage = _Stage(scenario, options, kafka, make_clients, virtual)
-    for one in scenario.expect:
-        if one.kind == "never":
-            stage.nevers.append((one, one.signs))
+    for expectation in scenario.expect:
+        if expectation.kind == "never":
+            stage.nevers.append((expectation, expectation.signs))
         else:
-            stage.signs += one.signs
+            stage.signs += expectation.signs
     for step in scenario.steps:
         stage.signs += step.when or []
     unsubscribe = stage.journal.subscribe(stage.heard)
@@ -526,7 +530,7 @@ async def play(
         except _ProgramFailed as error:
             results.append(Result(False, str(error), scenario.name))
         if not late:
-            code = BROKEN if any(not one.held for one in results) else HELD
+            code = BROKEN if any(not result.held for result in results) else HELD
     finally:
         unsubscribe()
         for task in stage.tasks:

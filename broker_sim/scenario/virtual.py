@@ -90,7 +90,7 @@ def play(
             def clients(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
                 lives = {plan.name: consumer or _app(kind_or_command(plan, commands)) for plan in plans}
                 made = [HostClient(plan, sim, lives[plan.name], bootstrap, tell) for plan in plans]
-                logs.clients = {one.host.name: one for one in made}
+                logs.clients = {client.host.name: client for client in made}
                 return Clients(made)
 
             outcome = sim.run(play_on(kafka, scenario, options, clients, virtual=True), within=_LONGEST)
@@ -107,7 +107,7 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
         loop.forbidden = KeyboardInterrupt()
         raise loop.forbidden
 
-    with handling(interrupt, *(one for one in _ENDS if signal.getsignal(one) is signal.default_int_handler)):
+    with handling(interrupt, *(number for number in _ENDS if signal.getsignal(number) is signal.default_int_handler)):
         try:
             yield
         finally:
@@ -176,8 +176,8 @@ class HostClient(Client):
         await asyncio.sleep(random.uniform(*_STARTS_S))
         try:
             live = partial(self._live, Settings(self._settings), line)
-            found = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
-            return int(found)
+            status = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
+            return int(status)
         except (Exception, asyncio.CancelledError):
             if task is not None and task.cancelling():
                 raise
@@ -257,7 +257,11 @@ def _host(sim: Simulation, name: str) -> Host:
     spelled = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name) or "client"
     taken = (*sim.network.machines, "localhost", "127.0.0.1")
     return sim.host(
-        next(one for one in (spelled, *(f"{spelled}.{n}" for n in range(2, len(taken) + 3))) if one not in taken)
+        next(
+            candidate
+            for candidate in (spelled, *(f"{spelled}.{n}" for n in range(2, len(taken) + 3)))
+            if candidate not in taken
+        )
     )
 
 

@@ -75,9 +75,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             if self.producer is not None:
                 await self.producer.start()
             if settings.assign:
-                found = await self.partitions()
-                consumer.assign(found)
-                self.tell("assigned", partitions=[_log(one) for one in found])
+                partitions = await self.partitions()
+                consumer.assign(partitions)
+                self.tell("assigned", partitions=[_log(partition) for partition in partitions])
             else:
                 consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
             while not self.leaving:
@@ -95,10 +95,14 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.bootstrap, client_id=self.settings.client_id)
         await admin.start()
         try:
-            told = await admin.describe_topics(self.settings.topics)
+            topics = await admin.describe_topics(self.settings.topics)
         finally:
             await admin.close()
-        return [TopicPartition(topic["topic"], one["partition"]) for topic in told for one in topic["partitions"]]
+        return [
+            TopicPartition(topic["topic"], partition["partition"])
+            for topic in topics
+            for partition in topic["partitions"]
+        ]
 
     async def turn(self) -> None:
         """One poll: process its records, then carry out the commands that have arrived meanwhile."""

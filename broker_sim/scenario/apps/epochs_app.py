@@ -86,8 +86,8 @@ class Member(HeartbeatingMember):
         if error is Err.NONE:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                told = answer.assignment.topic_partitions
-                await self._take({(one.topic_id, index) for one in told for index in one.partitions})
+                assigned = answer.assignment.topic_partitions
+                await self._take({(topic.topic_id, index) for topic in assigned for index in topic.partitions})
             return True
         self.tell("error", text=f"ConsumerGroupHeartbeat: {error.name}")
         if error in FENCED:
@@ -98,8 +98,10 @@ class Member(HeartbeatingMember):
     async def _take(self, units: set[Unit]) -> None:
         """Store the assignment ``units``; it owns the new ones at once, and reports all that it owns."""
         if any(topic_id not in self.names for topic_id, _ in units):
-            told: MetadataResponse = await self.ask(ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse)
-            self.names |= {topic.topic_id: topic.name or "" for topic in told.topics}
+            metadata: MetadataResponse = await self.ask(
+                ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse
+            )
+            self.names |= {topic.topic_id: topic.name or "" for topic in metadata.topics}
         self.is_to_have = units
         if units - self.has:
             self.has |= units

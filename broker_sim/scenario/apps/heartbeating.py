@@ -69,8 +69,8 @@ class HeartbeatingMember(ABC):
 
     async def ask(self, api: int, version: int, request: object, answer: type[T]) -> T:
         """Raises OSError where no answer comes."""
-        told: T = await asyncio.wait_for(self.wire.ask(api, version, request, answer), _PATIENCE_S)
-        return told
+        response: T = await asyncio.wait_for(self.wire.ask(api, version, request, answer), _PATIENCE_S)
+        return response
 
     async def _live_on(self) -> None:
         """Heartbeats, until the coordinator is elsewhere."""
@@ -86,10 +86,10 @@ class HeartbeatingMember(ABC):
         while True:
             host, _, port = next(hosts).rpartition(":")
             await self.wire.connect(host, int(port))
-            found: FindCoordinatorResponse = await self.ask(
+            coordinator: FindCoordinatorResponse = await self.ask(
                 ApiKey.FIND_COORDINATOR, _FIND, FindCoordinatorRequest(self.group), FindCoordinatorResponse
             )
-            if found.error_code == Err.NONE:
-                await self.wire.connect(found.host, found.port)
+            if coordinator.error_code == Err.NONE:
+                await self.wire.connect(coordinator.host, coordinator.port)
                 return
             await asyncio.sleep(_RETRY_S)

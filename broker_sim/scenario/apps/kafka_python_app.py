@@ -14,7 +14,7 @@ from broker_sim.scenario.apps.common import Line, Orders, Settings, program
 
 
 def _logs(partitions: Any) -> list[str]:
-    return sorted(f"{one.topic}-{one.partition}" for one in partitions)
+    return sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)
 
 
 class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
@@ -47,9 +47,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         if settings.assign:
-            found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
-            consumer.assign(found)
-            self.tell("assigned", partitions=_logs(found))
+            partitions = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
+            consumer.assign(partitions)
+            self.tell("assigned", partitions=_logs(partitions))
         else:
             consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
         while not self.leaving:
@@ -80,13 +80,19 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def commit(self) -> None:
         """Commit the consumer's positions of all assigned partitions."""
-        offsets = {one: OffsetAndMetadata(self.consumer.position(one), "", -1) for one in self.consumer.assignment()}
+        offsets = {
+            partition: OffsetAndMetadata(self.consumer.position(partition), "", -1)
+            for partition in self.consumer.assignment()
+        }
         try:
             self.consumer.commit(offsets)
         except KafkaError as error:
             self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
         else:
-            self.tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
+            self.tell(
+                "committed",
+                offsets={f"{partition.topic}-{partition.partition}": at.offset for partition, at in offsets.items()},
+            )
 
     def on_partitions_revoked(self, revoked: object) -> None:
         """Called by kafka-python at the start of a rebalance: report the revoked partitions."""

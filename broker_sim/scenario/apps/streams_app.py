@@ -93,14 +93,16 @@ class Member(HeartbeatingMember):
         return error not in ELSEWHERE
 
     def _hear(self, answer: StreamsGroupHeartbeatResponse) -> None:
-        status = [one.status_detail for one in answer.status or ()]
+        status = [entry.status_detail for entry in answer.status or ()]
         if status and status != self.status:
             self.tell("error", text=" ".join(status))
         self.status = status
         if answer.active_tasks is None and answer.standby_tasks is None:
             return
         given = zip(_ROLES, (answer.active_tasks, answer.standby_tasks), strict=True)
-        self.is_to_have = {(role, number) for role, tasks in given for one in tasks or () for number in one.partitions}
+        self.is_to_have = {
+            (role, number) for role, tasks in given for subtopology in tasks or () for number in subtopology.partitions
+        }
         if self.is_to_have - self.has:
             self.has |= self.is_to_have
             self.tell("assigned", tasks=_named(self.has))
