@@ -275,16 +275,20 @@ def _leaf(commands: Commands, name: str, verb: Verb) -> None:
         description=summary,
         epilog=_examples(verb.examples),
     )
-    bare = [operation.parameters[one] for one in verb.bare]
+    bare = [operation.parameters[parameter] for parameter in verb.bare]
     parser.add_argument(
         "words",
         nargs="*",
-        metavar=" ".join(one.name.upper() if one.required else f"[{one.name.upper()}]" for one in bare) or "KEY=VALUE",
-        help="; ".join(f"{one.name}: {one.doc}" for one in bare) or "the options below, without their dashes",
+        metavar=" ".join(
+            parameter.name.upper() if parameter.required else f"[{parameter.name.upper()}]" for parameter in bare
+        )
+        or "KEY=VALUE",
+        help="; ".join(f"{parameter.name}: {parameter.doc}" for parameter in bare)
+        or "the options below, without their dashes",
     )
-    for one in operation.parameters.values():
-        if one.name not in verb.bare and one.name != "form":
-            _option(parser, one)
+    for field in operation.parameters.values():
+        if field.name not in verb.bare and field.name != "form":
+            _option(parser, field)
     extra = _EXTRAS.get(verb.operation)
     if extra is not None:
         extra(parser)
@@ -292,12 +296,16 @@ def _leaf(commands: Commands, name: str, verb: Verb) -> None:
     parser.set_defaults(verb=verb)
 
 
-def _option(parser: argparse.ArgumentParser, one: Field) -> None:
-    name, text = f"--{one.name.replace('_', '-')}", one.doc.replace("%", "%%")
-    if isinstance(one.kind, Flag):
-        parser.add_argument(name, dest=f"p_{one.name}", action=argparse.BooleanOptionalAction, default=None, help=text)
+def _option(parser: argparse.ArgumentParser, parameter: Field) -> None:
+    name, text = f"--{parameter.name.replace('_', '-')}", parameter.doc.replace("%", "%%")
+    if isinstance(parameter.kind, Flag):
+        parser.add_argument(
+            name, dest=f"p_{parameter.name}", action=argparse.BooleanOptionalAction, default=None, help=text
+        )
     else:
-        parser.add_argument(name, dest=f"p_{one.name}", metavar=one.kind.metavar or one.name.upper(), help=text)
+        parser.add_argument(
+            name, dest=f"p_{parameter.name}", metavar=parameter.kind.metavar or parameter.name.upper(), help=text
+        )
 
 
 def _common(parser: argparse.ArgumentParser, operation: Operation) -> None:
@@ -504,8 +512,8 @@ def _explain_transaction(arguments: argparse.Namespace, given: dict[str, Any]) -
         return
     name, events = find("transaction.explain").checked(given)["transactional_id"], _events(arguments.journal)
     on_transactions.need_told(events, name)
-    told = {"transactional_id": name, "text": on_transactions.explained(events, name)}
-    _show(arguments, "transaction.explain", told)
+    answer = {"transactional_id": name, "text": on_transactions.explained(events, name)}
+    _show(arguments, "transaction.explain", answer)
 
 
 def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ def shown(cluster: Cluster, node_id: int) -> dict[str, Any]:
         "port": broker.port,
         "rack": broker.rack,
         "alive": broker.alive,
-        "leads": sum(one.leader == node_id for one in cluster.state.partitions()),
+        "leads": sum(partition.leader == node_id for partition in cluster.state.partitions()),
     }
 
 

@@ -83,18 +83,18 @@ def _examine_next(given: dict[str, Any]) -> None:
 )
 async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait for the first matching event and return it; the event of an answered request contains the response."""
-    told: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
-    if told == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
-        told = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
-    found = await cluster.observe().next(
+    outcome: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
+    if outcome == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
+        outcome = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
+    event = await cluster.observe().next(
         given.get("api"),
         event=given.get("event", "response"),
         group=given.get("group"),
         since=given["since"],
         timeout=given["timeout"],
-        **told,
+        **outcome,
     )
-    return json.loads(_line(found))
+    return json.loads(_line(event))
 
 
 def groups_of(events: Iterable[Event]) -> list[str]:
@@ -160,8 +160,8 @@ class Wanted:
 
     def of(self, events: Iterable[Event]) -> list[Event]:
         """Those of what has happened already."""
-        found = [event for event in events if self.takes(event) and event["seq"] > self.since]
-        return found if self.limit is None else found[-self.limit :]
+        matches = [event for event in events if self.takes(event) and event["seq"] > self.since]
+        return matches if self.limit is None else matches[-self.limit :]
 
 
 def _groups(event: Event) -> list[str]:
@@ -206,12 +206,12 @@ async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.
         while True:
             while waiting:
                 if len(waiting) > MAX_BEHIND and follow:
-                    told = {
+                    lost = {
                         "error": f"more than {MAX_BEHIND} events behind",
                         "kind": "TooSlow",
                         "seq": waiting[0]["seq"],
                     }
-                    yield _line(told).encode() + b"\n"
+                    yield _line(lost).encode() + b"\n"
                     return
                 chunk = [waiting.popleft() for _ in range(min(len(waiting), _CHUNK))]
                 yield "".join(f"{_line(event)}\n" for event in chunk).encode()

@@ -29,7 +29,7 @@ def shown(topic: Topic) -> dict[str, Any]:
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas),
-        "records": sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
+        "records": sum(partition.high_watermark - partition.log_start_offset for partition in topic.partitions),
         "internal": topic.internal,
     }
 
