@@ -103,18 +103,18 @@ class TimeControl:
     def next_timer(self) -> tuple[int, str] | None:
         """When the next timer fires, and what it is for; None where none is armed. Of a clock that moves by itself only the timers of
         coordinators are known."""
-        found: list[tuple[int, str]] = []
+        timers: list[tuple[int, str]] = []
         coordinators = self._coordinators()
         timed: list[Any] = [] if coordinators is None else [*coordinators.made(), *coordinators.locks()]
         for runtime in timed:
             first = next(iter(runtime.timers), None)
             if first is not None:
                 due_ms, (index, key) = first
-                found.append((due_ms, runtime.timer_text(index, key)))
+                timers.append((due_ms, runtime.timer_text(index, key)))
         if isinstance(self._clock, ManualClock):
             others = ((due_ms, what) for due_ms, what in self._clock.armed() if _name(what) != _ALARMS)
-            found += [(due_ms, _text(what)) for due_ms, what in others][:1]
-        return min(found, default=None)
+            timers += [(due_ms, _text(what)) for due_ms, what in others][:1]
+        return min(timers, default=None)
 
     async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
         """Advance the clock by a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns the fired timers, in order of
@@ -158,14 +158,14 @@ class TimeControl:
     def _fired_besides(self) -> list[str]:
         """What the timers of transactions and of share groups' locks that have fired since the last look were for."""
         coordinators = self._coordinators()
-        told: list[str] = []
+        texts: list[str] = []
         if coordinators is None:
-            return told
+            return texts
         for made in (coordinators.made_transactions, coordinators.made_shares):
             if made is not None:
                 fired, made.fired = made.fired, []
-                told += fired or []
-        return told
+                texts += fired or []
+        return texts
 
     async def _move(self, clock: ManualClock, target_ms: int, presence: Presence | None, wait_ms: int) -> list[str]:
         counts: dict[str, int] = {}
@@ -180,8 +180,8 @@ class TimeControl:
             if due_ms is None or due_ms > target_ms:
                 break
             late = [] if presence is None else presence.owed(due_ms)
-            if presence is not None and not waited.issuperset(each.timer for each in late):
-                waited.update(each.timer for each in await _rejoined(presence, due_ms, wait_ms))
+            if presence is not None and not waited.issuperset(deadline.timer for deadline in late):
+                waited.update(deadline.timer for deadline in await _rejoined(presence, due_ms, wait_ms))
                 continue  # what is due has changed, or they are late
             rounds = rounds + 1 if due_ms == clock.now_ms() else 0
             if rounds > _ROUNDS:
@@ -191,7 +191,7 @@ class TimeControl:
             if presence is not None:
                 texts += presence.fired
                 presence.fired = []
-                texts += [_thrown_out(each, wait_ms) for each in presence.thrown_out(late)]
+                texts += [_thrown_out(deadline, wait_ms) for deadline in presence.thrown_out(late)]
             texts += self._fired_besides()
             for text in texts:
                 if text not in _BACKGROUND:

@@ -75,7 +75,7 @@ class BrokerHandle:
     @property
     def leads(self) -> list[str]:
         """The partitions that it leads, as ``orders-0``."""
-        return [each.name for each in self.cluster.state.partitions() if each.leader == self.node_id]
+        return [partition.name for partition in self.cluster.state.partitions() if partition.leader == self.node_id]
 
     def down(self, *, graceful: bool = False) -> Down:
         """Take it down: connections are reset, other replicas become leaders of its partitions. ``graceful``: a controlled

@@ -174,20 +174,20 @@ class LogHandle:
             for transaction in shard.transactions.values()
             if name in transaction.stored.partitions or name in transaction.unmarked
         }
-        found = []
+        transactions = []
         for producer_id, first_offset in producers.open.items():
             entry, owner = producers.entries[producer_id], owners.get(producer_id)
-            found.append(
+            transactions.append(
                 OpenTransaction(
                     producer_id, entry.epoch, first_offset, entry.last_timestamp, entry.coordinator_epoch, owner
                 )
             )
-        return found
+        return transactions
 
     @property
     def states(self) -> list[str]:
         """Its active states."""
-        return [one.kind.name for one in self.cluster.conditions.of(self.partition)]
+        return [condition.kind.name for condition in self.cluster.conditions.of(self.partition)]
 
     # states
 
@@ -246,8 +246,8 @@ class LogHandle:
     def heal(self) -> None:
         """End all its states, the last one first."""
         conditions = self.cluster.conditions
-        for one in reversed(conditions.of(self.partition)):
-            conditions.heal(one)
+        for condition in reversed(conditions.of(self.partition)):
+            conditions.heal(condition)
 
     # who waits
 
@@ -306,13 +306,15 @@ class LogHandle:
             WriteTxnMarkersRequest,
         )
 
-        found = next((one for one in self.open_transactions if one.producer_id == producer_id), None)
-        if found is None:
-            there = ", ".join(str(one.producer_id) for one in self.open_transactions) or "none"
+        transaction = next(
+            (candidate for candidate in self.open_transactions if candidate.producer_id == producer_id), None
+        )
+        if transaction is None:
+            there = ", ".join(str(transaction.producer_id) for transaction in self.open_transactions) or "none"
             raise UsageError(f"{self.name} has no open transaction of producer {producer_id}; it has {there}")
         topics = [WritableTxnMarkerTopic(self.topic, [self.index])]
-        epoch = max(found.coordinator_epoch, 0)  # as the tool sends it for one that has seen no marker yet
-        marker = WritableTxnMarker(producer_id, found.epoch, False, topics, epoch)
+        epoch = max(transaction.coordinator_epoch, 0)  # as the tool sends it for one that has seen no marker yet
+        marker = WritableTxnMarker(producer_id, transaction.epoch, False, topics, epoch)
         broker, what = self.cluster.state.brokers.get(self.leader), f"an answer to the marker for {self.name}"
         if broker is None:
             raise UsageError(f"{self.name} has no leader")
