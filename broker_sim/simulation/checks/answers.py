@@ -46,8 +46,8 @@ class InvariantBroken(SimError, AssertionError):
 
     def __init__(self, name: str, what: str, history: Iterable[object] = ()) -> None:
         self.name = name
-        told = "".join(f"\n    {each}" for each in history)
-        super().__init__(f"{name}: {what}{told}")
+        lines = "".join(f"\n    {entry}" for entry in history)
+        super().__init__(f"{name}: {what}{lines}")
 
     @property
     def line(self) -> str:
@@ -70,8 +70,8 @@ def offsets_partition(group: str, partitions: int) -> int:
 def _partitions(body: object) -> Iterator[tuple[tuple[str, int], Any]]:
     """Topic and index of each partition of a message, with what it says of it."""
     for topic in _of(body, "topics") or ():
-        for each in _of(topic, "partitions"):
-            yield (_of(topic, "name"), _of(each, "partition_index")), each
+        for partition in _of(topic, "partitions"):
+            yield (_of(topic, "name"), _of(partition, "partition_index")), partition
 
 
 def _of(body: object, name: str, default: object = None) -> Any:
@@ -107,9 +107,9 @@ class Ask:
     """Nobody waits for it: its connection is lost, or its member has sent another one."""
 
     def __str__(self) -> str:
-        told = "-" if self.error is None else self.error.name
+        result = "-" if self.error is None else self.error.name
         who = f"{self.member or self.instance or '-'} generation {self.generation}"
-        return f"{self.sent_s:9.3f} {self.api} {who} at {self.broker}: {told}"
+        return f"{self.sent_s:9.3f} {self.api} {who} at {self.broker}: {result}"
 
 
 @dataclass(slots=True, eq=False)
@@ -213,11 +213,11 @@ class Answers:
             self._note_removals(ask)
         if api == "SyncGroup":
             self._syncing[group, member, generation] = None
-            for each in _of(body, "assignments") or ():
+            for assignment in _of(body, "assignments") or ():
                 said = self._said.setdefault((group, generation), {})
-                said.setdefault(_of(each, "member_id"), []).append(_of(each, "assignment"))
+                said.setdefault(_of(assignment, "member_id"), []).append(_of(assignment, "assignment"))
         if api == "LeaveGroup":
-            for gone in (member, *(_of(each, "member_id", "") for each in _of(body, "members") or ())):
+            for gone in (member, *(_of(member, "member_id", "") for member in _of(body, "members") or ())):
                 self._leaving[group, gone] = None
         self._supersede(ask)
         return ask
@@ -240,8 +240,8 @@ class Answers:
         self._timeouts[ask.group] = min(shortest, session_s), max(longest, session_s), max(rebalance, rebalance_s)
 
     def _note_writes(self, ask: Ask) -> None:
-        for key, each in _partitions(ask.body):
-            write = _Write(_of(each, "committed_offset", -1), ask.sent, begun=ask.sent)
+        for key, partition in _partitions(ask.body):
+            write = _Write(_of(partition, "committed_offset", -1), ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes.setdefault((ask.group, *key), []).append(write)
 
@@ -335,7 +335,7 @@ class Answers:
     def _check_generation(self, ask: Ask, life: _Life, generation: int) -> None:
         if generation >= life.newest or generation < 0:
             return
-        newer = max((g for g, told in life.announced.items() if told < ask.sent), default=-1)
+        newer = max((g for g, answered_s in life.announced.items() if answered_s < ask.sent), default=-1)
         if newer > generation:
             self.fail("requests of older generations are refused", ask, f"accepted in {generation}, known was {newer}")
 
@@ -403,7 +403,7 @@ class Answers:
         leader = _of(body, "leader")
         if leader != member_id and _of(body, "members"):
             self.fail("only the leader gets the member list", ask, f"{member_id} is told, {leader} leads")
-        members = frozenset(_of(each, "member_id") for each in _of(body, "members") or ())
+        members = frozenset(_of(member, "member_id") for member in _of(body, "members") or ())
         if ask.group in self._static:
             return
         if leader == member_id:
@@ -446,9 +446,9 @@ class Answers:
 
     def _check_fenced(self, ask: Ask, life: _Life) -> None:
         issued = life.issued.get(ask.instance or "", [])
-        mine = next((told for name, _, told in issued if name == ask.member), None)
+        mine = next((answered_s for name, _, answered_s in issued if name == ask.member), None)
         if mine is not None and any(
-            name != ask.member and asked > mine and told < ask.sent for name, asked, told in issued
+            name != ask.member and asked > mine and answered_s < ask.sent for name, asked, answered_s in issued
         ):
             self.fail("a replaced static member is fenced", ask, f"taken, though {issued[-1][0]} has its place")
 
@@ -476,7 +476,7 @@ class Answers:
         if ask.error is not Err.NONE or life is None:
             return
         answers = _of(body, "members") or ()
-        good = [_of(each, "member_id") for each in answers if _of(each, "error_code") == 0]
+        good = [_of(answer, "member_id") for answer in answers if _of(answer, "error_code") == 0]
         if ask.version < 3:
             good = [ask.member]
         for member_id in good:
@@ -497,7 +497,7 @@ class Answers:
                 write.refused()
 
     def _deleted(self, ask: Ask, body: object, life: _Life | None) -> None:
-        fine = {key for key, each in _partitions(body) if _of(each, "error_code") == 0}
+        fine = {key for key, partition in _partitions(body) if _of(partition, "error_code") == 0}
         for (key, _), write in zip(_partitions(ask.body), ask.writes, strict=True):
             if ask.error is Err.NONE and key in fine:
                 if self._awaits_tombstones:  # else it may come to nothing after all
@@ -516,9 +516,9 @@ class Answers:
         # 3.x loads its log to the end, committed or not: what it shows then may yet be cut off
         log = self.partition(ask.group)
         sure = self._awaits_tombstones or log is None or log.high_watermark == log.log_end_offset
-        for key, each in _partitions(body) if ask.error is Err.NONE else ():
-            if _of(each, "error_code") == 0:
-                self.saw(ask, (ask.group, *key), _of(each, "committed_offset"), settles=sure)
+        for key, partition in _partitions(body) if ask.error is Err.NONE else ():
+            if _of(partition, "error_code") == 0:
+                self.saw(ask, (ask.group, *key), _of(partition, "committed_offset"), settles=sure)
 
     def deletes(self, group: str, topic: str, index: int) -> bool:
         """Whether somebody has asked for that offset to be removed."""
@@ -538,15 +538,15 @@ class Answers:
             if offsets_partition(key[0], len(topic.partitions)) == index:
                 now_s, leader = self._now_s(), topic.partitions[index].leader
                 ask = Ask("load", 0, None, leader, key[0], "", None, -1, self.tick, now_s, -1, True, now_s, self.tick)
-                found = offsets.get(key[0], {}).get(key[1], {}).get(key[2])
-                self.saw(ask, key, -1 if found is None else found.offset, settles=False)
+                committed = offsets.get(key[0], {}).get(key[1], {}).get(key[2])
+                self.saw(ask, key, -1 if committed is None else committed.offset, settles=False)
 
     def saw(self, ask: Ask, key: Key, value: int, *, settles: bool = True) -> None:
         """``value`` is what a read shows that was sent and answered as ``ask`` was. It must be the last one, as far as anybody can
         tell, and is settled from here on."""
         writes = self.writes.get(key, [])
         if len(writes) > _MANY:  # what came before the floor of the oldest read that is under way can't be seen again
-            floor = _floor(writes, min(ask.sent, *(each.sent for each in self.open)) if self.open else ask.sent)
+            floor = _floor(writes, min(ask.sent, *(request.sent for request in self.open)) if self.open else ask.sent)
             writes = self.writes[key] = [w for w in writes if w.done >= floor]
         floor = _floor(writes, ask.sent)
         assert ask.got is not None
@@ -585,16 +585,16 @@ def _floor(writes: list[_Write], sent: int) -> int:
 def _names(ask: Ask) -> set[str]:
     """The members and instances that a request speaks of."""
     named = {ask.member, f"instance {ask.instance}" if ask.instance else ""}
-    for each in _of(ask.body, "members") or ():
-        instance = _of(each, "group_instance_id")
-        named |= {_of(each, "member_id"), f"instance {instance}" if instance else ""}
+    for member in _of(ask.body, "members") or ():
+        instance = _of(member, "group_instance_id")
+        named |= {_of(member, "member_id"), f"instance {instance}" if instance else ""}
     return named - {""}
 
 
 def _error_of(ask: Ask, body: object) -> Err:
     code = _of(body, "error_code", 0)
     if not code and ask.api == "DeleteGroups":
-        code = next((_of(each, "error_code") for each in _of(body, "results") or ()), 0)
+        code = next((_of(result, "error_code") for result in _of(body, "results") or ()), 0)
     if not code and ask.api == "OffsetCommit":
-        code = next((code for _, each in _partitions(body) if (code := _of(each, "error_code"))), 0)
+        code = next((code for _, partition in _partitions(body) if (code := _of(partition, "error_code"))), 0)
     return Err(code)

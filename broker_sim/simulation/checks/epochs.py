@@ -158,8 +158,8 @@ class EpochLog:
     def _fail(self, name: str, what: str, records: Iterable[tuple[int, Any, Any]]) -> None:
         if self._thinned:
             return
-        told = [f"{types.kind_name(kind)} {key} {value}" for kind, key, value in records]
-        self.tell(InvariantBroken(name, f"group {self.group_id}: {what}", told))
+        lines = [f"{types.kind_name(kind)} {key} {value}" for kind, key, value in records]
+        self.tell(InvariantBroken(name, f"group {self.group_id}: {what}", lines))
 
     def _take(self, records: list[tuple[int, Any, Any]], thinned: bool) -> None:
         self._thinned = thinned
@@ -203,11 +203,11 @@ class EpochLog:
             self.epoch = self.first_epoch if value is None else value.epoch
             self.metadata_hash = 0 if value is None else value.metadata_hash
         elif kind == kinds.target_metadata:
-            told = self.first_epoch if value is None else value.assignment_epoch
-            if value is not None and not self.target_epoch <= told <= self.epoch and self.members:
-                what = f"the target's from {self.target_epoch} to {told}, the group's is {self.epoch}"
+            assigned_epoch = self.first_epoch if value is None else value.assignment_epoch
+            if value is not None and not self.target_epoch <= assigned_epoch <= self.epoch and self.members:
+                what = f"the target's from {self.target_epoch} to {assigned_epoch}, the group's is {self.epoch}"
                 self._fail("group and member epochs never decrease", what, records)
-            self.target_epoch = told
+            self.target_epoch = assigned_epoch
         elif kind == kinds.member:
             if value is None:
                 self.members.pop(key.member_id, None)
@@ -310,4 +310,4 @@ def unit_name(unit: Unit) -> str:
 
 
 def _units(listed: Iterable[Any]) -> frozenset[Unit]:
-    return frozenset((one.topic_id, index) for one in listed for index in one.partitions)
+    return frozenset((topic.topic_id, index) for topic in listed for index in topic.partitions)

@@ -61,8 +61,8 @@ class Leaders:
             self._seen[key] = _seen(partition)
 
     def _fail(self, name: str, partition: Partition, what: str) -> None:
-        told = f"leader {partition.leader} in epoch {partition.leader_epoch}, replicas {partition.replicas}, ISR {partition.isr}"
-        self._broken(InvariantBroken(name, f"{partition.name}, {told}: {what}"))
+        state = f"leader {partition.leader} in epoch {partition.leader_epoch}, replicas {partition.replicas}, ISR {partition.isr}"
+        self._broken(InvariantBroken(name, f"{partition.name}, {state}: {what}"))
 
     def _elected(self, state: ClusterState, partition: Partition, reason: str) -> None:
         if state is not self._state():

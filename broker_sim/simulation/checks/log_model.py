@@ -106,10 +106,10 @@ class LogModel:
         self.start = max(self.start, start)
         self.end = max(self.end, start)
 
-    def read(self, asked: int, found: Sequence[tuple[int, Row]], end: int) -> str | None:
+    def read(self, asked: int, records: Sequence[tuple[int, Row]], end: int) -> str | None:
         """Batches from that which holds ``asked`` to ``end``. None where that may be."""
         expected = asked
-        for offset, row in found:
+        for offset, row in records:
             if offset < asked:
                 if offset in self.rows and self.rows[offset] != row:
                     return f"{self.name}: offset {offset} is {row}, and was {self.rows[offset]}"
@@ -123,7 +123,7 @@ class LogModel:
         if not self.compacts and expected != max(end, asked):
             return f"{self.name}: read from {asked} to {end}, and there is nothing from {expected} on"
         if self.compacts:
-            return self._compacted(asked, {offset for offset, _ in found}, end)
+            return self._compacted(asked, {offset for offset, _ in records}, end)
         return None
 
     def _compacted(self, start: int, there: set[int], end: int) -> str | None:
@@ -150,12 +150,12 @@ class LogModel:
 
     def at_time(self, timestamp: int) -> tuple[int, int] | None:
         """Offset and time of the first record at that time or later."""
-        found = (
+        matches = (
             (offset, self.rows[offset].timestamp)
             for offset in sorted(self.rows)
             if offset >= self.start and self.rows[offset].timestamp >= timestamp
         )
-        return next(found, None)
+        return next(matches, None)
 
     def latest_time(self) -> int:
         """Of all its records, -1 without any."""

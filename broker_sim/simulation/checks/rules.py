@@ -62,7 +62,7 @@ def _one(*errors: Err) -> frozenset[Err]:
 
 def _membership(ask: Ask, shown: dict[str, Any]) -> Err:
     """Whose id or instance is not the group's."""
-    members = {each["member"]: each["instance"] for each in shown["members"]}
+    members = {member["member"]: member["instance"] for member in shown["members"]}
     if ask.instance is not None:
         holder = next((name for name, instance in members.items() if instance == ask.instance), None)
         if holder is None:
@@ -81,8 +81,8 @@ def _of_a_member(ask: Ask, shown: dict[str, Any] | None, by_state: dict[str, Err
         error = Err.ILLEGAL_GENERATION
     if error is not Err.NONE:
         return _one(error)
-    found = by_state.get(shown["state"])
-    return None if found is None else _one(found)
+    expected = by_state.get(shown["state"])
+    return None if expected is None else _one(expected)
 
 
 def _heartbeat(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
@@ -126,15 +126,15 @@ _RULES = {"Heartbeat": _heartbeat, "SyncGroup": _sync, "OffsetCommit": _commit, 
 
 def at_once(ask: Ask, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
     """What is wrong with a good answer that was given at once; None for nothing."""
-    mine = next((each for each in shown["members"] if each["member"] == ask.member), None)
+    mine = next((member for member in shown["members"] if member["member"] == ask.member), None)
     if mine is None:
         return None
     if ask.api == "JoinGroup":
-        told = body["generation_id"]
-        if shown["state"] == STABLE and shown["leader"] == ask.member and told == shown["generation"]:
+        generation = body["generation_id"]
+        if shown["state"] == STABLE and shown["leader"] == ask.member and generation == shown["generation"]:
             return "a leader that joins a stable group again is in the generation that it was in"
-        if shown["state"] == PREPARING and told != shown["generation"] + 1:
-            return f"the rebalance of generation {shown['generation']} ended in generation {told}"
+        if shown["state"] == PREPARING and generation != shown["generation"] + 1:
+            return f"the rebalance of generation {shown['generation']} ended in generation {generation}"
     elif ask.api == "SyncGroup" and shown["state"] == STABLE:
         given = (body["assignment"] or {}).get("assigned_partitions") if isinstance(body["assignment"], dict) else None
         if given is not None and given != (mine["assignment"] or {}):
@@ -162,10 +162,10 @@ def waits_in_vain(shown: dict[str, Any]) -> bool:
     """Whether the join phase continues although all members have joined and no assigned member id is pending. That is legal only
     during the initial rebalance delay of an empty group."""
     members = shown["members"]
-    all_in = all(each["waits"] == "JoinGroup" for each in members) and len(members) == shown["size"] > 0
+    all_in = all(member["waits"] == "JoinGroup" for member in members) and len(members) == shown["size"] > 0
     return shown["state"] == PREPARING and all_in and not shown["pending"]
 
 
 def _who(shown: dict[str, Any]) -> set[str]:
     """Its members; a static one is who it is under any id."""
-    return {each["instance"] or each["member"] for each in shown["members"]}
+    return {member["instance"] or member["member"] for member in shown["members"]}

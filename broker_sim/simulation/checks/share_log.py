@@ -113,8 +113,10 @@ class ShareLog:
             made.records = dict(before.records)
             self._batches(unit, made, value)
             self._starts(unit, made, value.start_offset, value)
-            told = {offset for one in value.state_batches for offset in range(one.first_offset, one.last_offset + 1)}
-            lost = sorted(offset for offset in made.records if offset not in told)
+            covered = {
+                offset for batch in value.state_batches for offset in range(batch.first_offset, batch.last_offset + 1)
+            }
+            lost = sorted(offset for offset in made.records if offset not in covered)
             if lost:
                 self._fail("a share snapshot is complete", unit, f"nothing is said of {lost[:5]}", value)
         else:
@@ -122,17 +124,17 @@ class ShareLog:
         self.standings[unit] = made
 
     def _batches(self, unit: Unit, standing: Standing, value: Any) -> None:
-        for one in value.state_batches:
-            if one.delivery_state == ACQUIRED:
-                self._fail("acquired state is never persisted", unit, f"{one}", value)
-            if not 0 <= one.delivery_count <= self.limit or (self.counts_all and one.delivery_count < 1):
-                what = f"{one.first_offset} to {one.last_offset}: {one.delivery_count} of {self.limit}"
+        for batch in value.state_batches:
+            if batch.delivery_state == ACQUIRED:
+                self._fail("acquired state is never persisted", unit, f"{batch}", value)
+            if not 0 <= batch.delivery_count <= self.limit or (self.counts_all and batch.delivery_count < 1):
+                what = f"{batch.first_offset} to {batch.last_offset}: {batch.delivery_count} of {self.limit}"
                 self._fail("the delivery count stays within its limit", unit, what, value)
-            if one.delivery_state == AVAILABLE and one.delivery_count >= self.limit:
-                what = f"{one.first_offset} to {one.last_offset} are to come again after {one.delivery_count}"
+            if batch.delivery_state == AVAILABLE and batch.delivery_count >= self.limit:
+                what = f"{batch.first_offset} to {batch.last_offset} are to come again after {batch.delivery_count}"
                 self._fail("the delivery count stays within its limit", unit, what, value)
-            for offset in range(one.first_offset, one.last_offset + 1):
-                self._record(unit, standing, offset, Stored(one.delivery_state, one.delivery_count), value)
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                self._record(unit, standing, offset, Stored(batch.delivery_state, batch.delivery_count), value)
 
     def _record(self, unit: Unit, standing: Standing, offset: int, now: Stored, value: Any) -> None:
         before = standing.records.get(offset)
@@ -161,7 +163,7 @@ class ShareLog:
                 else:
                     standing.done[offset] = known
         standing.start = start
-        for offset in [one for one in standing.records if one < start]:
+        for offset in [record for record in standing.records if record < start]:
             del standing.records[offset]
 
     # --- the end

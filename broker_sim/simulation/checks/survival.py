@@ -46,27 +46,28 @@ class Standing:
 
     def part(self, start: int, end: int) -> list[Batch]:
         """The batches that touch these offsets."""
-        return [each for each in self.batches if each[1] >= start and each[0] < end]
+        return [batch for batch in self.batches if batch[1] >= start and batch[0] < end]
 
     def latest(self, start: int, end: int) -> dict[bytes | None, tuple[int, bytes | None]]:
         """Key -> offset and value of its last record there; not of those that are deleted."""
-        found = {
+        values = {
             row.key: (row.offset, row.value)
             for _, _, data in self.part(start, end)
             for row in records(data)
             if row.offset < end
         }
-        return {key: each for key, each in found.items() if each[1] is not None}
+        return {key: latest_value for key, latest_value in values.items() if latest_value[1] is not None}
 
 
 def standing(state: ClusterState, disk: SimDisk) -> dict[str, Standing]:
     """All logs, by name."""
     image = disk.image()
     return {
-        each.name: Standing(
-            each.name, each.log_start_offset, each.high_watermark, each.log.config.compacts, tuple(_read(each.log, image))
+        partition.name: Standing(
+            partition.name, partition.log_start_offset, partition.high_watermark, partition.log.config.compacts,
+            tuple(_read(partition.log, image)),
         )
-        for each in state.partitions()
+        for partition in state.partitions()
     }  # fmt: skip
 
 
@@ -94,9 +95,9 @@ def lost(before: Mapping[str, Standing], state: ClusterState, disk: SimDisk, *, 
         new = now.get(name)
         if new is None:
             return f"{name} is gone; it ended at {old.end}"
-        told = _differs(old, new, all_of_it)
-        if told is not None:
-            return told
+        difference = _differs(old, new, all_of_it)
+        if difference is not None:
+            return difference
     return None
 
 
@@ -117,5 +118,5 @@ def _differs(old: Standing, new: Standing, all_of_it: bool) -> str | None:
     return None
 
 
-def _same(one: Batch, other: Batch) -> str:
-    return ", with other bytes" if one[:2] == other[:2] else ""
+def _same(batch: Batch, other: Batch) -> str:
+    return ", with other bytes" if batch[:2] == other[:2] else ""

@@ -126,12 +126,12 @@ class ClassicWorld(Surroundings):
 
     def actions(self) -> Sequence[Action]:
         """See `explorer.World`."""
-        found: list[Action] = []
+        actions: list[Action] = []
         for name, client in self.clients.items():
-            found += [(name, what) for what in self._may(client)]
+            actions += [(name, what) for what in self._may(client)]
         if self.ground.timers and self.ground.may_pass(_PASS_MS):
-            found.append(("pass",))
-        return [*found, ("delete",), *self.around()]
+            actions.append(("pass",))
+        return [*actions, ("delete",), *self.around()]
 
     @staticmethod
     def _may(client: _Client) -> list[str]:
@@ -139,10 +139,10 @@ class ClassicWorld(Surroundings):
             return ["again", "restart", *(["beat"] if client.member_id else [])]
         if not client.member_id:
             return ["join", "commit"]
-        found = ["join", "leave", "restart", "commit"]
+        names = ["join", "leave", "restart", "commit"]
         if client.generation >= 0:
-            found += ["beat", "sync", "beat old", "commit old"]
-        return found
+            names += ["beat", "sync", "beat old", "commit old"]
+        return names
 
     def take(self, action: Action, *, watched: bool = True) -> None:
         """See `explorer.World`."""
@@ -260,7 +260,7 @@ class ClassicWorld(Surroundings):
         if client.instance is not None:
             return None
         known = client.member_id in shown["pending"] or any(
-            each["member"] == client.member_id for each in shown["members"]
+            member["member"] == client.member_id for member in shown["members"]
         )
         return frozenset({Err.NONE if known else Err.UNKNOWN_MEMBER_ID})
 
@@ -302,7 +302,7 @@ class ClassicWorld(Surroundings):
             )
         client.member_id, client.generation, client.stage = answer.member_id, answer.generation_id, "joined"
         client.told = None
-        client.line_up = tuple(each.member_id for each in answer.members)
+        client.line_up = tuple(member.member_id for member in answer.members)
         if not self._watched:
             return
         leads = answer.leader == answer.member_id
@@ -386,7 +386,7 @@ class ClassicWorld(Surroundings):
                 self._fail("group state transitions are legal", wrong)
         self._remember()
         if after is not None:
-            members = [each["member"] for each in after["members"]]
+            members = [member["member"] for member in after["members"]]
             if members and after["leader"] not in members:
                 self._fail("the leader is a member", f"{after['leader']} leads {members}")
             if waits_in_vain(after) and not self.was_empty:
@@ -404,7 +404,7 @@ class ClassicWorld(Surroundings):
 
     def _check_rule(self, ask: Ask, rightly: frozenset[Err] | None, error: Err) -> None:
         if rightly is not None and error in RULED and error not in rightly:
-            names = " or ".join(each.name for each in rightly)
+            names = " or ".join(code.name for code in rightly)
             self._fail(
                 "responses follow the coordinator's rules", f"{ask.api} is answered {error.name}, the rules say {names}"
             )
@@ -466,8 +466,8 @@ class ClassicWorld(Surroundings):
 
 def _error(api: str, answer: Any) -> Err:
     if api == "LeaveGroup":
-        whole, each = answer
-        return Err(whole if whole is not Err.NONE or not each else each[0])
+        whole, parts = answer
+        return Err(whole if whole is not Err.NONE or not parts else parts[0])
     if api in ("JoinGroup", "SyncGroup"):
         return Err(answer.error_code)
     assert isinstance(answer, Err)

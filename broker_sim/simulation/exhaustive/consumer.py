@@ -97,15 +97,15 @@ class ConsumerWorld(Surroundings):
 
     def actions(self) -> Sequence[Action]:
         """See `explorer.World`."""
-        found: list[Action] = []
+        actions: list[Action] = []
         for name, member in self.members.items():
-            found += [(name, what) for what in self._may(member)]
+            actions += [(name, what) for what in self._may(member)]
         ground = self.ground
         if ground.timers and ground.may_pass(self._pass_ms):
-            found.append(("pass",))
+            actions.append(("pass",))
         if ground.partitions == 2:
-            found.append(("grow",))
-        return [*found, *self.around()]
+            actions.append(("grow",))
+        return [*actions, *self.around()]
 
     @staticmethod
     def _may(member: _Member) -> list[str]:
@@ -113,10 +113,10 @@ class ConsumerWorld(Surroundings):
             return ["again", "restart"]
         if not member.member_id:
             return ["join"]
-        found = ["beat", "own", "leave", "restart", "commit", "join"]
+        names = ["beat", "own", "leave", "restart", "commit", "join"]
         if member.before != (member.epoch, member.holds):
-            found.append("repeat")
-        return found
+            names.append("repeat")
+        return names
 
     @property
     def _pass_ms(self) -> int:
@@ -251,7 +251,7 @@ class ConsumerWorld(Surroundings):
             error = _error(answer)
             self._tell(f"{asked.name}: its {asked.what} is answered {error.name}" + _given(answer))
             if self._watched and asked.rightly is not None and error in _RULED and error not in asked.rightly:
-                names = " or ".join(each.name for each in asked.rightly)
+                names = " or ".join(code.name for code in asked.rightly)
                 self._fail(
                     "responses follow the coordinator's rules",
                     f"{asked.what} is answered {error.name}, the rules say {names}",
@@ -275,7 +275,7 @@ class ConsumerWorld(Surroundings):
     def _goes_on(self, member: _Member, answer: Any) -> None:
         member.epoch = answer.member_epoch
         if answer.assignment is not None:
-            numbers = [number for one in answer.assignment.topic_partitions for number in one.partitions]
+            numbers = [number for topic in answer.assignment.topic_partitions for number in topic.partitions]
             member.told = tuple(sorted(numbers))
             if self._watched and len(set(numbers)) != len(numbers):
                 self._fail("a partition is assigned once", f"{member.name} is given {numbers}")
@@ -344,7 +344,7 @@ class ConsumerWorld(Surroundings):
 
     def key(self) -> Hashable:
         """See `explorer.World`."""
-        asked = [(each.name, each.what, each.member_id, each.awaited) for each in self.asked.values()]
+        asked = [(request.name, request.what, request.member_id, request.awaited) for request in self.asked.values()]
         return self.ground.key(list(self.members.values()), asked, self.ground.partitions, self._more())
 
     def _more(self) -> list[Hashable]:
@@ -419,5 +419,5 @@ def _given(answer: Any) -> str:
     assignment = getattr(answer, "assignment", None)
     if assignment is None:
         return ""
-    numbers = [number for one in assignment.topic_partitions for number in one.partitions]
+    numbers = [number for topic in assignment.topic_partitions for number in topic.partitions]
     return f", to have {numbers} in epoch {answer.member_epoch}"

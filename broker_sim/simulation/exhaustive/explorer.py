@@ -84,42 +84,42 @@ def explore(
 ) -> Explored:
     """Everything that may happen within ``depth`` actions after ``begin``: the first ``steps`` of it, and for ``cpu_s`` seconds
     of CPU time at most. ``note`` is called whenever a depth is through, and now and then."""
-    began_s, found = time.process_time(), Explored()
+    began_s, result = time.process_time(), Explored()
     seen: set[int] = {hash(replay(make, begin).key())}
     frontier: list[tuple[Action, ...]] = [tuple(begin)]
-    while frontier and found.depth < depth:
+    while frontier and result.depth < depth:
         following: list[tuple[Action, ...]] = []
         for path in frontier:
             actions = list(replay(make, path).actions())
             for action in actions:
                 world = replay(make, path)
-                found.steps += 1
+                result.steps += 1
                 try:
                     world.take(action)
                     key = hash(world.key())
                     if key in seen:
                         continue
                     seen.add(key)
-                    found.states += 1
+                    result.states += 1
                     following.append((*path, action))
                     before = len(world.told)
                     _settle(world, before)
                 except Broken as broken:
                     broken.path = (*path, action)
-                    found.broken = broken
-                    found.cpu_s = time.process_time() - began_s
-                    return found
-            found.cpu_s = time.process_time() - began_s
-            if found.cpu_s > cpu_s or found.steps >= steps:
-                return found
-            if found.steps % 1000 < len(actions):
-                note(found)
-        found.depth += 1
-        found.by_depth.append(len(following))
+                    result.broken = broken
+                    result.cpu_s = time.process_time() - began_s
+                    return result
+            result.cpu_s = time.process_time() - began_s
+            if result.cpu_s > cpu_s or result.steps >= steps:
+                return result
+            if result.steps % 1000 < len(actions):
+                note(result)
+        result.depth += 1
+        result.by_depth.append(len(following))
         frontier = following
-        note(found)
-    found.is_whole = not frontier
-    return found
+        note(result)
+    result.is_whole = not frontier
+    return result
 
 
 def _settle(world: World, before: int) -> None:

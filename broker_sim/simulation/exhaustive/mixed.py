@@ -94,7 +94,9 @@ class MixedWorld(ConsumerWorld):
         elif what == "sync":
             everything = assignment_of({TOPIC: list(range(self.ground.partitions))}, as_in=member.subscription())
             given = [
-                SyncGroupRequestAssignment(each, everything) for each in member.line_up if each == member.member_id
+                SyncGroupRequestAssignment(member_id, everything)
+                for member_id in member.line_up
+                if member_id == member.member_id
             ]
             body = SyncGroupRequest(GROUP, member.generation, member.member_id, None, "consumer", "range", given)
         elif what == "beat":
@@ -136,7 +138,7 @@ class MixedWorld(ConsumerWorld):
                 member.holds = member.told = ()
         elif what == "join":
             member.member_id, member.generation, member.stage = answer.member_id, answer.generation_id, "joined"
-            member.line_up = tuple(each.member_id for each in answer.members)
+            member.line_up = tuple(member.member_id for member in answer.members)
         elif what == "sync":
             member.stage = "in"
             member.told = tuple(sorted((assigned_partitions(answer.assignment) or {}).get(TOPIC, ())))

@@ -26,13 +26,13 @@ class Surroundings:
     def around(self) -> list[Action]:
         """What may happen to the log, and when the next timer fires."""
         ground = self.ground
-        found: list[Action] = [("time",)] if ground.timers else []
+        actions: list[Action] = [("time",)] if ground.timers else []
         if not self.faults:
-            return found
+            return actions
         if ground.held:
-            return [*found, ("heal",), ("move", "cut"), ("move", "all")]
+            return [*actions, ("heal",), ("move", "cut"), ("move", "all")]
         refuses: list[Action] = [("refuse",)] if ground.refusing is None else []
-        return [*found, ("stick",), *refuses, ("move", "all")]
+        return [*actions, ("stick",), *refuses, ("move", "all")]
 
     def happen(self, action: Action) -> None:
         """Let one of these happen."""

@@ -206,19 +206,19 @@ class TransactionWorld(Surroundings):
 
     def actions(self) -> Sequence[Action]:
         """See `explorer.World`."""
-        found: list[Action] = []
+        actions: list[Action] = []
         for name, producer in self.producers.items():
             if producer.waits is not None:
-                found.append((name, "again"))
+                actions.append((name, "again"))
             else:
-                found.append((name, "init"))
+                actions.append((name, "init"))
                 if producer.producer_id >= 0:
-                    found += [(name, what) for what in ("reinit", "add p", "add q", "commit", "abort")]
+                    actions += [(name, what) for what in ("reinit", "add p", "add q", "commit", "abort")]
         for number, marker in enumerate(self.ground.markers):
-            found.append(("mark", str(number), "yes"))
+            actions.append(("mark", str(number), "yes"))
             if self.faults and marker.lasts:
-                found.append(("mark", str(number), "no"))
-        return [*found, *self.around()]
+                actions.append(("mark", str(number), "no"))
+        return [*actions, *self.around()]
 
     def take(self, action: Action, *, watched: bool = True) -> None:
         """See `explorer.World`."""
@@ -369,7 +369,8 @@ class TransactionWorld(Surroundings):
             for marker in ground.markers
         ]
         data = [
-            (each.epoch, ground.coordinator_epoch - each.coordinator_epoch, each.last) for each in ground.data.values()
+            (transaction.epoch, ground.coordinator_epoch - transaction.coordinator_epoch, transaction.last)
+            for transaction in ground.data.values()
         ]
         return ground.key(
             list(self.producers.values()), [(asked.producer, asked.what, asked.awaited) for asked in self.asked.values()],

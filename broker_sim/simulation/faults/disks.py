@@ -113,8 +113,8 @@ FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
 
 def is_of_the_disk(record: logging.LogRecord) -> bool:
     """Whether a broker's complaint is of a call that its disk has refused."""
-    told = [*(record.args if isinstance(record.args, tuple) else ()), record.exc_info[1] if record.exc_info else None]
-    return any(isinstance(each, OSError) or isinstance(getattr(each, "__cause__", None), OSError) for each in told)
+    causes = [*(record.args if isinstance(record.args, tuple) else ()), record.exc_info[1] if record.exc_info else None]
+    return any(isinstance(cause, OSError) or isinstance(getattr(cause, "__cause__", None), OSError) for cause in causes)
 
 
 # --- how a seed draws them --------------------------------------------------------------------------------------------------

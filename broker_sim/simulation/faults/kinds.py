@@ -117,7 +117,7 @@ class Kind:
     def fields(self) -> dict[str, Field]:
         """All its arguments by their names."""
         lasts = Field("for_s", Seconds(), "how long it lasts")
-        return {one.name: one for one in (*self.takes, lasts)}
+        return {field.name: field for field in (*self.takes, lasts)}
 
 
 class Seconds(Duration):
@@ -131,8 +131,8 @@ class Seconds(Duration):
 def _state(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
     partition = on.partition(args.pop("log"))
     conditions = on.kafka.conditions
-    one = conditions.set(partition, args.pop("state"), **args)
-    return lambda: conditions.heal(one)
+    condition = conditions.set(partition, args.pop("state"), **args)
+    return lambda: conditions.heal(condition)
 
 
 def _move(on: Injection, args: dict[str, Any]) -> None:
@@ -329,7 +329,7 @@ _ALL = (
             Field("hang_s", Seconds(), "for how long", required=True),
         ),
     ),
-    *(Kind(*each) for each in FAULTS),
+    *(Kind(*definition) for definition in FAULTS),
 )
 
 _LAST = KAFKA_VERSIONS[-1]
@@ -357,14 +357,14 @@ def check(fault: Fault, as_version: str = _LAST) -> dict[str, Any]:
 def checked(plan: Iterable[Fault], as_version: str = _LAST) -> FaultPlan:
     """The plan with its times as numbers of seconds, and everything else unchanged. Raises UsageError with all errors under
     ``as_version``, by default the latest release."""
-    found: FaultPlan = []
+    faults: FaultPlan = []
     problems = Problems()
     for place, fault in enumerate(plan):
         with problems.at(place):
             times = {name: value for name, value in check(fault, as_version).items() if name.endswith("_s")}
-            found.append(replace(fault, t_s=Seconds().read(fault.t_s), args={**fault.args, **times}))
+            faults.append(replace(fault, t_s=Seconds().read(fault.t_s), args={**fault.args, **times}))
     problems.check()
-    return found
+    return faults
 
 
 # --- what brings it about ------------------------------------------------------------------------------------------------
@@ -485,8 +485,8 @@ class Injection:
             named = [hosts] if isinstance(hosts, str) else hosts
             return list(network.machines) if "*" in named else [network.known(name).name for name in named]
 
-        one, other = names(sender), names(receiver)
-        ways = [(a, b) for a in one for b in other if a != b]
+        senders, other = names(sender), names(receiver)
+        ways = [(a, b) for a in senders for b in other if a != b]
         return list(dict.fromkeys([*ways, *((b, a) for a, b in ways)] if both else ways))
 
     def set_links(self, ways: Iterable[tuple[str, str]]) -> None:

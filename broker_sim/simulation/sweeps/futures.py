@@ -103,11 +103,11 @@ class Followed:
         if self._fork is not None:
             outcome.case, outcome.cpu_s = self._case, CPU_S()
             self._fork.end(outcome)
-        for told in self._futures:
-            if isinstance(told, tuple):
-                case, why = told
-                told = type(outcome)(case, failure="a future that tells nothing", text=why)
-            outcome.futures.append(told)
+        for future in self._futures:
+            if isinstance(future, tuple):
+                case, why = future
+                future = type(outcome)(case, failure="a future that tells nothing", text=why)
+            outcome.futures.append(future)
 
     def leaves(self) -> None:
         """Whatever has been raised: no future goes on in what its parent has to do next."""

@@ -90,7 +90,7 @@ class Guide:
             kept = self._kept.setdefault(outcome.case.workload, [])
             kept.append(_Kept(flat(outcome.case), fresh))
             if len(kept) > _KEPT:
-                kept.remove(min(kept, key=lambda each: each.weight))
+                kept.remove(min(kept, key=lambda entry: entry.weight))
         return fresh
 
     def next(self, case: Case) -> Case:
@@ -99,7 +99,7 @@ class Guide:
         kept = self._kept.get(case.workload, [])
         if not kept or dice.random() >= self.varies:
             return case
-        chosen = dice.choices(kept, [each.weight for each in kept])[0]
+        chosen = dice.choices(kept, [entry.weight for entry in kept])[0]
         chosen.tried += 1
         other = dice.choice(kept).case
         seed = chosen.case.seed if dice.random() < _SAME_WORLD else case.seed

@@ -236,8 +236,8 @@ class _Sweep:
             step.done(f"{cost_s * 1000:.0f} ms")
         rest = seeds[len(first) :]
         per_task, tasks = sized(cost_s, len(rest), cores)
-        each = max(cores * PART_TASKS, -(-tasks // MOST_PARTS)) * per_task
-        parts = [rest[begin : begin + each] for begin in range(0, len(rest), each)]
+        seconds = max(cores * PART_TASKS, -(-tasks // MOST_PARTS)) * per_task
+        parts = [rest[begin : begin + seconds] for begin in range(0, len(rest), seconds)]
         for number, part in enumerate(parts, 1):
             tasks = -(-len(part) // per_task)
             with self.steps.step(f"{len(part)} seeds in {tasks} tasks, part {number} of {len(parts)}") as step:
@@ -303,10 +303,10 @@ class _Sweep:
         return len(both), sum(row.elsewhere for row in both)
 
     def _all(self) -> DataFrame:
-        found = self.parts[0]
+        rows = self.parts[0]
         for part in self.parts[1:]:
-            found = found.unionByName(part)
-        return found
+            rows = rows.unionByName(part)
+        return rows
 
     # what came of them
 
@@ -333,10 +333,10 @@ class _Sweep:
             counts[1] += row.failed
             summary.runs += row.runs
         for name in ("hits", "reached", "waived"):
-            told = rows.select(f.explode(f.from_json(name, "map<string,bigint>")).alias("what", "count"))
-            found: Counter[str] = getattr(summary, name)
-            found.update(
-                {row.what: row.total for row in told.groupBy("what").agg(f.sum("count").alias("total")).collect()}
+            exploded = rows.select(f.explode(f.from_json(name, "map<string,bigint>")).alias("what", "count"))
+            totals: Counter[str] = getattr(summary, name)
+            totals.update(
+                {row.what: row.total for row in exploded.groupBy("what").agg(f.sum("count").alias("total")).collect()}
             )
         failed = rows.where("verdict = 'failed'")
         kinds = failed.groupBy("workload", "failure").agg(
@@ -359,16 +359,18 @@ class _Sweep:
     def _shrink(self) -> None:
         """One task for each kind; what a corpus had is small already, and what is not deterministic can't be asked."""
         asked = [
-            (name, one)
-            for name, one in self.summary.failures.items()
-            if not one.old and one.failure != "not deterministic"
+            (name, failure)
+            for name, failure in self.summary.failures.items()
+            if not failure.old and failure.failure != "not deterministic"
         ]
         if not asked:
             return
         world, budget = self.plan.world, self.options.budget
         with self.steps.step(f"shrinking {len(asked)} failures"):
-            cases = self.spark.sparkContext.parallelize([(one.case, one.failure) for _, one in asked], len(asked))
-            small = cases.map(lambda each: _shrunk(world, each[0], each[1], budget)).collect()
-        for (name, large), one in zip(asked, small, strict=True):
-            one.count, one.file = large.count, large.file
-            self.summary.failures[name] = one
+            cases = self.spark.sparkContext.parallelize(
+                [(failure.case, failure.failure) for _, failure in asked], len(asked)
+            )
+            small = cases.map(lambda pair: _shrunk(world, pair[0], pair[1], budget)).collect()
+        for (name, large), smallest in zip(asked, small, strict=True):
+            smallest.count, smallest.file = large.count, large.file
+            self.summary.failures[name] = smallest

@@ -238,43 +238,43 @@ class Search:
         assert run.error is not None
         assert run.failure is not None
         given = self.faults is not None
-        found = Found(
+        finding = Found(
             run.seed, clean, run.failure, run.error, run, len(run.begun), options={**self.options}, given=given
         )
         if isinstance(run.error, NotRepeatable) or self.budget <= 0:
-            return found
+            return finding
         try:
             again = self.run(run.seed)
         except Interrupted:
-            found.done = False
-            return found
+            finding.done = False
+            return finding
         if again.failure != run.failure:
-            self._does_not_come_again(found, again)
+            self._does_not_come_again(finding, again)
         else:
-            _Shrinking(self, found).go()
-        return found
+            _Shrinking(self, finding).go()
+        return finding
 
-    def _does_not_come_again(self, found: Found, again: Run) -> None:
+    def _does_not_come_again(self, finding: Found, again: Run) -> None:
         first = Recording()
-        self.run(found.seed, recording=first)
+        self.run(finding.seed, recording=first)
         second = Recording(first)
-        self.run(found.seed, recording=second)
-        told = f"the first time: {found.failure}; then: {again.failure or 'clean'}"
+        self.run(finding.seed, recording=second)
+        text = f"the first time: {finding.failure}; then: {again.failure or 'clean'}"
         if second.difference is not None:
-            told += f"\nof two more runs, {second.difference}"
-        cause = found.error
-        self._is_not_repeatable(found.run, told)
-        assert found.run.error is not None
-        found.error, found.failure = found.run.error, "not deterministic"
-        found.error.__cause__ = cause
+            text += f"\nof two more runs, {second.difference}"
+        cause = finding.error
+        self._is_not_repeatable(finding.run, text)
+        assert finding.run.error is not None
+        finding.error, finding.failure = finding.run.error, "not deterministic"
+        finding.error.__cause__ = cause
 
 
 class _Shrinking:
-    """Makes ``found`` smaller, step by step."""
+    """Makes ``finding`` smaller, step by step."""
 
-    def __init__(self, search: Search, found: Found) -> None:
-        self.search, self.found = search, found
-        self.best: tuple[Placed, ...] = tuple(found.run.placed)
+    def __init__(self, search: Search, finding: Found) -> None:
+        self.search, self.found = search, finding
+        self.best: tuple[Placed, ...] = tuple(finding.run.placed)
         self._options: dict[str, Any] = {}
         self._began_s, self._began_cpu_s = _wall_s(), _cpu_s()
         self._known: dict[str, bool] = {}
@@ -316,16 +316,16 @@ class _Shrinking:
         options = {**self._options, **options}
         name = repr((placed, sorted(options.items(), key=str)))
         if name not in self._known:
-            found, search = self.found, self.search
-            if found.runs >= search.budget or self._late():
+            finding, search = self.found, self.search
+            if finding.runs >= search.budget or self._late():
                 raise _Spent
-            found.runs += 1
-            run = search.run(found.seed, placed=placed, **options)
-            self._known[name] = run.failure == found.failure
+            finding.runs += 1
+            run = search.run(finding.seed, placed=placed, **options)
+            self._known[name] = run.failure == finding.failure
             if self._known[name]:
                 assert run.error is not None
                 self.best, self._options = placed, options
-                found.run, found.error, found.options = run, run.error, {**found.options, **options}
+                finding.run, finding.error, finding.options = run, run.error, {**finding.options, **options}
         return self._known[name]
 
     def _late(self) -> bool:

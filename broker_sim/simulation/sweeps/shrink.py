@@ -61,7 +61,7 @@ def ddmin(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T
         chunks = [(at, at + size) for at in range(0, len(kept), size)]
         candidates = [kept[a:b] for a, b in chunks] if parts == 2 else []
         candidates += [kept[:a] + kept[b:] for a, b in chunks] if parts > 2 else []
-        smaller = next((one for one in candidates if fails(one)), None)
+        smaller = next((candidate for candidate in candidates if fails(candidate)), None)
         if smaller is not None:
             kept, parts = smaller, 2 if parts == 2 else max(parts - 1, 2)
         elif parts >= len(kept):

@@ -159,14 +159,17 @@ class Summary:
         numbers["features"] = len(self.features)
         counts = {name: dict(sorted(getattr(self, name).items())) for name in ("hits", "reached", "waived")}
         times = {name: round(getattr(self, name), 2) for name in ("virtual_s", "cpu_s", "wall_s")}
-        found = [{**each.to_dict(), "file": str(each.file) if each.file else None} for each in self.failures.values()]
+        failures = [
+            {**failure.to_dict(), "file": str(failure.file) if failure.file else None}
+            for failure in self.failures.values()
+        ]
         runs = {name: {"runs": runs, "failed": failed} for name, (runs, failed) in sorted(self.by_workload.items())}
         return {
             **numbers,
             **times,
             **counts,
             "workloads": runs,
-            "failures": found,
+            "failures": failures,
             "mended": [str(path) for path in self.mended],
         }
 
@@ -205,14 +208,14 @@ def _work(job: _Job) -> _Result:
     return _Result(first, difference)
 
 
-def first_difference(one: Outcome, other: Outcome) -> str | None:
+def first_difference(outcome: Outcome, other: Outcome) -> str | None:
     """Where two runs of a case part; None where they are the same."""
-    if (one.journal_hash, one.schedule_hash) == (other.journal_hash, other.schedule_hash):
+    if (outcome.journal_hash, outcome.schedule_hash) == (other.journal_hash, other.schedule_hash):
         return None
-    for number, (first, second) in enumerate(zip_longest(one.events, other.events, fillvalue="(none)"), 1):
+    for number, (first, second) in enumerate(zip_longest(outcome.events, other.events, fillvalue="(none)"), 1):
         if first != second:
             return f"event {number} of the journal is\n  {first}\nand the second time\n  {second}"
-    return f"the journals are the same, the schedules are not: {one.steps} callbacks, then {other.steps}"
+    return f"the journals are the same, the schedules are not: {outcome.steps} callbacks, then {other.steps}"
 
 
 def shrunk(case: Case, failure: str, budget: int) -> Failure:
@@ -230,17 +233,17 @@ _Key = tuple[str, int, float, str | None]
 
 def _done(rows: Path | None, as_version: str | None) -> set[_Key]:
     """The runs that a file of rows has. Raises UsageError for one that is none."""
-    found: set[_Key] = set()
+    keys: set[_Key] = set()
     if rows is None or not rows.exists():
-        return found
+        return keys
     for number, line in enumerate(rows.read_text().splitlines(), 1):
         try:
             row = json.loads(line)
             if as_version in (None, row["as_version"]):
-                found.add((row["workload"], row["seed"], row["duration_s"], as_version))
+                keys.add((row["workload"], row["seed"], row["duration_s"], as_version))
         except (ValueError, KeyError, TypeError):
             raise UsageError(f"{rows}, line {number}: not a row of a sweep") from None
-    return found
+    return keys
 
 
 def _jobs(
@@ -284,7 +287,7 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
                     running[work.submit(_work, job)] = job
                 if not running:
                     break
-                for future in sorted(work.done(), key=lambda each: running[each].case.seed):
+                for future in sorted(work.done(), key=lambda done: running[done].case.seed):
                     job, result = running.pop(future), future.result()
                     note(summary, result.outcome, twice=job.twice, difference=result.difference, file=job.file)
                     write(json.dumps(verdict_row(result.outcome)))
@@ -357,16 +360,16 @@ def note(
     if known is not None:
         known.count += 1
     else:
-        found = Failure(failure, text, outcome.case, file=file, old=file is not None)
-        summary.failures[f"{outcome.case.workload}: {failure}"] = found
+        first_failure = Failure(failure, text, outcome.case, file=file, old=file is not None)
+        summary.failures[f"{outcome.case.workload}: {failure}"] = first_failure
 
 
 def _shrink_all(work: Work, summary: Summary, options: Options) -> None:
     """What a file of the corpus holds is small already, and what is not deterministic can't be asked."""
     asked = {
-        name: work.submit(shrunk, each.case, each.failure, options.budget)
-        for name, each in summary.failures.items()
-        if not each.old and each.failure != "not deterministic"
+        name: work.submit(shrunk, failure.case, failure.failure, options.budget)
+        for name, failure in summary.failures.items()
+        if not failure.old and failure.failure != "not deterministic"
     }
     for name, small in zip(asked, work.results(asked.values()), strict=True):
         large = summary.failures[name]
@@ -378,7 +381,7 @@ def _shrink_all(work: Work, summary: Summary, options: Options) -> None:
 
 def _draw_all(work: Work, summary: Summary, options: Options) -> None:
     """The timelines of what failed, each by one more run."""
-    asked = {name: work.submit(draw_case, each.case, options.timeline) for name, each in summary.failures.items()}
+    asked = {name: work.submit(draw_case, failure.case, options.timeline) for name, failure in summary.failures.items()}
     for name, drawn in zip(asked, work.results(asked.values()), strict=True):
         summary.failures[name].picture, summary.failures[name].drawn = drawn
 
@@ -398,8 +401,8 @@ def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tu
         directory.mkdir(parents=True, exist_ok=True)
         files.append(directory / f"{case.workload}-{case.seed}-{re.sub(r'[^a-zA-Z0-9]+', '-', group)}.html")
         files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"))
-    told = [*_told(failing.records), *_told(_beside(failing, events)), *_told(failing.moment)]
-    return "\n".join([*told, *(timeline(events, group, width) for group in groups)]), tuple(files)
+    lines = [*_told(failing.records), *_told(_beside(failing, events)), *_told(failing.moment)]
+    return "\n".join([*lines, *(timeline(events, group, width) for group in groups)]), tuple(files)
 
 
 def _told(lines: list[str]) -> list[str]:

@@ -94,9 +94,9 @@ class Case:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `case_from` is the way back."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name not in ("plan", "turns")}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("plan", "turns")}
         turns = [turn.to_dict() for turn in self.turns]
-        return {**told, "plan": None if self.plan is None else to_json(self.plan), "turns": turns}
+        return {**fields, "plan": None if self.plan is None else to_json(self.plan), "turns": turns}
 
 
 def case_from(value: Mapping[str, Any]) -> Case:

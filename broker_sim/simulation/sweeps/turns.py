@@ -81,13 +81,13 @@ def flat(case: Case) -> Case:
 
 
 class Turned:
-    """The turns of a run, each with its plan. ``told``: called at each turn with all faults of the run from then on, past and
+    """The turns of a run, each with its plan. ``notify``: called at each turn with all faults of the run from then on, past and
     future ones."""
 
     def __init__(
-        self, sim: Simulation, case: Case, injection: Injection, told: Callable[[tuple[Fault, ...]], object]
+        self, sim: Simulation, case: Case, injection: Injection, notify: Callable[[tuple[Fault, ...]], object]
     ) -> None:
-        self._sim, self._case, self._injection, self._told = sim, case, injection, told
+        self._sim, self._case, self._injection, self._told = sim, case, injection, notify
         self._began = sim.loop.time()
         self.taken: tuple[Turn, ...] = ()
         for turn in case.turns:

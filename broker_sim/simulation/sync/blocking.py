@@ -53,9 +53,9 @@ def _import_kafka(p: Patches) -> bool:
 
 
 def _me() -> SimThread:
-    found = current()
-    assert found is not None
-    return found
+    thread = current()
+    assert thread is not None
+    return thread
 
 
 def _of_threads(p: Patches, owner: Any, name: str, virtual: Callable[..., Any], *, at_name: bool = False) -> None:
@@ -251,8 +251,8 @@ def _kafka_tasks(p: Patches) -> None:
         real(self, coro)
 
     def number(self: Any) -> int:
-        found: int = getattr(self, "_number_in_simulation", 0)
-        return found
+        number_of_thread: int = getattr(self, "_number_in_simulation", 0)
+        return number_of_thread
 
     p.put(Task, "__init__", init)
     p.put(Task, "__lt__", lambda self, other: number(self) < number(other))

@@ -259,7 +259,7 @@ class SimThread:
             other = other.needs()
         if other is self:
             self.waits_for = what
-            lines = "\n".join(f"  {one}" for one in ring)
+            lines = "\n".join(f"  {waiter}" for waiter in ring)
             error = SimDeadlock(f"threads wait for each other:\n{lines}")
             self.loop.forbidden = error
             raise error

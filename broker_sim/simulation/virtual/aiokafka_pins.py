@@ -131,8 +131,8 @@ def _unclosed_clients(p: Patches) -> None:
         p.door(kind, "__init__", init)
 
     def close() -> None:
-        for each in made:
-            each._closed = True
+        for client in made:
+            client._closed = True
 
     for kind in (AIOKafkaProducer, AIOKafkaConsumer):
         noted(kind)

@@ -61,8 +61,8 @@ def _source(p: Patches, generator: random.Random) -> random.Random:
         return generator
     process = PROCESS.get()
     streams = p.streams.setdefault(process, {})
-    found = streams.get(id(generator))
-    if found is None:
+    entry = streams.get(id(generator))
+    if entry is None:
         stream: random.Random
         if generator is _HIDDEN:
             stream = p.chance()
@@ -71,8 +71,8 @@ def _source(p: Patches, generator: random.Random) -> random.Random:
         else:
             place = "test" if process is None else f"process {process.host} {process.number}"
             stream = Stream(f"{p.seed}/{place}/generator {len(streams) + 1}")
-        found = streams[id(generator)] = generator, stream
-    return found[1]
+        entry = streams[id(generator)] = generator, stream
+    return entry[1]
 
 
 _HIDDEN: Any = getattr(random, "_inst", None)

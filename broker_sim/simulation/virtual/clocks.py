@@ -136,21 +136,23 @@ def _bound_before(kind: type) -> list[Builtin]:
     """``datetime.now`` that somebody has: such methods are among those who refer to the class, which the collector knows. It is asked
     where there are other modules than the last time, or other references to the class, and always where these are not counted."""
     kinds = [kind]
-    for each in kinds:
-        kinds += each.__subclasses__()
+    for clock_kind in kinds:
+        kinds += clock_kind.__subclasses__()
     references = _references(kinds)
     if _Bound.there != (len(sys.modules), next(reversed(sys.modules), ""), references) or max(references) >= _IMMORTAL:
         # what nobody but us has any more is let go; and the method as it was, which we have of each, is no other one
-        known = {id(one.function): one for one in _Bound.methods if sys.getrefcount(one.function) > _OURS}
-        ours = {id(one.real) for one in known.values()}
+        known = {id(method.function): method for method in _Bound.methods if sys.getrefcount(method.function) > _OURS}
+        ours = {id(method.real) for method in known.values()}
         _Bound.methods = []
         with _thawed():
-            found: list[Any] = [each for each in gc.get_referrers(*kinds) if type(each) is types.BuiltinMethodType]
+            builtins: list[Any] = [
+                referrer for referrer in gc.get_referrers(*kinds) if type(referrer) is types.BuiltinMethodType
+            ]
         virtual = {"now": now, "utcnow": utcnow}
         _Bound.methods = [
-            known.get(id(each)) or Builtin(each, functools.partial(virtual[each.__name__], each.__self__))
-            for each in found
-            if each.__name__ in virtual and each.__self__ in kinds and id(each) not in ours
+            known.get(id(builtin)) or Builtin(builtin, functools.partial(virtual[builtin.__name__], builtin.__self__))
+            for builtin in builtins
+            if builtin.__name__ in virtual and builtin.__self__ in kinds and id(builtin) not in ours
         ]
         _Bound.there = len(sys.modules), next(reversed(sys.modules), ""), _references(kinds)
     return _Bound.methods

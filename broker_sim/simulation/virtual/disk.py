@@ -219,12 +219,12 @@ class SimDisk(Files):
         return size
 
     def _file(self, fd: int) -> File:
-        found = self._open.get(fd)
-        if found is None:
+        file = self._open.get(fd)
+        if file is None:
             if self.dead:
                 raise Killed("a call by a process that is dead")
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        return found
+        return file
 
     def _at(self, path: Path) -> tuple[Directory, str, Node | None]:
         """The directory, the name in it, and what has it."""
@@ -334,10 +334,10 @@ class SimDisk(Files):
     def _dir(self, path: Path) -> Directory:
         if self.dead:
             raise Killed("a call by a process that is dead")
-        found = self._platter.dirs.get(os.fspath(path))
-        if found is None:
+        directory = self._platter.dirs.get(os.fspath(path))
+        if directory is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        return found
+        return directory
 
     def names(self, path: Path) -> list[str]:
         return sorted(self._dir(path).names)

@@ -90,13 +90,13 @@ class File:
         old = self.durable
         least, most = sorted((len(old), len(new)))
         size = chance.choice((least, most, chance.randint(least, most)))
-        found = bytearray(size)
+        content = bytearray(size)
         share = chance.random()
         for start in range(0, size, SECTOR):
             source = new if chance.random() < share else old
             part = source[start : min(start + SECTOR, size)]
-            found[start : start + len(part)] = part
-        self.durable = found
+            content[start : start + len(part)] = part
+        self.durable = content
 
 
 def torn(position: int, size: int, chance: random.Random) -> int:
@@ -246,8 +246,8 @@ class DiskFault:
         if self in self.disk.faults:
             self.disk.faults.remove(self)
             waiting, self.ended = self.ended, []
-            for told in waiting:
-                told()
+            for future in waiting:
+                future()
 
     def hits(self, call: str, path: str) -> bool:
         return (self.paths == "*" or fnmatch.fnmatchcase(path, self.paths)) and (

@@ -60,12 +60,12 @@ class Fork:
         if self.child and loop.is_running():
             events._set_running_loop(loop)  # asyncio notes the process with it, and to any other there is none
 
-    def end(self, told: object) -> NoReturn:
+    def end(self, result: object) -> NoReturn:
         """Of the child: tell its parent, and be gone, with nothing undone or flushed that is the parent's, too."""
         code = 1
         try:
             with os.fdopen(self._writing, "wb") as out:
-                pickle.dump(told, out)
+                pickle.dump(result, out)
             code = 0
         finally:
             _leave(code)

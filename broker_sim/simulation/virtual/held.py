@@ -89,14 +89,14 @@ class _Files:
 
     def _end(self) -> None:
         nothing = os.stat(os.devnull)
-        for one in self._of_the_dead:
+        for connection in self._of_the_dead:
             with contextlib.suppress(OSError):
-                if not isinstance(one, int):
-                    file = one()
+                if not isinstance(connection, int):
+                    file = connection()
                     if file is not None:
                         file.close()
-                elif _identity(one) == (nothing.st_dev, nothing.st_ino):
-                    os.close(one)
+                elif _identity(connection) == (nothing.st_dev, nothing.st_ino):
+                    os.close(connection)
 
 
 _Identity = tuple[int, int]
@@ -148,13 +148,13 @@ class _Databases:
     def dies(self, process: Process) -> None:
         """Close its connections, and first the cursors, which hold locks of their own."""
         connections = list(self._of.pop(process, {}).values())
-        for each in gc.get_referrers(*connections):
-            if isinstance(each, sqlite3.Cursor | sqlite3.Blob):
+        for referrer in gc.get_referrers(*connections):
+            if isinstance(referrer, sqlite3.Cursor | sqlite3.Blob):
                 with contextlib.suppress(sqlite3.Error):
-                    each.close()
-        for each in connections:
+                    referrer.close()
+        for connection in connections:
             with contextlib.suppress(sqlite3.Error):
-                each.close()
+                connection.close()
 
     def guard(self) -> None:
         """Let programs use no others than their own."""

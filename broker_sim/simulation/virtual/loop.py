@@ -359,7 +359,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     def _run_once(self) -> None:
         """Turns, until somebody stops the loop."""
         ready, until, after_turn = self._ready, self._until, self.after_turn
-        told, trace, shuffled = self._turns.extend, self._trace, self.order == "tasks"
+        record, trace, shuffled = self._turns.extend, self._trace, self.order == "tasks"
         take, pop = ready.popleft, heapq.heappop
         while True:
             heap = self._heap
@@ -380,7 +380,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
             if shuffled and count > 1:
                 self._permute()
             self._turn_count += 1
-            told((now, count, self._timers))
+            record((now, count, self._timers))
             self.steps += count
             for _ in range(count):
                 handle = take()

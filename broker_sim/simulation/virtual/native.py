@@ -61,11 +61,11 @@ class NativeThreads:
         there = self._all() - self._known - self.p.native_ids
         if there:
             there -= {str(thread.native_id) for thread in threading.enumerate()}
-        found = []
+        names = []
         for number in sorted(there, key=int):
             with contextlib.suppress(OSError):  # it has ended meanwhile
-                found.append((_TASKS / number / "comm").read_text().strip())
-        return found
+                names.append((_TASKS / number / "comm").read_text().strip())
+        return names
 
     def look(self) -> None:
         """After time has been let pass. Raises SimForbidden."""

@@ -92,8 +92,8 @@ class _Guard:
         interrupted, frame = frame, _running(frame)
         stack = traceback.extract_stack(frame)
         if any(
-            each.filename.endswith(f"{name}.py") or f"/{name}/" in each.filename
-            for each in stack
+            frame.filename.endswith(f"{name}.py") or f"/{name}/" in frame.filename
+            for frame in stack
             for name in _DEBUGGERS
         ):
             return
@@ -118,7 +118,7 @@ class _Guard:
         sockets = [] if self.loop.native_sockets is None else self.loop.native_sockets.new()
         opened = f"; C code has opened {', '.join(sockets)}" if sockets else ""
         lasted = duration_text(self.patience_s * 1000)
-        ours = max((at for at, each in enumerate(stack) if each.filename == _LOOP), default=-1)
+        ours = max((at for at, frame in enumerate(stack) if frame.filename == _LOOP), default=-1)
         shown = "".join(traceback.format_list(stack[ours + 1 :][-_SHOWN:]))
         return SimStuck(
             f"code{host}{caller(frame)} {what}, for {lasted} of real time: {instead}; "
@@ -133,7 +133,7 @@ def _running(frame: FrameType | None) -> FrameType | None:
         return frame
     frames = sys._current_frames()
     theirs = [frames[ident] for ident in threads if ident in frames]
-    return next((each for each in theirs if each.f_code.co_filename != _THREADS), frame)
+    return next((frame for frame in theirs if frame.f_code.co_filename != _THREADS), frame)
 
 
 def _process_s() -> float:

@@ -114,13 +114,13 @@ class Stage:
                 continue
             self._teams[team.group] = self._teams.get(team.group, 0) + 1
             mine = [] if not team.assigned else self._share(team, number, count)
-            one = Consumer(
+            consumer = Consumer(
                 self.sim, host, self.kafka.bootstrap, team.group, team.topics, team.work_s, team.commit_every_s,
                 consumer_options(team, host.name), pattern=team.pattern, assigned=mine, gave=self.ledger.gave,
                 rest_s=_REST_S,
             )  # fmt: skip
-            host.spawn(through(one.run))
-            self.consumers.append(one)
+            host.spawn(through(consumer.run))
+            self.consumers.append(consumer)
 
     def _share(self, team: Team, number: int, count: int) -> list[tuple[str, int]]:
         every = [(topic, index) for topic in team.topics for index in range(self.workload.topics[topic])]
@@ -131,9 +131,9 @@ class Stage:
         options = {"request_timeout_ms": round(REQUEST_S * 1000), "metadata_max_age_ms": round(_METADATA_S * 1000)}
         if self.workload.idempotent:
             options["enable_idempotence"] = True
-        one = Producer(self.sim, host, self.kafka.bootstrap, topic, self.workload.every_s, options=options)
-        host.spawn(through(one.run))
-        return one
+        producer = Producer(self.sim, host, self.kafka.bootstrap, topic, self.workload.every_s, options=options)
+        host.spawn(through(producer.run))
+        return producer
 
     def _scene(self, name: str) -> Scene:
         """For clients that speak the protocol themselves; what they hear the journal checks."""
@@ -166,7 +166,7 @@ class Stage:
         group = None if shard is None else shard.classic(name)
         if group is None:
             return []
-        return [(each.member_id, each.instance_id, group.generation) for each in group.members.values()]
+        return [(member.member_id, member.instance_id, group.generation) for member in group.members.values()]
 
     @property
     def waived(self) -> Counter[str]:
@@ -188,18 +188,18 @@ class Stage:
     def hangs(self) -> dict[str, Callable[[float], object]]:
         """What lets each client's application hang."""
 
-        def hang(one: Consumer) -> Callable[[float], object]:
-            return lambda hang_s: setattr(one, "hang_s", hang_s)
+        def hang(consumer: Consumer) -> Callable[[float], object]:
+            return lambda hang_s: setattr(consumer, "hang_s", hang_s)
 
-        return {one.host.name: hang(one) for one in self.consumers}
+        return {member.host.name: hang(member) for member in self.consumers}
 
     def finish(self) -> None:
         """Nothing more is produced than what is on its way; who broke rules or topics is gone."""
         for producer in self.producers:
             producer.count = producer.sent + 1
-        for one in self._over:
-            one.over = True
-            self.sim.crash(one.name, reset=True)
+        for consumer in self._over:
+            consumer.over = True
+            self.sim.crash(consumer.name, reset=True)
 
     def settle(self, injection: Injection) -> float:
         """All is healed: wait until everything is well. Returns the virtual seconds that it took. Raises NotAlive, Unsafe,
@@ -217,14 +217,14 @@ class Stage:
         return took_s
 
     def _expected(self) -> list[Expected]:
-        found = []
+        groups = []
         for team in self.workload.teams:
             there = self._teams.get(team.group, 0)
             if not there:
                 continue
             members = 0 if team.assigned else there
-            found.append(Expected(team.group, members, team.topics, None if team.assigned else "Stable"))
-        return found
+            groups.append(Expected(team.group, members, team.topics, None if team.assigned else "Stable"))
+        return groups
 
     def _unfinished(self) -> str | None:
         self.watch.check()

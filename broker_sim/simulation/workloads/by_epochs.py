@@ -129,7 +129,7 @@ class Describer(Client):
 
 def listed(assignment: Any) -> frozenset[Unit]:
     """The partitions of an answer's assignment."""
-    return frozenset((one.topic_id, index) for one in assignment.topic_partitions for index in one.partitions)
+    return frozenset((topic.topic_id, index) for topic in assignment.topic_partitions for index in topic.partitions)
 
 
 class ClassicMember(Cooperative):
@@ -328,16 +328,16 @@ class EpochMember(Client):
             self._check_instance(sent_s)
         if answer.member_epoch != self.epoch:
             self.previous, self.epoch = self.epoch, answer.member_epoch
-        told = self._told_by(answer)
-        if told is not None:
-            if told == self.told and not full and not lost and not joins:
+        assignment = self._told_by(answer)
+        if assignment is not None:
+            if assignment == self.told and not full and not lost and not joins:
                 fail("an assignment is sent only when it has changed", f"{self.member} was told the same twice")
-            self.told = told
-            if self.owned - told and self._owes_s is None:
+            self.told = assignment
+            if self.owned - assignment and self._owes_s is None:
                 self._owes_s = sent_s
                 self._revoke_at_s = asyncio.get_running_loop().time() + self.rng.choice((0.0, 0.3, 1.0))
-            self.owned |= told
-            self.holdings.take(self.member, told)
+            self.owned |= assignment
+            self.holdings.take(self.member, assignment)
         elif joins or (full and self.REPEATS):
             fail("a full heartbeat gets a full response", f"{self.member} was told no assignment")
         self._check_debt(sent_s)

@@ -170,7 +170,7 @@ class ShareMember(Client):
         return ShareGroupHeartbeatRequest(GROUP, self.member, self.epoch, subscribed_topic_names=names)
 
     def _take(self, assignment: Any) -> None:
-        self.units = {(one.topic_id, index) for one in assignment.topic_partitions for index in one.partitions}
+        self.units = {(topic.topic_id, index) for topic in assignment.topic_partitions for index in topic.partitions}
         self.hands.log.catch_up()
         unknown = sorted(index for unit in self.units for index in [unit[1]] if unit not in self.hands.log.standings)
         if unknown:
@@ -273,7 +273,7 @@ class ShareMember(Client):
         """The leader epoch, and how often records have been delivered, by what is stored."""
         self.hands.log.catch_up()
         standing = self.hands.log.standings.get(unit)
-        counts = {} if standing is None else {offset: one.deliveries for offset, one in standing.records.items()}
+        counts = {} if standing is None else {offset: record.deliveries for offset, record in standing.records.items()}
         return self.hands.partition(unit).leader_epoch, counts
 
     def _acquired(
@@ -515,8 +515,8 @@ class ShareMember(Client):
         if hold.leader_epoch != self.hands.partition(unit).leader_epoch:
             return
         if await self._say(leader, session, unit, first, last, [ACCEPT], Err.INVALID_RECORD_STATE):
-            for one in (first, *range(middle + 1, last + 1)):
-                if not await self._say(leader, session, unit, one, one, [ACCEPT]):
+            for offset in (first, *range(middle + 1, last + 1)):
+                if not await self._say(leader, session, unit, offset, offset, [ACCEPT]):
                     return
 
     async def _malformed(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:

@@ -127,8 +127,8 @@ _BOOKED = {_TRANSACTION_LOGS: 3, "transaction.abort.timed.out.transaction.cleanu
 _SHORT_SESSIONS = {"group.min.session.timeout.ms": 1000}
 
 WORKLOADS: dict[str, Workload] = {
-    each.name: each
-    for each in (
+    workload.name: workload
+    for workload in (
         Workload("group", "three consumers that commit after each batch, three brokers"),
         Workload("alone", "the same on one broker", brokers=1),
         Workload("auto", "consumers that leave the commit to auto-commit", (Team(commit_every_s=2.0),)),

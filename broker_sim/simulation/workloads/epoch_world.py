@@ -208,15 +208,15 @@ class ByEpochs:
             await asyncio.sleep(0.1)
         reader.close()
         self.log.catch_up()
-        told = {member.member_id: (member.member_epoch, *self._described(member)) for member in group.members}
+        described = {member.member_id: (member.member_epoch, *self._described(member)) for member in group.members}
         log = self.log
         wanted = {
             member_id: (standing.epoch, standing.assigned, log.targets.get(member_id, frozenset()))
             for member_id, standing in log.standings.items()
         }
         head = group.group_state, group.group_epoch, group.assignment_epoch
-        if head != ("Stable", log.epoch, log.target_epoch) or told != wanted:
-            self.holdings.fail("a described group matches its records", f"{head} {told}, not {log.epoch} {wanted}")
+        if head != ("Stable", log.epoch, log.target_epoch) or described != wanted:
+            self.holdings.fail("a described group matches its records", f"{head} {described}, not {log.epoch} {wanted}")
 
     def _question(self) -> Any:
         return ConsumerGroupDescribeRequest([GROUP])
@@ -252,10 +252,10 @@ class ByEpochs:
         return [member.beats for member in self.members]
 
     def _not_alive(self, within_s: float, lacking: str) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
-        told += [f"  {m.name} {m.member or '-'}, epoch {m.generation}, {m.beats} Heartbeats" for m in self.members]
-        told += [f"  {member_id} {standing}" for member_id, standing in self.log.standings.items()]
-        told += ["", *(f"  {ask}" for ask in self.answers.history(GROUP))]
-        error = NotAlive("\n".join(map(str, told)))
+        lines: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
+        lines += [f"  {m.name} {m.member or '-'}, epoch {m.generation}, {m.beats} Heartbeats" for m in self.members]
+        lines += [f"  {member_id} {standing}" for member_id, standing in self.log.standings.items()]
+        lines += ["", *(f"  {ask}" for ask in self.answers.history(GROUP))]
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = "members"
         return error

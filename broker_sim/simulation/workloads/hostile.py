@@ -189,7 +189,7 @@ class Hostile(Client):
         if self.rng.random() < 0.6:
             self._owing = asyncio.get_running_loop().create_task(self._live_on(member, instance, generation))
             return
-        members = [each.member_id for each in answer.members]
+        members = [member.member_id for member in answer.members]
         request = sync_request(member, instance, generation, members, self.scene.partitions)
         await self._send(request, number=self.LINES)
         if self.rng.random() < 0.5:
@@ -272,10 +272,10 @@ def rough_life(
     """A group of three members and the hostile client, ``seconds`` of their time, then everything is healed and read again."""
     with simulate(seed, invariants=False) as sim:
         kafka = sim.cluster(brokers, {TOPIC: 6, OTHER: 2}, journal=journal, config=CONFIG, as_version=as_version)
-        found: list[InvariantBroken] = []
+        errors: list[InvariantBroken] = []
 
         def broken(error: InvariantBroken) -> None:
-            found.append(error)
+            errors.append(error)
             if not scene.settled:
                 sim.loop.stop()
 
@@ -292,30 +292,30 @@ def rough_life(
         sim.host(hostile.name).spawn(hostile.run())
         incidents = sim.loop.create_task(_incidents(scene, random.Random(f"{seed}/incidents")))
         silence = sim.loop.create_task(_silence(members, random.Random(f"{seed}/silence")))
-        _run(sim, seconds, found, answers, [incidents, silence])
-        if not found:
+        _run(sim, seconds, errors, answers, [incidents, silence])
+        if not errors:
             sim.crash("hostile", reset=True)
             hostile.forget()
             incidents.cancel()
             silence.cancel()
             kafka.conditions.heal_all()
-            _run(sim, HEALING_S, found, answers, [])
-        if not found:
-            _converged(sim, scene, members, answers, found)
-        if not found and watch is not None:
+            _run(sim, HEALING_S, errors, answers, [])
+        if not errors:
+            _converged(sim, scene, members, answers, errors)
+        if not errors and watch is not None:
             watch.finish()
         for task in (incidents, silence):
             task.cancel()
-        for each in (*members, hostile):
-            sim.crash(each.name, reset=True)  # a broken broker may never answer them
+        for client in (*members, hostile):
+            sim.crash(client.name, reset=True)  # a broken broker may never answer them
         sim.run_for(0.1)
         beats = sum(member.beats for member in members)
-        return Report(seed, found[0] if found else None, answers.checked, beats, sim.elapsed_s, scene.generation)
+        return Report(seed, errors[0] if errors else None, answers.checked, beats, sim.elapsed_s, scene.generation)
 
 
-def _run(sim: Simulation, seconds: float, found: list[Any], answers: Answers, tasks: list[asyncio.Task[Any]]) -> None:
+def _run(sim: Simulation, seconds: float, errors: list[Any], answers: Answers, tasks: list[asyncio.Task[Any]]) -> None:
     end_s = sim.elapsed_s + seconds
-    while sim.elapsed_s < end_s and not found:
+    while sim.elapsed_s < end_s and not errors:
         sim.run_for(min(1.0, end_s - sim.elapsed_s))
         answers.overdue()
         for task in tasks:
@@ -323,14 +323,14 @@ def _run(sim: Simulation, seconds: float, found: list[Any], answers: Answers, ta
                 task.result()
 
 
-def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: Answers, found: list[Any]) -> None:
+def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: Answers, errors: list[Any]) -> None:
     """All is well again: within the group's timeouts everybody is a member of one generation, and everything acked is read, before
     and after a move."""
     before = [member.beats for member in members]
     sim.run_for(2)
     if any(member.beats == then for member, then in zip(members, before, strict=True)):
-        told = ", ".join(f"{m.name} {m.member or '-'} generation {m.generation}" for m in members)
-        found.append(InvariantBroken("all groups are Stable after healing", told, answers.history(GROUP)))
+        text = ", ".join(f"{m.name} {m.member or '-'} generation {m.generation}" for m in members)
+        errors.append(InvariantBroken("all groups are Stable after healing", text, answers.history(GROUP)))
         return
     partition = answers.partition(GROUP)
     assert partition is not None

@@ -65,8 +65,8 @@ class Producer:
                 await producer.start()
                 while self.count is None or self.sent < self.count:
                     value = b"%d" % self.sent
-                    found = await producer.send_and_wait(self.topic, value, key=value)
-                    self.acked[found.partition, found.offset] = value
+                    metadata = await producer.send_and_wait(self.topic, value, key=value)
+                    self.acked[metadata.partition, metadata.offset] = value
                     self.sent += 1
                     await asyncio.sleep(self.every_s)
             except (KafkaError, OSError) as error:

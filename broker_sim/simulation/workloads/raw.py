@@ -285,8 +285,8 @@ class Client:
         while True:
             answer = await self.ask(FindCoordinatorRequest(GROUP, 0), self.rng.randint(1, len(self.scene.kafka.hosts)))
             if answer.error_code == 0:
-                found: int = answer.node_id
-                return found
+                node_id: int = answer.node_id
+                return node_id
             await asyncio.sleep(0.1)
 
     def forget(self) -> None:
@@ -383,7 +383,7 @@ class Member(Client):
 
     def _sync_request(self, answer: Any) -> SyncGroupRequest:
         """``answer``: to its JoinGroup; it has members for who leads."""
-        members = [each.member_id for each in answer.members]
+        members = [member.member_id for member in answer.members]
         return sync_request(self.member, self.instance, self.generation, members, self.scene.partitions)
 
     def _synced(self, answer: object) -> list[int] | None:

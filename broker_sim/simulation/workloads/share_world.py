@@ -149,7 +149,7 @@ class Shares:
 
     def _ends(self) -> list[tuple[Unit, int]]:
         topic = self.kafka.state.topics[TOPIC]
-        return [((topic.topic_id, one.index), one.high_watermark) for one in topic.partitions]
+        return [((topic.topic_id, partition.index), partition.high_watermark) for partition in topic.partitions]
 
     def _who_said_so(self) -> None:
         """Check that each final state of a record has an acknowledgement by a member, or the maximum delivery count."""
@@ -168,11 +168,11 @@ class Shares:
                     )
 
     def _not_alive(self, within_s: float, lacking: str) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
-        told += [
+        lines: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
+        lines += [
             f"  {m.name} {m.member}, epoch {m.epoch}, {m.beats} heartbeats, {len(m.units)} partitions"
             for m in self.members
         ]
-        error = NotAlive("\n".join(map(str, told)))
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = "records"
         return error

@@ -144,10 +144,12 @@ class Rough:
         return [member.beats for member in self.members]
 
     def _not_alive(self, within_s: float) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed:"]
-        told += [f"  {m.name} {m.member or '-'}, generation {m.generation}, {m.beats} Heartbeats" for m in self.members]
+        lines: list[Any] = [f"{within_s:g} s after everything was healed:"]
+        lines += [
+            f"  {m.name} {m.member or '-'}, generation {m.generation}, {m.beats} Heartbeats" for m in self.members
+        ]
         heard = self.answers if self.invariants is None else self.invariants.answers
-        told += ["", *(f"  {ask}" for ask in heard.history(GROUP))]
-        error = NotAlive("\n".join(map(str, told)))
+        lines += ["", *(f"  {ask}" for ask in heard.history(GROUP))]
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = "members"
         return error

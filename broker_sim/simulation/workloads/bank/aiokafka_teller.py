@@ -74,8 +74,8 @@ class AiokafkaTeller:
             while True:
                 await self._turn(consumer)
         finally:
-            producers = [one.producer for one in self._producers.values()]
-            await asyncio.gather(*(_stop(each.stop) for each in (consumer, *producers)))
+            producers = [producer.producer for producer in self._producers.values()]
+            await asyncio.gather(*(_stop(client.stop) for client in (consumer, *producers)))
 
     def _listener(self) -> Any:
         from aiokafka import ConsumerRebalanceListener
@@ -115,16 +115,16 @@ class AiokafkaTeller:
         from aiokafka import AIOKafkaProducer
 
         old, self._producers = self._producers, {}
-        await asyncio.gather(*(_stop(each.producer.stop) for each in old.values()))
+        await asyncio.gather(*(_stop(producing.producer.stop) for producing in old.values()))
         for partition in assigned:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.kafka.bootstrap, client_id=f"{self.host.name}-{partition.partition}", acks="all",
                 transactional_id=f"teller-{partition.partition}", transaction_timeout_ms=_TIMEOUT_MS,
                 **{name: self.options[name] for name in ("request_timeout_ms", "metadata_max_age_ms")},
             )  # fmt: skip
-            one = self._producers[partition.partition] = _Producing(producer)
+            new = self._producers[partition.partition] = _Producing(producer)
             await asyncio.wait_for(producer.start(), _BEGIN_S)
-            one.listen()
+            new.listen()
         for partition in assigned:
             consumer.seek(partition, await consumer.committed(partition) or 0)
 

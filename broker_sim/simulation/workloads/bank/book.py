@@ -130,17 +130,21 @@ class Book:
         """A rule is broken by these attempts: a finding, where the hole of version 1 explains it."""
         names = list(dict.fromkeys(attempts))
         involved = [self.attempts[name] for name in names if name in self.attempts]
-        if involved and all(one.flow == 1 for one in involved) and any(one.is_doubtful for one in involved):
+        if (
+            involved
+            and all(attempt.flow == 1 for attempt in involved)
+            and any(attempt.is_doubtful for attempt in involved)
+        ):
             self.found[HOLE] += 1
             return
         self._tell(InvariantBroken(rule, f"{self._now_s():.3f} s: {what}; {', '.join(map(self._about, names))}"))
 
     def _about(self, name: str) -> str:
-        one = self.attempts.get(name)
-        if one is None:
+        attempt = self.attempts.get(name)
+        if attempt is None:
             return f"{name}, which nobody has begun"
-        end = {True: "committed", False: "aborted", None: "has not heard how it ended"}[one.told]
-        return f"{name} (version {one.flow}, {end}{', has given up a request' if one.is_doubtful else ''})"
+        end = {True: "committed", False: "aborted", None: "has not heard how it ended"}[attempt.told]
+        return f"{name} (version {attempt.flow}, {end}{', has given up a request' if attempt.is_doubtful else ''})"
 
 
 class Reading:

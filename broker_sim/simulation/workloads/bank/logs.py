@@ -34,7 +34,7 @@ class Stretch:
 
 def stretches(partition: Partition) -> list[Stretch]:
     """All that was written in transactions, in the order of their beginnings."""
-    found: list[Stretch] = []
+    transactions: list[Stretch] = []
     opened: dict[int, Stretch] = {}
     offsets = partition.topic.name.startswith("__")
     for batch in partition.log.batches():
@@ -43,20 +43,20 @@ def stretches(partition: Partition) -> list[Stretch]:
             continue
         if header.is_control:
             for record in batch.records():
-                if one := opened.pop(header.producer_id, None):
-                    one.commits = control_type(record.key) == ControlType.COMMIT
+                if transaction := opened.pop(header.producer_id, None):
+                    transaction.commits = control_type(record.key) == ControlType.COMMIT
             continue
-        one = opened.get(header.producer_id)
-        if one is None:
-            one = Stretch(partition, header.producer_id, header.producer_epoch, header.base_offset)
-            opened[header.producer_id] = one
-            found.append(one)
+        transaction = opened.get(header.producer_id)
+        if transaction is None:
+            transaction = Stretch(partition, header.producer_id, header.producer_epoch, header.base_offset)
+            opened[header.producer_id] = transaction
+            transactions.append(transaction)
         for record in batch.records():
-            one.rows.append((record.offset, record.key, record.value))
+            transaction.rows.append((record.offset, record.key, record.value))
             name = _of_offset(record.key, record.value) if offsets else (record.value or b"").split(b"|")[0].decode()
             if name:
-                one.attempts[name] = None
-    return found
+                transaction.attempts[name] = None
+    return transactions
 
 
 def _of_offset(key: bytes | None, value: bytes | None) -> str:
@@ -73,9 +73,9 @@ def orders_of(topic: Topic) -> list[Order]:
     return [
         Order(partition.index, offset)
         for partition in topic.partitions
-        for one in stretches(partition)
-        if one.commits
-        for offset, _, _ in one.rows
+        for transaction in stretches(partition)
+        if transaction.commits
+        for offset, _, _ in transaction.rows
     ]
 
 
@@ -87,14 +87,14 @@ def judge(book: Book, orders: Topic, written: Iterable[Partition], committed: Ma
     ends: dict[str, dict[str, bool | None]] = {}
     entries: dict[str, list[Entry]] = {}
     for partition in (*orders.partitions, *written):
-        for one in stretches(partition):
-            if len(one.attempts) > 1:
-                what = f"{partition.name} has more than one from {one.first_offset} on, before a marker"
-                book.breach("a marker ends one transaction", what, one.attempts)
-            for name in one.attempts:
-                ends.setdefault(name, {})[partition.name] = one.commits
-            if one.commits and partition.topic is not orders and not partition.topic.name.startswith("__"):
-                for _, _, value in one.rows:
+        for transaction in stretches(partition):
+            if len(transaction.attempts) > 1:
+                what = f"{partition.name} has more than one from {transaction.first_offset} on, before a marker"
+                book.breach("a marker ends one transaction", what, transaction.attempts)
+            for name in transaction.attempts:
+                ends.setdefault(name, {})[partition.name] = transaction.commits
+            if transaction.commits and partition.topic is not orders and not partition.topic.name.startswith("__"):
+                for _, _, value in transaction.rows:
                     entry = Entry.read(value)
                     entries.setdefault(entry.attempt, []).append(entry)
     for attempt in list(book.attempts.values()):

@@ -49,14 +49,14 @@ def committed_records(data: bytes, aborted: Any) -> Iterator[Given]:
         while ahead and ahead[-1][0] <= header.last_offset:
             gone.add(ahead.pop()[1])
         for record in records(data, pos, header):
-            found: Record | ControlType | None = record
+            content: Record | ControlType | None = record
             if header.is_control:
-                found = ControlType(control_type(record.key))
-                if found is ControlType.ABORT:
+                content = ControlType(control_type(record.key))
+                if content is ControlType.ABORT:
                     gone.discard(header.producer_id)
             elif header.is_transactional and header.producer_id in gone:
-                found = None
-            yield Given(record.offset, header.producer_id, found)
+                content = None
+            yield Given(record.offset, header.producer_id, content)
 
 
 async def fetch(client: Client, topic: str, index: int, offset: int, max_bytes: int) -> Any:
@@ -89,7 +89,7 @@ class Teller(Member):
 
     def _synced(self, answer: Any) -> list[int] | None:
         given = decode(ConsumerProtocolAssignment, 0, answer.assignment[2:]) if answer.assignment else None
-        return sorted(index for each in (given.assigned_partitions if given else ()) for index in each.partitions)
+        return sorted(index for topic in (given.assigned_partitions if given else ()) for index in topic.partitions)
 
     async def _steady(self, broker: int, mine: list[int]) -> Err:
         """Until something is not well with the group. Raises OSError."""
@@ -129,12 +129,12 @@ class Teller(Member):
         if row is None or row.error_code:
             return True
         orders: list[Order] = []
-        for offset, _, found in committed_records(bytes(row.records or b""), row.aborted_transactions):
+        for offset, _, content in committed_records(bytes(row.records or b""), row.aborted_transactions):
             if offset < positions[index]:
                 continue
             if len(orders) == _MOST:
                 break
-            if isinstance(found, Record):
+            if isinstance(content, Record):
                 orders.append(Order(index, offset))
             elif not orders:
                 positions[index] = offset + 1
@@ -231,12 +231,12 @@ class Auditor(Client):
         if row is None or row.error_code:
             return
         reading = self.readings[topic, index]
-        for offset, producer_id, found in committed_records(bytes(row.records or b""), row.aborted_transactions):
+        for offset, producer_id, content in committed_records(bytes(row.records or b""), row.aborted_transactions):
             if offset < position:
                 continue
-            if isinstance(found, Record):
-                reading.gave(offset, producer_id, Entry.read(found.value))
-            elif found is not None:
+            if isinstance(content, Record):
+                reading.gave(offset, producer_id, Entry.read(content.value))
+            elif content is not None:
                 reading.ended(offset, producer_id)
             position = self.positions[topic, index] = offset + 1
         if position >= row.last_stable_offset:

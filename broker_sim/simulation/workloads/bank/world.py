@@ -84,9 +84,9 @@ class Bank:
                 self.tellers.append(Teller(self.scene, name, self.book, self.flow, self.careful))
                 host.spawn(self.tellers[-1].run)
             else:
-                one = AiokafkaTeller(sim, host, self.kafka, self.book, consumer_options(team, name))
-                self.tellers.append(one)
-                host.spawn(through(one.run))
+                teller = AiokafkaTeller(sim, host, self.kafka, self.book, consumer_options(team, name))
+                self.tellers.append(teller)
+                host.spawn(through(teller.run))
         for other in (self.clerk, self.auditor):
             host = sim.host(other.name)
             if other.name not in case.absent:
@@ -109,10 +109,10 @@ class Bank:
     def hangs(self) -> Mapping[str, Callable[[float], object]]:
         """What lets an application hang in the midst of its transaction."""
 
-        def hang(one: AiokafkaTeller) -> Callable[[float], object]:
-            return lambda hang_s: setattr(one, "hang_s", hang_s)
+        def hang(teller: AiokafkaTeller) -> Callable[[float], object]:
+            return lambda hang_s: setattr(teller, "hang_s", hang_s)
 
-        return {one.host.name: hang(one) for one in self.tellers if isinstance(one, AiokafkaTeller)}
+        return {teller.host.name: hang(teller) for teller in self.tellers if isinstance(teller, AiokafkaTeller)}
 
     def finish(self) -> None:
         """No more orders."""
@@ -137,15 +137,24 @@ class Bank:
             if not lacking:
                 continue
             quiet_s = sim.elapsed_s
-            hanging = {(one.partition.name, one.producer_id, one.first_offset): one for one in self._hanging()}
+            hanging = {
+                (
+                    open_transaction.partition.name,
+                    open_transaction.producer_id,
+                    open_transaction.first_offset,
+                ): open_transaction
+                for open_transaction in self._hanging()
+            }
             hanging_since = {key: hanging_since.get(key, sim.elapsed_s) for key in hanging}
-            for key, one in hanging.items():
+            for key, transaction in hanging.items():
                 if sim.elapsed_s - hanging_since[key] >= _HANGS_S:
                     self.book.breach(
-                        "no transaction hangs", f"{one.partition.name} from {one.first_offset} on", one.attempts
+                        "no transaction hangs",
+                        f"{transaction.partition.name} from {transaction.first_offset} on",
+                        transaction.attempts,
                     )
                     self.watch.check()
-                    sim.run(self._abort(one), within=30)
+                    sim.run(self._abort(transaction), within=30)
                     until_s = sim.elapsed_s + within_s
             if sim.elapsed_s > until_s:
                 raise self._not_alive(lacking, within_s)
@@ -163,37 +172,44 @@ class Bank:
     def _lacking(self) -> list[tuple[str, str]]:
         """What is not yet as it should be, each in short and in words."""
         state = self.kafka.state
-        found = [
-            ("open transaction", f"{one.partition.name} has one of {one.producer_id} from {one.first_offset} on")
-            for one in self._open()
+        unmet = [
+            (
+                "open transaction",
+                f"{transaction.partition.name} has one of {transaction.producer_id} from {transaction.first_offset} on",
+            )
+            for transaction in self._open()
         ]
-        found += [("transaction", f"{name} is {where} in {log}") for log, name, where in self._undecided()]
+        unmet += [("transaction", f"{name} is {where} in {log}") for log, name, where in self._undecided()]
         for (topic, index), position in self.auditor.positions.items() if self._audits else ():
             partition = state.topics[topic].partitions[index]
             if position < partition.high_watermark or partition.high_watermark < partition.log_end_offset:
-                found.append(("reader", f"{partition.name} is read up to {position} of {partition.log_end_offset}"))
+                unmet.append(("reader", f"{partition.name} is read up to {position} of {partition.log_end_offset}"))
         done = self.kafka.group(GROUP).committed()
         waiting = [
             order for order in orders_of(state.topics[TOPIC]) if order.offset >= done.get((TOPIC, order.partition), 0)
         ]
         if waiting:
-            found.append(("orders", f"{len(waiting)} orders are not carried out, the first {waiting[0]}"))
-        return found
+            unmet.append(("orders", f"{len(waiting)} orders are not carried out, the first {waiting[0]}"))
+        return unmet
 
     def _open(self) -> Iterator[Stretch]:
         topics = self.kafka.state.topics
         for name in (TOPIC, ACCOUNTS, AUDIT):
             for partition in topics[name].partitions:
                 if partition.last_stable_offset < partition.log_end_offset:
-                    yield from (one for one in stretches(partition) if one.commits is None)
-        yield from (one for one in stretches(self.kafka.offsets_log(GROUP).partition) if one.commits is None)
+                    yield from (transaction for transaction in stretches(partition) if transaction.commits is None)
+        yield from (
+            transaction
+            for transaction in stretches(self.kafka.offsets_log(GROUP).partition)
+            if transaction.commits is None
+        )
 
     def _undecided(self) -> Iterator[tuple[str, str, str]]:
         for partition in self.kafka.state.topics[TRANSACTION_TOPIC].partitions:
             shard = self.kafka.transactions.shard(partition.index)
-            for name, one in () if shard is None else shard.transactions.items():
-                if one.stored.state not in CLOSED:
-                    yield partition.name, name, one.stored.state.kafka_name
+            for name, transaction in () if shard is None else shard.transactions.items():
+                if transaction.stored.state not in CLOSED:
+                    yield partition.name, name, transaction.stored.state.kafka_name
 
     def _hanging(self) -> list[Stretch]:
         """Open ones that no coordinator will end."""
@@ -202,17 +218,17 @@ class Bank:
             shard = self.kafka.transactions.shard(partition.index)
             if shard is None:
                 return []
-            for one in shard.transactions.values():
-                if one.stored.state not in CLOSED:
-                    known |= {(one.stored.producer_id, *at) for at in one.stored.partitions}
+            for transaction in shard.transactions.values():
+                if transaction.stored.state not in CLOSED:
+                    known |= {(transaction.stored.producer_id, *at) for at in transaction.stored.partitions}
         return [
-            one for one in self._open()
-            if (one.producer_id, one.partition.topic.name, one.partition.index) not in known
+            transaction for transaction in self._open()
+            if (transaction.producer_id, transaction.partition.topic.name, transaction.partition.index) not in known
         ]  # fmt: skip
 
-    async def _abort(self, one: Stretch) -> None:
+    async def _abort(self, transaction: Stretch) -> None:
         """As ``kafka-transactions --abort`` does: what the partition's leader says of the producer goes into a marker."""
-        partition, operator = one.partition, Client(self.scene, "auditor")
+        partition, operator = transaction.partition, Client(self.scene, "auditor")
         topic, index = partition.topic.name, partition.index
         while True:
             with contextlib.suppress(OSError):
@@ -221,12 +237,12 @@ class Bank:
                 rows = [
                     row
                     for row in described.topics[0].partitions[0].active_producers
-                    if row.producer_id == one.producer_id
+                    if row.producer_id == transaction.producer_id
                 ]
                 if not rows or rows[0].current_txn_start_offset < 0:
                     break
                 marker = WritableTxnMarker(
-                    one.producer_id, rows[0].producer_epoch, False, [WritableTxnMarkerTopic(topic, [index])],
+                    transaction.producer_id, rows[0].producer_epoch, False, [WritableTxnMarkerTopic(topic, [index])],
                     max(0, rows[0].coordinator_epoch),
                 )  # fmt: skip
                 await line.start(WriteTxnMarkersRequest([marker]), 1)
@@ -234,12 +250,14 @@ class Bank:
         operator.close()
 
     def _not_alive(self, lacking: list[tuple[str, str]], within_s: float) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed:", *(f"  {text}" for _, text in lacking[:12])]
-        for one in self.tellers:
-            if isinstance(one, AiokafkaTeller):
-                told.append(f"  {one.host.name}: {one.failures[-2:]}")
+        lines: list[Any] = [f"{within_s:g} s after everything was healed:", *(f"  {text}" for _, text in lacking[:12])]
+        for teller in self.tellers:
+            if isinstance(teller, AiokafkaTeller):
+                lines.append(f"  {teller.host.name}: {teller.failures[-2:]}")
             else:
-                told.append(f"  {one.name} {one.member or '-'}, generation {one.generation}, {one.beats} Heartbeats")
-        error = NotAlive("\n".join(map(str, told)))
+                lines.append(
+                    f"  {teller.name} {teller.member or '-'}, generation {teller.generation}, {teller.beats} Heartbeats"
+                )
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = lacking[0][0]
         return error

@@ -98,10 +98,10 @@ class LogProber(Prober):
 
     def partition(self, topic: OwnTopic, index: int) -> Partition | None:
         """As the cluster has it."""
-        found = self.state.topics.get(topic.name)
-        if found is None or found.topic_id != topic.topic_id or index >= len(found.partitions):
+        existing = self.state.topics.get(topic.name)
+        if existing is None or existing.topic_id != topic.topic_id or index >= len(existing.partitions):
             return None
-        return found.partitions[index]
+        return existing.partitions[index]
 
     def own(self) -> tuple[OwnTopic, int] | None:
         """The log of one partition."""
@@ -114,28 +114,28 @@ class LogProber(Prober):
 
     def _settings(self) -> dict[str, str]:
         rng = self.rng
-        found: dict[str, str] = {}
+        settings: dict[str, str] = {}
         policy = rng.choice(("delete", "delete", "compact", "retention", "retention"))
         if policy == "compact":
-            found |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "700"}
-            found["delete.retention.ms"] = rng.choice(("0", "500", "100000"))
+            settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "700"}
+            settings["delete.retention.ms"] = rng.choice(("0", "500", "100000"))
         if policy == "retention":
-            found |= {"retention.ms": rng.choice(("1200", "2500")), "segment.ms": rng.choice(("300", "900"))}
+            settings |= {"retention.ms": rng.choice(("1200", "2500")), "segment.ms": rng.choice(("300", "900"))}
         if policy == "delete" and rng.random() < 0.5:
-            found["segment.ms"] = rng.choice(("200", "1000"))
+            settings["segment.ms"] = rng.choice(("200", "1000"))
         if rng.random() < 0.2:
-            found["message.timestamp.type"] = "LogAppendTime"
+            settings["message.timestamp.type"] = "LogAppendTime"
         if rng.random() < 0.3:
             named = ("before", "after") if self.state.config.release >= (3, 6) else ()
             names = [f"message.timestamp.{when}.max.ms" for when in named if rng.random() < 0.7]
-            found |= dict.fromkeys(names if named else [_DIFFERENCE], str(_FAR_MS))
+            settings |= dict.fromkeys(names if named else [_DIFFERENCE], str(_FAR_MS))
         if rng.random() < 0.3:
-            found["max.message.bytes"] = str(_LARGEST)
+            settings["max.message.bytes"] = str(_LARGEST)
         if rng.random() < 0.2:
-            found["min.insync.replicas"] = "2"
+            settings["min.insync.replicas"] = "2"
         if rng.random() < 0.3:
-            found["index.interval.bytes"] = rng.choice(("1", "100"))
-        return found
+            settings["index.interval.bytes"] = rng.choice(("1", "100"))
+        return settings
 
     async def make(self, name: str | None = None) -> OwnTopic | None:
         """A topic; None where it is not known whether it was made."""
@@ -152,9 +152,9 @@ class LogProber(Prober):
         if self.calm.since(begun_s):
             self.expect("topics are created as requested", f"CreateTopics of {name}, {settings}", answer.error_code, 0)
             if version >= 5 and answer.error_code == 0:
-                told = answer.num_partitions, answer.replication_factor
-                self.expect("topics are created as requested", f"{name}: partitions, replicas", told, (count, factor))
-                own = {each.name: each.value for each in answer.configs or () if each.config_source == 1}
+                actual = answer.num_partitions, answer.replication_factor
+                self.expect("topics are created as requested", f"{name}: partitions, replicas", actual, (count, factor))
+                own = {config.name: config.value for config in answer.configs or () if config.config_source == 1}
                 self.expect("topics are created as requested", f"{name}: settings", own, settings)
         if answer.error_code != 0:
             return None
@@ -274,7 +274,7 @@ class LogProber(Prober):
             line.start_unanswered(request, version)
             return None
         answer = await self.tell(request, version, broker)
-        self.endpoints = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
+        self.endpoints = [(endpoint.node_id, endpoint.host, endpoint.port) for endpoint in answer.node_endpoints]
         row = answer.responses[0].partition_responses[0]
         self.expect(
             "responses match their requests", "Produce: partition", (len(answer.responses), row.index), (1, index)
@@ -398,9 +398,9 @@ class LogProber(Prober):
             topic.logs[index].refused(list(topic.logs[index].doubts))
             topic.logs[index].exact = True
         if wanted is Err.NOT_LEADER_OR_FOLLOWER and version is not None and version >= 10:
-            told = answer.current_leader.leader_id, answer.current_leader.leader_epoch
+            actual = answer.current_leader.leader_id, answer.current_leader.leader_epoch
             self.expect(
-                "errors name the current leader", "Produce: leader", told, (partition.leader, partition.leader_epoch)
+                "errors name the current leader", "Produce: leader", actual, (partition.leader, partition.leader_epoch)
             )
             ends = self.endpoints
             host = self.scene.kafka.hosts[partition.leader - 1]
@@ -506,7 +506,9 @@ class LogProber(Prober):
         kept = (
             KEPT_BATCHES if not self.scene.kafka.kind_of_disk else 1
         )  # a start from the disk knows the last one alone
-        batch = self.rng.choice([each for each in recent[-kept:] if each.head.epoch == recent[-1].head.epoch])
+        batch = self.rng.choice(
+            [candidate for candidate in recent[-kept:] if candidate.head.epoch == recent[-1].head.epoch]
+        )
         before, begun_s = standing(partition), self.calm.now_s()
         if before is None:
             return
@@ -516,9 +518,12 @@ class LogProber(Prober):
             and self.calm.since(begun_s)
             and self._has_enough(topic, ALL)
         ):
-            told = Err(answer.error_code), answer.base_offset
+            actual = Err(answer.error_code), answer.base_offset
             self.expect(
-                "duplicate batches are recognized", f"{topic.name}-{index}: error, offset", told, (Err.NONE, batch.base)
+                "duplicate batches are recognized",
+                f"{topic.name}-{index}: error, offset",
+                actual,
+                (Err.NONE, batch.base),
             )
 
     async def _do_begin_an_epoch(self) -> None:

@@ -45,7 +45,7 @@ _KINDS: dict[str, type[Prober]] = {
 
 
 def _drawn_config(dice: random.Random) -> dict[str, object]:
-    found: dict[str, object] = {
+    config: dict[str, object] = {
         "log.retention.check.interval.ms": dice.choice((500, 1000)),
         "offsets.topic.num.partitions": dice.choice((1, 5, 50)),
         "group.initial.rebalance.delay.ms": dice.choice((0, 100, 400)),
@@ -53,7 +53,7 @@ def _drawn_config(dice: random.Random) -> dict[str, object]:
         "offsets.commit.timeout.ms": 2000,
         "auto.create.topics.enable": dice.random() < 0.5,
     }
-    return found
+    return config
 
 
 class Probing:
@@ -81,9 +81,9 @@ class Probing:
             if f"c{number}" in case.absent:
                 sim.host(f"c{number}")
                 continue
-            one = _KINDS[kind](self.scene, f"c{number}", self.calm, watch.breach)
-            self.probers.append(one)
-            sim.host(one.name).spawn(one.run)
+            prober = _KINDS[kind](self.scene, f"c{number}", self.calm, watch.breach)
+            self.probers.append(prober)
+            sim.host(prober.name).spawn(prober.run)
         self._look_later()
 
     def _look_later(self) -> None:
