@@ -86,8 +86,8 @@ def end_process(loop: SimLoop, process: Process) -> None:
     process.state = DEAD
     process.tasks = sorted((t for t in asyncio.all_tasks(loop) if getattr(t, "process", None) is process), key=hash)
     at_death, process.at_death = process.at_death, []
-    for told in at_death:
-        told(process)
+    for callback in at_death:
+        callback(process)
 
 
 class SimOptions(Options, total=False):
@@ -285,8 +285,8 @@ class SimCluster(Cluster):
         for name in self.hosts:
             machine = network.machine(name)
             machine.dark, machine.process = False, process
-        for told in self.on_process:
-            told(process)
+        for callback in self.on_process:
+            callback(process)
         if at_call is not None:
             self.disk.die_in(at_call, lambda: self._died("killed"))
         try:
@@ -319,9 +319,9 @@ class SimCluster(Cluster):
     def _hush(self) -> None:
         """That a callback ended where its process died is no error."""
         loop = self._network.loop
-        told: Any = loop.get_exception_handler() or (lambda _, context: loop.default_exception_handler(context))
+        handler: Any = loop.get_exception_handler() or (lambda _, context: loop.default_exception_handler(context))
         loop.set_exception_handler(
-            lambda _, context: None if isinstance(context.get("exception"), Killed) else told(loop, context)
+            lambda _, context: None if isinstance(context.get("exception"), Killed) else handler(loop, context)
         )
 
     def at_ease(self) -> None:

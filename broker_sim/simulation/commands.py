@@ -189,14 +189,14 @@ def _replay(arguments: argparse.Namespace) -> int:
     failed = outcome.failure is not None
     picture, files = draw(arguments.replay, arguments.timeline) if failed or arguments.timeline else ("", ())
     if arguments.json:
-        told = {
+        result = {
             "failure": outcome.failure,
             "text": outcome.text,
             "case": outcome.case.to_dict(),
             "journal_hash": outcome.journal_hash,
             "timelines": [str(path) for path in files],
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
     else:
         lines = [f"{outcome.failure or 'clean'}: {outcome.virtual_s:.0f} virtual s"]
         lines += [f"  {line}" for line in _plan(outcome.case)]
@@ -292,7 +292,7 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
             )
     steps = Steps(sys.stderr, quiet=arguments.quiet)
     try:
-        found = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
+        result = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
     except JobFailed as error:
         sys.stderr.write(f"broker-sim simulate: {error}\n")
         raise SystemExit(BROKEN) from None
@@ -300,9 +300,9 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
         written = f"; the verdicts so far are in {arguments.out}" if arguments.out else ""
         sys.stderr.write(f"broker-sim simulate: interrupted{written}\n")
         raise SystemExit(BROKEN) from None
-    if found.again[0]:
-        steps.say(f"{found.again[0]} seeds were run again, {found.again[1]} of them in another process")
-    return found.summary
+    if result.again[0]:
+        steps.say(f"{result.again[0]} seeds were run again, {result.again[1]} of them in another process")
+    return result.summary
 
 
 class _Line:
@@ -344,8 +344,8 @@ def text_of(summary: Summary) -> str:
         lines.append(f"{summary.skipped} runs had been done before")
     lines += [f"fails no more: {path}" for path in summary.mended]
     lines += _reach(summary)
-    for each in summary.failures.values():
-        lines += ["", *_failure(each)]
+    for failure in summary.failures.values():
+        lines += ["", *_failure(failure)]
     return "\n".join(lines) + "\n"
 
 
@@ -359,17 +359,17 @@ def _reach(summary: Summary) -> list[str]:
     ]
 
 
-def _table(title: str, told: Iterable[str], *, alone: str, heads: bool = True) -> list[str]:
+def _table(title: str, texts: Iterable[str], *, alone: str, heads: bool = True) -> list[str]:
     """A title and what belongs to it, by the first words that several things share; ``alone``: the head of those that share none."""
     rows: dict[str, list[str]] = {}
-    for text in told:
+    for text in texts:
         first, _, rest = text.partition(" ")
         headed = heads and rest and not rest.isdigit()
         rows.setdefault(_HEADS.get(first, first) if headed else alone, []).append(rest if headed else text)
     wide = max(map(len, rows), default=0)
     lines = [title] if rows else []
-    for head, each in rows.items():
-        kept = ", ".join(text.replace(" ", _KEPT) for text in each)
+    for head, row in rows.items():
+        kept = ", ".join(text.replace(" ", _KEPT) for text in row)
         wrapped = textwrap.wrap(kept, _WIDE - wide, break_on_hyphens=False, break_long_words=False)
         names = f"{head:<{wide}}  " if wide else "", " " * (wide + 2) if wide else ""
         lines += [f"  {names[bool(number)]}{line.replace(_KEPT, ' ')}" for number, line in enumerate(wrapped)]
@@ -386,18 +386,19 @@ def _plan(case: Case) -> list[str]:
     return lines
 
 
-def _failure(each: Failure) -> list[str]:
-    case = each.case
+def _failure(failure: Failure) -> list[str]:
+    case = failure.case
     plan = case.plan or ()
-    made = f" (of {each.before}, after {each.shrinking_runs} runs)" if each.shrunk else ""
+    made = f" (of {failure.before}, after {failure.shrinking_runs} runs)" if failure.shrunk else ""
     by_seed = f"{case.workload} --seeds {case.seed} --seconds {case.duration_s:g}"
-    again = "broker-sim simulate " + (f"--replay {each.file}" if each.file else by_seed)
+    again = "broker-sim simulate " + (f"--replay {failure.file}" if failure.file else by_seed)
     return [
-        f"{case.workload}, seed {case.seed}: {each.failure}" + (f", {each.count} times" if each.count > 1 else ""),
+        f"{case.workload}, seed {case.seed}: {failure.failure}"
+        + (f", {failure.count} times" if failure.count > 1 else ""),
         f"  again: {again}",
         f"  as {case.as_version}, {case.members} members, {case.duration_s:g} s, {len(plan)} faults{made}:",
         *(f"    {line}" for line in _plan(case)),
-        *(f"  {line}" for line in each.text.splitlines()[:40]),
-        *(f"  {line}" for line in each.picture.splitlines()),
-        *(f"  timeline: {path}" for path in each.drawn),
+        *(f"  {line}" for line in failure.text.splitlines()[:40]),
+        *(f"  {line}" for line in failure.picture.splitlines()),
+        *(f"  timeline: {path}" for path in failure.drawn),
     ]

@@ -52,14 +52,14 @@ class Lack:
 @cache
 def invariants() -> tuple[str, ...]:
     """The names of all that there are, as the modules that check them call them."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for module in (answers, invariants_of, cluster):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _TELL:
                 first = node.args[0] if node.args else None
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                    found[first.value] = None
-    return tuple(sorted(found))
+                    names[first.value] = None
+    return tuple(sorted(names))
 
 
 _TELL = ("fail", "_fail", "InvariantBroken")
@@ -93,9 +93,9 @@ class Judge:
 
     def _note_timeouts(self, group: str, members: Iterable[Mapping[str, Any]]) -> None:
         session, rebalance = self._timeouts.get(group, (0, 0))
-        for each in members:
-            session = max(session, each["session_timeout_ms"])
-            rebalance = max(rebalance, each["rebalance_timeout_ms"])
+        for member in members:
+            session = max(session, member["session_timeout_ms"])
+            rebalance = max(rebalance, member["rebalance_timeout_ms"])
         self._timeouts[group] = session, rebalance
 
     def _note_produced(self, body: Mapping[str, Any]) -> None:
@@ -103,10 +103,10 @@ class Judge:
             topic = self.kafka.state.topics.get(answer.get("name", ""))
             if topic is None:  # it has been deleted, or the answer names it by its id alone
                 continue
-            for each in answer["partition_responses"]:
-                if each["error_code"] == 0 and each["base_offset"] >= 0:
-                    place = topic.topic_id, each["index"]
-                    self._ends[place] = max(self._ends.get(place, 0), each["base_offset"] + 1)
+            for response in answer["partition_responses"]:
+                if response["error_code"] == 0 and response["base_offset"] >= 0:
+                    place = topic.topic_id, response["index"]
+                    self._ends[place] = max(self._ends.get(place, 0), response["base_offset"] + 1)
 
     def breach(self, error: InvariantBroken) -> None:
         """An invariant is broken: the run ends, with the story of the group."""
@@ -149,15 +149,17 @@ class Judge:
         began_s = sim.elapsed_s
         quiet_s: float | None = None
         while True:
-            found = [each for name, members in groups.items() for each in self._lacking(name, members, lag)]
+            violations = [
+                violation for name, members in groups.items() for violation in self._lacking(name, members, lag)
+            ]
             if also is not None and not also():
-                found.append(Lack("condition", f"{_name(also)} does not hold"))
+                violations.append(Lack("condition", f"{_name(also)} does not hold"))
             now_s = sim.elapsed_s
-            quiet_s = None if found else now_s if quiet_s is None else quiet_s
+            quiet_s = None if violations else now_s if quiet_s is None else quiet_s
             if quiet_s is not None and now_s - quiet_s >= _QUIET_S:
                 break
-            if found and now_s - began_s >= within_s:
-                raise self._not_alive(found, within_s)
+            if violations and now_s - began_s >= within_s:
+                raise self._not_alive(violations, within_s)
             sim.run_for(_LOOK_S)
         self._nothing_is_lost()
         if self._invariants is not None:
@@ -189,8 +191,12 @@ class Judge:
         ]
 
     def _log_ends(self, topic: str) -> list[tuple[int, int]]:
-        found = self.kafka.state.topics.get(topic)
-        return [] if found is None else [(each.index, each.log_end_offset) for each in found.partitions]
+        known_topic = self.kafka.state.topics.get(topic)
+        return (
+            []
+            if known_topic is None
+            else [(partition.index, partition.log_end_offset) for partition in known_topic.partitions]
+        )
 
     def _nothing_is_lost(self) -> None:
         for (topic_id, index), end in self._ends.items():
@@ -203,16 +209,19 @@ class Judge:
                 error.broken = "lost record"
                 raise error
 
-    def _not_alive(self, found: list[Lack], within_s: float) -> NotAlive:
-        told = [f"{duration_text(within_s * 1000)} after everything was healed:", *(f"  {each.text}" for each in found)]
-        if found[-1].short == "lag":
-            told.append(
+    def _not_alive(self, violations: list[Lack], within_s: float) -> NotAlive:
+        lines = [
+            f"{duration_text(within_s * 1000)} after everything was healed:",
+            *(f"  {violation.text}" for violation in violations),
+        ]
+        if violations[-1].short == "lag":
+            lines.append(
                 "  (lag=None does not ask for that: for groups that read from the end, or with a producer that goes on)"
             )
-        for group in dict.fromkeys(each.group for each in found if each.group is not None):
-            told += ["", self.kafka.group(group).explain()]
-        error = NotAlive("\n".join(told))
-        error.lacking = found[0].short
+        for group in dict.fromkeys(violation.group for violation in violations if violation.group is not None):
+            lines += ["", self.kafka.group(group).explain()]
+        error = NotAlive("\n".join(lines))
+        error.lacking = violations[0].short
         return error
 
 

@@ -129,10 +129,10 @@ class Simulation:
         of_any = {option: value for option, value in options.items() if option != "disk"}
         brokers = read_options({"brokers": brokers, "topics": topics, **of_any})["brokers"]
         names = [f"{name}-{number}" for number in range(1, brokers + 1)]
-        for each in names:
-            if each in self.hosts:
-                raise UsageError(f"host {each} exists already; give this cluster another name")
-            self.network.machine(each)
+        for host in names:
+            if host in self.hosts:
+                raise UsageError(f"host {host} exists already; give this cluster another name")
+            self.network.machine(host)
         process = Process(name, 1, self.seed)
         options.setdefault("journal", True)
         if options.get("rng") is None:
@@ -147,8 +147,8 @@ class Simulation:
             return self.loop.create_task(cluster.start(), name=f"start of {name}")
 
         self._await(context.run(start))
-        for node_id, each in enumerate(names, start=1):
-            self.hosts[each] = BrokerHost(self, each, cluster, node_id, process)
+        for node_id, host in enumerate(names, start=1):
+            self.hosts[host] = BrokerHost(self, host, cluster, node_id, process)
         self.clusters.append(cluster)
         judge = Judge(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
         self._judges.append(judge)
@@ -160,10 +160,10 @@ class Simulation:
 
     def host(self, name: str) -> Host:
         """The host of that name, created at the first call."""
-        found = self.hosts.get(name)
-        if found is None:
-            found = self.hosts[name] = Host(self, name)
-        return found
+        host = self.hosts.get(name)
+        if host is None:
+            host = self.hosts[name] = Host(self, name)
+        return host
 
     def spawn(self, host: str, program: Program, name: str | None = None, *, again: object = None) -> SimTask:
         """As `Host.spawn`."""
@@ -296,11 +296,11 @@ class Simulation:
 
     def run_until(self, condition: Callable[[], object], within: object = "60s", what: str | None = None) -> None:
         """Run until ``condition()`` holds. Raises SimTimeLimit, SimDeadlock, and what `run_for` raises."""
-        told = what or _text_of(condition)
+        text = what or _text_of(condition)
         within_s = duration_ms(within, "within") / 1000
         self._raise()
         self._begin_plans()
-        self.loop.run_until(lambda: self._failed is not None or condition(), within_s, told)
+        self.loop.run_until(lambda: self._failed is not None or condition(), within_s, text)
         self._raise()
 
     def run(self, coro: Coroutine[Any, Any, T], within: object = "1h") -> T:
