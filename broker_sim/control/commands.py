@@ -26,7 +26,7 @@ from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, 
 from broker_sim.common.text import UsageError, nearest, unknown, visible_lines
 from broker_sim.control import on_groups, on_transactions, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
-from broker_sim.control.on_journal import Wanted
+from broker_sim.control.on_journal import JournalQuery
 from broker_sim.control.operations import Operation, find
 from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import Flag
@@ -548,7 +548,7 @@ def _journal(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     if arguments.journal is None:
         events = _client(arguments).journal(**given)
     else:
-        wanted = Wanted(find("journal.read").checked(given))
+        wanted = JournalQuery(find("journal.read").checked(given))
         events = iter(wanted.of(_events(arguments.journal)))
     none = True
     for event in events:

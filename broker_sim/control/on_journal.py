@@ -53,7 +53,7 @@ async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List events, oldest first; over HTTP one JSON object per line."""
     if given.get("follow"):
         raise UsageError("follow: available over HTTP only")
-    wanted = Wanted(given)
+    wanted = JournalQuery(given)
     return {"events": [json.loads(_line(event)) for event in wanted.of(cluster.observe().events)]}
 
 
@@ -128,7 +128,7 @@ async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     return dict(cluster.observe().write("mark", text=given["text"]))
 
 
-class Wanted:
+class JournalQuery:
     """Which events somebody wants. ``takes(event)`` is to be asked of every event in order: answers are found by their requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -185,10 +185,12 @@ def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> A
     A reader that is too slow gets an ``error`` line, and the end. Raises UsageError at once.
     """
     checked = OPERATIONS["journal.read"].checked(given)
-    return _lines(cluster, Wanted(checked), bool(checked.get("follow")), until)
+    return _lines(cluster, JournalQuery(checked), bool(checked.get("follow")), until)
 
 
-async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.Event) -> AsyncGenerator[bytes, None]:
+async def _lines(
+    cluster: Cluster, wanted: JournalQuery, follow: bool, until: asyncio.Event
+) -> AsyncGenerator[bytes, None]:
     waiting: deque[Event] = deque(wanted.of(cluster.observe().events))
     news = asyncio.Event()
 

@@ -99,7 +99,7 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
         tell("committed", offsets=offsets)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """A rebalance begins."""
+        """Report that a rebalance begins."""
         async with self.lock:
             if self.next:
                 await self.commit()

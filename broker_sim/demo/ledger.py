@@ -6,7 +6,7 @@ Consumers tell of a commit before they do anything else, so a line that arrives 
 from __future__ import annotations
 
 
-class Ledger:
+class TopicProgress:
     """Reads and acknowledged commits of one topic of ``partitions`` partitions with ``records`` records each."""
 
     def __init__(self, partitions: int, records: int) -> None:

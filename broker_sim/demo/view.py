@@ -34,11 +34,11 @@ class View:
         return time.monotonic() - self.start_s
 
     def title(self, text: str) -> None:
-        """The next act."""
+        """Print the title of the next act."""
         print(f"\n{self._paint(text, '1')}", flush=True)
 
     def say(self, actor: str, text: str) -> None:
-        """Something has happened."""
+        """Print a line with the time."""
         print(f"{self.now_s():7.2f} s  {self._paint(f'{actor:<7}', COLOURS.get(actor, '35'))}  {text}", flush=True)
 
     def mark(self, lane: str, sign: str) -> None:

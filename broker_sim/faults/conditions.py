@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker_sim.journal import Journal
     from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
 
-__all__ = ["KINDS", "Condition", "Conditions", "CoordinatorsOf", "Kind"]
+__all__ = ["KINDS", "CoordinatorsOf", "PartitionFault", "PartitionFaultKind", "PartitionFaults"]
 
 CoordinatorsOf = Callable[[Partition], "CoordinatorRuntime[Any] | None"]
 """The coordinators that keep their state in a partition's topic; None for a topic of data."""
@@ -35,7 +35,7 @@ COMMIT, WRITE, LEAD = "commit", "write", "lead"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PartitionFaultKind:
     """A kind of state. ``arguments`` are the names that it takes besides ``for``, all of them durations but ``free_bytes``."""
 
     name: str
@@ -47,69 +47,71 @@ class Kind:
     coordinators_only: bool = False
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, PartitionFaultKind] = {
     kind.name: kind
     for kind in (
-        Kind(
+        PartitionFaultKind(
             "stuck",
             COMMIT,
             "followers stop fetching but stay in the ISR: records are appended, the high watermark does not advance",
             ("isr_shrinks_after",),
         ),
-        Kind(
+        PartitionFaultKind(
             "under_min_isr",
             COMMIT,
             "the ISR is smaller than min.insync.replicas: acks=all is refused, the high watermark of 4.x does not advance",
         ),
-        Kind(
+        PartitionFaultKind(
             "slow",
             COMMIT,
             "every append is committed late, as with a slow disk or follower",
             ("latency", "jitter"),
         ),
-        Kind(
+        PartitionFaultKind(
             "storage_error",
             WRITE,
             "the log directory is offline: neither append nor read",
             append_error=Err.KAFKA_STORAGE_ERROR,
             read_error=Err.KAFKA_STORAGE_ERROR,
         ),
-        Kind(
+        PartitionFaultKind(
             "full",
             WRITE,
             "the disk is full after this many more bytes; reads work",
             ("free_bytes",),
             Err.KAFKA_STORAGE_ERROR,
         ),
-        Kind(
+        PartitionFaultKind(
             "readonly",
             WRITE,
             "the file system is read-only: no append, no deletion; reads work",
             (),
             Err.KAFKA_STORAGE_ERROR,
         ),
-        Kind(
+        PartitionFaultKind(
             "too_large",
             WRITE,
             "every append exceeds max.message.bytes",
             append_error=Err.MESSAGE_TOO_LARGE,
         ),
-        Kind(
+        PartitionFaultKind(
             "not_leader",
             WRITE,
             "the leader in the metadata has lost the leadership, and metadata is not updated yet",
             append_error=Err.NOT_LEADER_OR_FOLLOWER,
             read_error=Err.NOT_LEADER_OR_FOLLOWER,
         ),
-        Kind(
+        PartitionFaultKind(
             "fenced",
             WRITE,
             "the leader's epoch is fenced: requests with a leader epoch get FENCED_LEADER_EPOCH, appends fail",
             append_error=Err.FENCED_LEADER_EPOCH,
             read_error=Err.FENCED_LEADER_EPOCH,
         ),
-        Kind("no_leader", LEAD, "no replica is alive: metadata has no leader, groups have no coordinator"),
-        Kind(
+        PartitionFaultKind(
+            "no_leader", LEAD, "no replica is alive: metadata has no leader, groups have no coordinator"
+        ),
+        PartitionFaultKind(
             "loading",
             LEAD,
             "the coordinator loads its log: COORDINATOR_LOAD_IN_PROGRESS until the state is cleared, then it loads",
@@ -120,11 +122,11 @@ KINDS: dict[str, Kind] = {
 
 
 @dataclass(eq=False, slots=True)
-class Condition:
-    """A state that a partition is in, until :meth:`Conditions.heal`."""
+class PartitionFault:
+    """A state that a partition is in, until :meth:`PartitionFaults.heal`."""
 
     number: int
-    kind: Kind
+    kind: PartitionFaultKind
     partition: Partition
     args: dict[str, Any]
     """As they were given: durations in ms."""
@@ -151,7 +153,7 @@ class Condition:
         }
 
 
-class Conditions:
+class PartitionFaults:
     """The states of a cluster's partitions. ``chance`` gives the jitter, at each log its own."""
 
     def __init__(
@@ -162,10 +164,10 @@ class Conditions:
         journal: Journal | None = None,
     ) -> None:
         self._state, self._coordinators_of, self._chance, self.journal = state, coordinators_of, chance, journal
-        self._active: list[Condition] = []
+        self._active: list[PartitionFault] = []
         self._number = 0
 
-    def of(self, partition: Partition | None = None) -> list[Condition]:
+    def of(self, partition: Partition | None = None) -> list[PartitionFault]:
         """The states that last, of one partition or of all."""
         return [fault for fault in self._active if partition is None or fault.partition is partition]
 
@@ -174,14 +176,14 @@ class Conditions:
         """The number of the state that was set last, 0 before the first."""
         return self._number
 
-    def get(self, number: int) -> Condition:
+    def get(self, number: int) -> PartitionFault:
         """A state that lasts, by its number. Raises UsageError."""
         for fault in self._active:
             if fault.number == number:
                 return fault
         raise unknown("active state", number, [str(fault.number) for fault in self._active])
 
-    def set(self, partition: Partition, name: str, *, replace: bool = False, **args: Any) -> Condition:
+    def set(self, partition: Partition, name: str, *, replace: bool = False, **args: Any) -> PartitionFault:
         """Put a partition into a state. ``args``: the kind's own and ``for_``, a duration after which it heals by itself.
 
         Raises UsageError: no such state or argument, a state that only an offsets partition can have, another of the same aspect
@@ -202,7 +204,7 @@ class Conditions:
                     raise UsageError(f"{partition.name} is {other.kind.name} already, which excludes {name}")
                 self.heal(other)
         self._number += 1
-        fault = Condition(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
+        fault = PartitionFault(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
         self._active.append(fault)
         self._write(fault, "set")
         _BEGIN.get(name, _Begin.errors)(self, fault)
@@ -212,7 +214,7 @@ class Conditions:
             self._later(fault, for_ms, lambda: self.heal(fault))
         return fault
 
-    def heal(self, fault: Condition) -> None:
+    def heal(self, fault: PartitionFault) -> None:
         """End a state; nothing happens where it has ended."""
         if not fault.active:
             return
@@ -238,11 +240,11 @@ class Conditions:
             self._write(fault, "healed")
         self._active.clear()
 
-    def _later(self, fault: Condition, delay_ms: int, what: Callable[[], object]) -> None:
+    def _later(self, fault: PartitionFault, delay_ms: int, what: Callable[[], object]) -> None:
         clock = self._state.clock
         fault.timers.append(clock.call_at_ms(clock.now_ms() + delay_ms, what))
 
-    def _write(self, fault: Condition, action: str) -> None:
+    def _write(self, fault: PartitionFault, action: str) -> None:
         if self.journal is not None:
             self.journal.write(
                 "state", log=fault.partition.name, state=fault.kind.name, args=dict(fault.args), action=action
@@ -258,7 +260,7 @@ class _Begin:
     """How the kinds begin; each leaves in ``undo`` how it ends."""
 
     @staticmethod
-    def stuck(all_: Conditions, fault: Condition) -> None:
+    def stuck(all_: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
         partition.held = True
         fault.undo = partition.release
@@ -266,7 +268,7 @@ class _Begin:
             all_._later(fault, fault.args["isr_shrinks_after"], lambda: _Begin.under_min_isr(all_, fault))
 
     @staticmethod
-    def under_min_isr(all_: Conditions, fault: Condition) -> None:
+    def under_min_isr(all_: PartitionFaults, fault: PartitionFault) -> None:
         partition, isr = fault.partition, fault.partition.isr
 
         def undo() -> None:
@@ -289,7 +291,7 @@ class _Begin:
             partition.release()  # 3.x moves the high watermark on without them
 
     @staticmethod
-    def slow(all_: Conditions, fault: Condition) -> None:
+    def slow(all_: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
         partition.held = True
         remove = _add_gate(partition, _Late(all_, fault))
@@ -301,14 +303,14 @@ class _Begin:
         fault.undo = undo
 
     @staticmethod
-    def no_leader(all_: Conditions, fault: Condition) -> None:
+    def no_leader(all_: PartitionFaults, fault: PartitionFault) -> None:
         partition, leader, state = fault.partition, fault.partition.leader, all_._state
         fault.undo = lambda: leader_election.reopen(state, partition, leader)
         partition.barred = True
         state.set_leader(partition, -1)
 
     @staticmethod
-    def loading(all_: Conditions, fault: Condition) -> None:
+    def loading(all_: PartitionFaults, fault: PartitionFault) -> None:
         partition, runtime = fault.partition, all_._coordinators_of(fault.partition)
         assert runtime is not None
         if partition.leader >= 0:  # who loads has become leader: in a new epoch
@@ -317,7 +319,7 @@ class _Begin:
         runtime.reload(partition, keep_loading=True)
 
     @staticmethod
-    def errors(all_: Conditions, fault: Condition) -> None:
+    def errors(all_: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
         partition.read_error = fault.kind.read_error
         remove = _add_gate(partition, _Refusing(fault))
@@ -329,7 +331,7 @@ class _Begin:
         fault.undo = undo
 
 
-_BEGIN: dict[str, Callable[[Conditions, Condition], None]] = {
+_BEGIN: dict[str, Callable[[PartitionFaults, PartitionFault], None]] = {
     "stuck": _Begin.stuck,
     "under_min_isr": _Begin.under_min_isr,
     "slow": _Begin.slow,
@@ -372,11 +374,11 @@ def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
 class _Late:
     """Commits each append after its latency, in order."""
 
-    def __init__(self, all_: Conditions, fault: Condition) -> None:
+    def __init__(self, all_: PartitionFaults, fault: PartitionFault) -> None:
         self._all, self._one, self._last_ms = all_, fault, 0
 
     def before(self, size: int) -> None:
-        """Nothing is refused."""
+        """Accept every append."""
 
     def after(self, end: int) -> None:
         """The high watermark follows later."""
@@ -391,7 +393,7 @@ class _Late:
             partition.advance_high_watermark(end)
 
 
-class Refused(StorageError):
+class RefusedAppend(StorageError):
     """An append that a state refuses, with the error of its kind."""
 
     def __init__(self, error: Err, text: str) -> None:
@@ -402,21 +404,21 @@ class Refused(StorageError):
 class _Refusing:
     """Refuses appends; a full disk takes what still fits."""
 
-    def __init__(self, fault: Condition) -> None:
+    def __init__(self, fault: PartitionFault) -> None:
         self._one = fault
         self._free_bytes = fault.args.get("free_bytes", 0)
 
     def before(self, size: int) -> None:
         """Refuse it, unless it fits."""
         if size > self._free_bytes:
-            raise Refused(self._one.kind.append_error, self._one.text)
+            raise RefusedAppend(self._one.kind.append_error, self._one.text)
         self._free_bytes -= size
 
     def after(self, end: int) -> None:
-        """Nothing follows."""
+        """Do nothing after an append."""
 
 
-def _checked(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
+def _checked(kind: PartitionFaultKind, given: dict[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in given.items():
         if name not in kind.arguments:

@@ -21,14 +21,14 @@ from broker_sim.handlers.traits import Held
 from kafka_wire.api_keys import message_class
 from kafka_wire.schema import ZERO_UUID, All, Entity, EntityBy, FieldSpec
 
-__all__ = ["Facts", "TopicNames", "carried_by", "facts_of"]
+__all__ = ["RequestFacts", "TopicNames", "carried_by", "facts_of"]
 
 TopicNames = Callable[[bytes], str | None]
 """The name of a topic by its id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RequestFacts:
     """The groups, member ids, instance ids and partitions that a request names; ``member`` and so on are the first of them."""
 
     groups: tuple[str, ...] = ()
@@ -52,13 +52,13 @@ class Facts:
         return self.instances[0] if self.instances else None
 
 
-NOTHING = Facts()
+NOTHING = RequestFacts()
 
 SELECTABLE = ("group", "member", "transactional_id", "topic", "partition")
 """What requests can be selected by, besides who sends them where."""
 
 
-def facts_of(request: object, version: int, *, names: TopicNames | None = None, held: Held = ()) -> Facts:
+def facts_of(request: object, version: int, *, names: TopicNames | None = None, held: Held = ()) -> RequestFacts:
     """What ``request`` is about. ``names`` resolves topic ids; ``held``: the partitions of a session that it goes on with."""
     if request is None:
         return NOTHING
@@ -68,7 +68,7 @@ def facts_of(request: object, version: int, *, names: TopicNames | None = None, 
     if held:
         topics += [(name or _name_of(topic_id, names), partition) for name, topic_id, partition in held]
         topics = list(dict.fromkeys(topics))
-    return Facts(groups, members, instances, tuple(topics), every_topic, ids)
+    return RequestFacts(groups, members, instances, tuple(topics), every_topic, ids)
 
 
 def _name_of(topic_id: bytes, names: TopicNames | None) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Annotated, Any, TypedDict
 
 from broker_sim.common.text import UsageError, nearest, unknown
-from broker_sim.faults.facts import NOTHING, SELECTABLE, Facts, carried_by
+from broker_sim.faults.facts import NOTHING, SELECTABLE, RequestFacts, carried_by
 from broker_sim.fields.field import about, fields_of, read
 from broker_sim.fields.kafka import ApiNames, Versions
 from broker_sim.fields.kinds import Count, Text
@@ -79,7 +79,7 @@ class Asked:
     version: int
     client_id: str | None
     broker: int
-    facts: Facts = NOTHING
+    facts: RequestFacts = NOTHING
 
     @property
     def api(self) -> str:

@@ -28,9 +28,9 @@ from broker_sim.scenario.model import ClientPlan
 
 __all__ = [
     "APPS",
-    "Client",
     "Clients",
     "ProcessClient",
+    "ScenarioClient",
     "Tell",
     "check_given",
     "kind_or_command",
@@ -68,7 +68,7 @@ _PATIENCE_S = 2.0
 _TAIL = 20
 
 
-class Client(ABC):
+class ScenarioClient(ABC):
     """One client, wherever it runs."""
 
     def __init__(self, plan: ClientPlan, tell: Tell) -> None:
@@ -111,12 +111,12 @@ class Client(ABC):
             raise UsageError(f"the client {self.plan.name} is not running")
 
     def _exited(self, code: int) -> None:
-        """It has ended."""
+        """Report the exit of the client's process and its exit code."""
         words = "" if self._told_to_end else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
         self._tell(self.plan.name, "exited", code=code, text=words)
 
 
-class ProcessClient(Client):
+class ProcessClient(ScenarioClient):
     """A client that is a process."""
 
     def __init__(self, plan: ClientPlan, command: list[str], tell: Tell) -> None:
@@ -225,16 +225,16 @@ class ProcessClient(Client):
 class Clients:
     """All clients of a scenario."""
 
-    def __init__(self, clients: Iterable[Client]) -> None:
+    def __init__(self, clients: Iterable[ScenarioClient]) -> None:
         self.all = {client.plan.name: client for client in clients}
 
-    def _one(self, name: str) -> Client:
+    def _one(self, name: str) -> ScenarioClient:
         if name not in self.all:
             raise UsageError(f"the client {name} belongs to another program; a scenario can't do that with it")
         return self.all[name]
 
     async def do(
-        self, action: str, names: list[str], for_s: float | None, later: Callable[[float, Client], object]
+        self, action: str, names: list[str], for_s: float | None, later: Callable[[float, ScenarioClient], object]
     ) -> None:
         """Do ``action`` to the clients. ``later(seconds, client)`` undoes a freeze. Raises UsageError."""
         for name in names:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from broker_sim.scenario.model import Scenario
-    from broker_sim.scenario.runner import Options, Outcome
-    from broker_sim.simulation.virtual.recording import Recording
+    from broker_sim.scenario.runner import Outcome, ScenarioOptions
+    from broker_sim.simulation.virtual.recording import RunRecording
 
 from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
 from broker_sim.common.text import UsageError, expected, visible, visible_lines
@@ -176,9 +176,9 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from broker_sim.api.cluster import ClusterError
-    from broker_sim.scenario.runner import Options
+    from broker_sim.scenario.runner import ScenarioOptions
 
-    options = Options(
+    options = ScenarioOptions(
         clock=arguments.clock,
         as_version=arguments.as_version,
         seed=arguments.seed,
@@ -206,7 +206,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
 
 
-def _real(arguments: argparse.Namespace, options: Options) -> int:
+def _real(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
     """On real sockets, with processes as clients."""
     import asyncio
 
@@ -228,7 +228,7 @@ def _real(arguments: argparse.Namespace, options: Options) -> int:
     return worst
 
 
-def _virtual(arguments: argparse.Namespace, options: Options) -> int:
+def _virtual(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
     """Run a scenario in virtual time, as often as ``--repeat`` says; returns the exit code. If a repetition differs, the first
     different event is printed."""
     if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
@@ -238,11 +238,11 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
     from broker_sim.scenario.model import read
     from broker_sim.scenario.virtual import play
     from broker_sim.simulation.errors import SimError
-    from broker_sim.simulation.virtual.recording import Recording
+    from broker_sim.simulation.virtual.recording import RunRecording
 
     worst, first, schedules = 0, None, set[str | None]()
     for _ in range(max(1, arguments.repeat)):
-        recording = Recording(first) if arguments.repeat > 1 else None
+        recording = RunRecording(first) if arguments.repeat > 1 else None
         try:
             outcome = play(read(find(arguments.file)), options, recording=recording)
         except SimError as error:
@@ -260,7 +260,7 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    """Many seeds."""
+    """Run a scenario with many seeds (``--seeds``)."""
     from broker_sim.scenario.sweeping import show
 
     if not arguments.virtual:
@@ -294,7 +294,7 @@ def simulate(arguments: argparse.Namespace) -> int:
         return 130
 
 
-def _differs(recording: Recording, otherwise: bool) -> bool:
+def _differs(recording: RunRecording, otherwise: bool) -> bool:
     """Whether a run is another one than the first was, and where. ``otherwise``: its schedule is."""
     recording.end()
     difference = recording.difference

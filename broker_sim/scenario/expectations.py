@@ -9,7 +9,7 @@ A sign is a map in the file and a question to the run:
     {fault: lost, hits: 2}
     {group: billing, committed: went_back}                                           # for never
 
-``Sign.seen(event)`` is fed with every event once, in order; ``holds(run)`` answers now.
+``Matcher.seen(event)`` is fed with every event once, in order; ``holds(run)`` answers now.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.api.handles.consumption import Consumption
 
-__all__ = ["Run", "Sign", "sign_of", "signs_of"]
+__all__ = ["Matcher", "ScenarioState", "matcher_of", "matchers_of"]
 
 Event = dict[str, Any]
 
 _GLOB = re.compile(r"[*?\[]")
 
 
-class Run(Protocol):
+class ScenarioState(Protocol):
     """What a sign may ask."""
 
     kafka: Cluster
@@ -49,7 +49,7 @@ class Run(Protocol):
         """The request that an event belongs to."""
 
 
-class Sign:
+class Matcher:
     """One sign; see the module."""
 
     what = ""
@@ -61,18 +61,18 @@ class Sign:
     def begin(self) -> None:
         """Forget what was seen: count from here."""
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         """An event of the journal."""
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         raise NotImplementedError
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         """The present state of the sign, as text for reports and errors."""
         return ""
 
 
-class GroupSign(Sign):
+class GroupMatcher(Matcher):
     """A group as it is now."""
 
     def __init__(self, group: str, table: Table) -> None:
@@ -91,18 +91,18 @@ class GroupSign(Sign):
             raise table.error(f"no condition for {group}; expected one of {', '.join(_OF_GROUPS)}")
         self.what = f"group {group}: " + ", ".join(f"{key} {value}" for key, value in asked.items())
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         if self._consumption is not None:
             self._consumption.see(event)
 
-    def _obstacle_to_reading(self, run: Run) -> str | None:
+    def _obstacle_to_reading(self, run: ScenarioState) -> str | None:
         from broker_sim.api.handles.consumption import Consumption
 
         if self._consumption is None:
             self._consumption = Consumption(self.group, run.kafka.observe().events)
         return run.kafka.group(self.group).obstacle_to_reading(self._consumption)
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         group = run.kafka.group(self.group)
         members = group.members
         return (
@@ -118,13 +118,13 @@ class GroupSign(Sign):
             and (not self.reading or self._obstacle_to_reading(run) is None)
         )
 
-    def _committed(self, run: Run) -> bool:
+    def _committed(self, run: ScenarioState) -> bool:
         offsets = {
             f"{topic}-{index}": offset for (topic, index), offset in run.kafka.group(self.group).committed().items()
         }
         return all(at_least <= offsets.get(log, -1) for log, at_least in (self.committed or {}).items())
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         group = run.kafka.group(self.group)
         parts = [f"it is {group.state} with {len(group.members)} members in generation {group.generation}"]
         parts += [group.lag().obstacle(self.lag_below)] if self.lag_below is not None else []
@@ -132,7 +132,7 @@ class GroupSign(Sign):
         return ", ".join(part for part in parts if part)
 
 
-class EventSign(Sign):
+class EventMatcher(Matcher):
     """Events of the journal, counted."""
 
     def __init__(self, table: Table) -> None:
@@ -158,7 +158,7 @@ class EventSign(Sign):
     def begin(self) -> None:
         self.hits = 0
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         if event["event"] != self.kind:
             return
         whole = event
@@ -169,14 +169,14 @@ class EventSign(Sign):
         if all(_matches(whole.get(key), wanted) for key, wanted in self.fields.items()):
             self.hits += 1
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         return self.count(self.hits)
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         return f"it was seen {self.hits} times"
 
 
-class ClientSign(EventSign):
+class ClientMatcher(EventMatcher):
     """Reports of a client of the scenario: ``says``, ``text`` and their number."""
 
     def __init__(self, table: Table) -> None:
@@ -189,21 +189,21 @@ class ClientSign(EventSign):
         self.what = f"client {client} says {says}" + ("" if words == "*" else f" {words}")
 
 
-class FaultSign(Sign):
+class FaultMatcher(Matcher):
     """The number of requests that a rule of the scenario has matched: ``{fault: NAME, hits: 2}``."""
 
     def __init__(self, table: Table) -> None:
         self.name, self.hits = table.take("fault", text), table.take("hits", count, count(">=1"))
         self.what = f"fault {self.name} hits"
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         return self.name in run.faults and self.hits(run.faults[self.name].hits)
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         return f"it hit {run.faults[self.name].hits} times" if self.name in run.faults else "it isn't installed yet"
 
 
-class WentBack(Sign):
+class OffsetRegression(Matcher):
     """A committed offset that became smaller."""
 
     def __init__(self, group: str) -> None:
@@ -211,7 +211,7 @@ class WentBack(Sign):
         self.highest: dict[str, int] = {}
         self.fallen = ""
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         if event["event"] != "offsets" or event["group"] != self.group:
             return
         for log, offset in event["offsets"].items():
@@ -219,27 +219,27 @@ class WentBack(Sign):
                 self.fallen = f"{log} went from {self.highest[log]} to {offset}"
             self.highest[log] = max(offset, self.highest.get(log, -1))
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         return bool(self.fallen)
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         return self.fallen
 
 
-def sign_of(table: Table) -> Sign:
+def matcher_of(table: Table) -> Matcher:
     """The sign that a map describes. Raises WrongFile."""
     if "client" in table and "event" not in table and "api" not in table:
-        sign: Sign = ClientSign(table)
+        sign: Matcher = ClientMatcher(table)
     elif "fault" in table and "event" not in table:
-        sign = FaultSign(table)
+        sign = FaultMatcher(table)
     elif "api" in table or "event" in table:
-        sign = EventSign(table)
+        sign = EventMatcher(table)
     elif "group" in table:
         group = table.take("group", text)
         if table.take("committed", lambda value: value, None) == "went_back":
-            sign = WentBack(group)
+            sign = OffsetRegression(group)
         else:
-            sign = GroupSign(group, table)
+            sign = GroupMatcher(group, table)
     else:
         _guess(table, (*_HEADS, "never", "happened"))
         raise table.error(f"{table.what} has no subject; expected one of {', '.join(_HEADS)}")
@@ -256,19 +256,19 @@ def _guess(table: Table, known: tuple[str, ...]) -> None:
             raise table.error(f"{table.what} has no key {key!r}; did you mean {meant!r}?", key)
 
 
-def signs_of(table: Table) -> list[Sign]:
-    """As ``sign_of``; ``group: {billing: {...}, audit: {...}}`` is one for each."""
+def matchers_of(table: Table) -> list[Matcher]:
+    """As ``matcher_of``; ``group: {billing: {...}, audit: {...}}`` is one for each."""
     nested = table.peek("group")
     if not isinstance(nested, Table):
-        return [sign_of(table)]
+        return [matcher_of(table)]
     table.take("group", lambda value: value)
-    matchers: list[Sign] = []
+    matchers: list[Matcher] = []
     for name in nested.names():
         inner = nested.take(name, lambda value: table_of(value, "a group"))
         if inner.take("committed", lambda value: value, None) == "went_back":
-            matchers.append(WentBack(name))
+            matchers.append(OffsetRegression(name))
         else:
-            matchers.append(GroupSign(name, inner))
+            matchers.append(GroupMatcher(name, inner))
         inner.done()
         matchers[-1].where = nested.where(name)
     table.done()

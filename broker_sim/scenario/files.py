@@ -236,7 +236,7 @@ class _Reader:
 
 
 def plain(value: object) -> Any:
-    """Tables as dicts."""
+    """The value with tables as dicts."""
     if isinstance(value, Table):
         return value.plain()
     return [plain(item) for item in value] if isinstance(value, list) else value

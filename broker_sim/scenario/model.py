@@ -37,7 +37,7 @@ from broker_sim.common.text import UsageError, unknown
 from broker_sim.fields.kafka import ErrorCode
 from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, Setting
 from broker_sim.fields.problems import WrongInput
-from broker_sim.scenario.expectations import Sign, signs_of
+from broker_sim.scenario.expectations import Matcher, matchers_of
 from broker_sim.scenario.files import (
     Table,
     WrongFile,
@@ -54,7 +54,7 @@ from kafka_wire.errors import Err
 
 T = TypeVar("T")
 
-__all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
+__all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "ScenarioStep", "TopicPlan", "parse", "read"]
 
 SETTINGS_OF = MapOf(Setting())
 KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "streams", "transactional", "outside")
@@ -108,13 +108,13 @@ class Action:
 
 
 @dataclass(slots=True)
-class Step:
+class ScenarioStep:
     """One step. ``when`` None: at once; ``after_s`` counts from the moment that it held."""
 
     name: str
     where: str
     actions: list[Action]
-    when: list[Sign] | None
+    when: list[Matcher] | None
     within_s: float
     after_s: float
 
@@ -125,7 +125,7 @@ class Expectation:
     then), "never" (at no moment ``after`` one step or ``between`` two; the whole run without them)."""
 
     kind: str
-    signs: list[Sign]
+    signs: list[Matcher]
     where: str
     within_s: float = WITHIN_S
     begin: str | None = None
@@ -143,7 +143,7 @@ class Scenario:
     imported: dict[str, str]
     topics: list[TopicPlan]
     clients: list[ClientPlan]
-    steps: list[Step]
+    steps: list[ScenarioStep]
     expect: list[Expectation]
     outside: dict[str, list[str]] = field(default_factory=dict)
     """Patterns of the names that somebody else makes: topics, groups, client_ids, transactional_ids."""
@@ -357,13 +357,13 @@ def _check_subscription(table: Table, name: str, kind: str, settings: dict[str, 
             table.errors.append(table.error(f"the client {name} has both {other} and pattern; remove one", "pattern"))
 
 
-def _step(table: Table, place: int, declared: _Declared) -> Step:
+def _step(table: Table, place: int, declared: _Declared) -> ScenarioStep:
     before = len(table.errors)
-    step = Step(
+    step = ScenarioStep(
         table.take("name", text, f"step {place}"),
         table.place,
         _actions(table, declared),
-        table.take("when", lambda value: signs_of(table_of(value, "when")), None),
+        table.take("when", lambda value: matchers_of(table_of(value, "when")), None),
         table.take("within", duration, WITHIN_S),
         table.take("after", duration, 0.0),
     )
@@ -510,8 +510,8 @@ def _expectation(table: Table, steps: list[str] | None) -> Expectation:
         raise table.error("never and happened are two expectations; write an entry for each")
     if not kinds:
         within = table.take("within", duration, WITHIN_S)
-        return Expectation("within", signs_of(table), place, within)
-    expectation = Expectation(kinds[0], signs_of(table.table(kinds[0])), place)
+        return Expectation("within", matchers_of(table), place, within)
+    expectation = Expectation(kinds[0], matchers_of(table.table(kinds[0])), place)
     begin, end = _between(table, steps)
     if end is not None and "after" in table:
         raise table.error("after and between exclude each other; remove one", "after")

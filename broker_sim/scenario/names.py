@@ -27,7 +27,14 @@ from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.selectors import fits
 from broker_sim.fields.kafka import OfTransactions
 from broker_sim.journal import EVENTS
-from broker_sim.scenario.expectations import ClientSign, EventSign, FaultSign, GroupSign, Sign, WentBack
+from broker_sim.scenario.expectations import (
+    ClientMatcher,
+    EventMatcher,
+    FaultMatcher,
+    GroupMatcher,
+    Matcher,
+    OffsetRegression,
+)
 from broker_sim.scenario.files import WrongFile
 from broker_sim.storage.checkpoints import partition_of_dir
 from broker_sim.storage.partition_for import partition_for
@@ -219,24 +226,24 @@ class _Names:
         if "broker" in params:
             self._broker(params["broker"], where)
 
-    def sign(self, sign: Sign, where: str) -> None:
+    def sign(self, sign: Matcher, where: str) -> None:
         """What a sign names is there."""
         where = sign.where or where
-        if isinstance(sign, FaultSign):
+        if isinstance(sign, FaultMatcher):
             self._look("fault", sign.name, where, "fault")
-        elif isinstance(sign, ClientSign):
+        elif isinstance(sign, ClientMatcher):
             self._fitting("client", sign.client, where, "client", fnmatchcase_of)
-        elif isinstance(sign, GroupSign | WentBack):
+        elif isinstance(sign, GroupMatcher | OffsetRegression):
             self._look("group", sign.group, where, "")
-            if isinstance(sign, GroupSign):
+            if isinstance(sign, GroupMatcher):
                 for log in sign.committed or ():
                     self._partition(log, where, "committed")
                 if sign.leader is not None:
                     self._member(sign.leader, where, "leader", fnmatchcase_of)
-        elif isinstance(sign, EventSign):
+        elif isinstance(sign, EventMatcher):
             self._event(sign, where)
 
-    def _event(self, sign: EventSign, where: str) -> None:
+    def _event(self, sign: EventMatcher, where: str) -> None:
         for key, value in sign.fields.items():
             if (sign.kind, key) in _CHOICES and isinstance(value, str):
                 self._one_of(key, value, _CHOICES[sign.kind, key], where)

@@ -1,6 +1,6 @@
 """Runs a scenario: a fresh cluster, its clients, the steps in their order, and the verdict.
 
-    outcome = await run(read(path), Options())
+    outcome = await run(read(path), ScenarioOptions())
     outcome.code            # 0 held, 1 broken, 3 a step's sign did not come in time
     print(outcome.report())
 
@@ -28,8 +28,8 @@ from broker_sim.control.operations import find, perform
 from broker_sim.metadata.topics import KafkaError
 from broker_sim.scenario.attached import ADDRESS, Attached
 from broker_sim.scenario.clients import Clients, Tell, check_given, kind_or_command, processes
-from broker_sim.scenario.expectations import Sign
-from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, Step
+from broker_sim.scenario.expectations import Matcher
+from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, ScenarioStep
 from broker_sim.scenario.sending import commit_as, delete_as
 from broker_sim.scenario.vacuity import Lasting, absent, came_from_outside, never_held, never_hit, never_met
 from broker_sim.storage.errors import StorageError
@@ -38,9 +38,20 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.faults.order import Hold
     from broker_sim.faults.registry import Fault
-    from broker_sim.scenario.clients import Client
+    from broker_sim.scenario.clients import ScenarioClient
 
-__all__ = ["BROKEN", "HELD", "LATE", "SCRATCH", "Options", "Outcome", "Result", "cluster_arguments", "play", "run"]
+__all__ = [
+    "BROKEN",
+    "HELD",
+    "LATE",
+    "SCRATCH",
+    "ExpectationResult",
+    "Outcome",
+    "ScenarioOptions",
+    "cluster_arguments",
+    "play",
+    "run",
+]
 
 HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
 FEED_S = 0.05
@@ -56,7 +67,7 @@ MakeClients = Callable[[list[ClientPlan], str, Tell, Mapping[str, str]], Clients
 
 
 @dataclass(slots=True)
-class Options:
+class ScenarioOptions:
     """How to run it. ``clients``: command lines in place of the apps, by kind, client or "*"; ``attach``: the user's own program;
     ``data``: a new directory in which the logs stay; ``progress`` hears one line for each thing that happens."""
 
@@ -71,7 +82,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Result:
+class ExpectationResult:
     """One line of the verdict."""
 
     held: bool
@@ -86,7 +97,7 @@ class Outcome:
 
     name: str
     code: int
-    results: list[Result]
+    results: list[ExpectationResult]
     late: str
     seconds: float
     events: list[Event]
@@ -116,7 +127,7 @@ class Outcome:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The outcome as an object that can be written as JSON."""
         return {
             "scenario": self.name,
             "verdict": {HELD: "held", BROKEN: "broken", LATE: "late"}[self.code],
@@ -150,7 +161,7 @@ class _Stage:
     """A running scenario: its cluster, clients, faults and expectations."""
 
     def __init__(
-        self, scenario: Scenario, options: Options, kafka: Cluster, make_clients: MakeClients, virtual: bool
+        self, scenario: Scenario, options: ScenarioOptions, kafka: Cluster, make_clients: MakeClients, virtual: bool
     ) -> None:
         self.scenario, self.options, self.kafka = scenario, options, kafka
         self.journal = kafka.observe()
@@ -161,9 +172,9 @@ class _Stage:
         """Every rule, its name in the file, and where it stands."""
         self.events: list[Event] = []
         self.requests: dict[int, Event] = {}
-        self.signs: list[Sign] = []
+        self.signs: list[Matcher] = []
         self.changed = asyncio.Event()
-        self.nevers: list[tuple[Expectation, list[Sign]]] = []
+        self.nevers: list[tuple[Expectation, list[Matcher]]] = []
         self.broken: dict[int, str] = {}
         self.began: dict[str, bool] = {}
         self.story: list[str] = []
@@ -250,7 +261,7 @@ class _Stage:
         """The broker's time since the start."""
         return f"+{(event['ts_ms'] - self.events[0]['ts_ms']) / 1000:8.3f} s"
 
-    async def until(self, signs: list[Sign], within_s: float, what: str) -> None:
+    async def until(self, signs: list[Matcher], within_s: float, what: str) -> None:
         """Wait until all signs hold. Raises _Late, _ProgramFailed."""
         deadline_s = _now_s() + within_s
         while not all(sign.holds(self) for sign in signs):
@@ -266,16 +277,16 @@ class _Stage:
 
     # doing
 
-    async def steps(self, results: list[Result]) -> None:
+    async def steps(self, results: list[ExpectationResult]) -> None:
         """All steps. Raises _Late, _ProgramFailed; what a step finds broken is a result, and ends them."""
         try:
             for step in self.scenario.steps:
                 await self.step(step)
         except _Broken as error:
-            results.append(Result(False, str(error), self.scenario.name))
+            results.append(ExpectationResult(False, str(error), self.scenario.name))
         self.finished_s = _now_s()
 
-    async def step(self, step: Step) -> None:
+    async def step(self, step: ScenarioStep) -> None:
         """Run one step: wait for its sign and its pause, then perform its actions."""
         if step.when is not None:
             await self.until(step.when, step.within_s, f"{step.where}: {step.name}")
@@ -364,7 +375,7 @@ class _Stage:
         await self.pass_time(seconds)
         await self.clients.do("thaw", silent, None, self._thaw_later)
 
-    def _thaw_later(self, seconds: float, client: Client) -> None:
+    def _thaw_later(self, seconds: float, client: ScenarioClient) -> None:
         async def thaw() -> None:
             await self.pass_time(seconds)
             if client.running:
@@ -391,10 +402,10 @@ class _Stage:
 
     # the verdict
 
-    async def verdict(self) -> list[Result]:
+    async def verdict(self) -> list[ExpectationResult]:
         """Every expectation, in the order of the file; then what was not tried. Raises _ProgramFailed."""
         self.need_program("the steps are done")
-        results: list[Result] = []
+        results: list[ExpectationResult] = []
         numbers = {id(never): number for number, (never, _) in enumerate(self.nevers)}
         waiting = [expectation for expectation in self.scenario.expect if expectation.kind != "never"]
         late: dict[int, str] = {}
@@ -410,7 +421,9 @@ class _Stage:
                 why = self.broken.get(numbers[id(expected)], "")
                 scope = f" from {expected.begin!r} on" if expected.begin and not expected.end else ""
                 scope = f" between {expected.begin!r} and {expected.end!r}" if expected.end else scope
-                results.append(Result(not why, f"never{scope}: {words}" + (f" - {why}" if why else ""), expected.where))
+                results.append(
+                    ExpectationResult(not why, f"never{scope}: {words}" + (f" - {why}" if why else ""), expected.where)
+                )
             else:
                 within = (
                     f"within {duration_text(expected.within_s * 1000)}: " if expected.kind == "within" else "happened: "
@@ -418,7 +431,9 @@ class _Stage:
                 why = late.get(id(expected), "")
                 now = "; ".join(sign.now(self) for sign in expected.signs if not sign.holds(self)) if why else ""
                 results.append(
-                    Result(not why, within + words + (f" - {now}{self.hint()}" if now else ""), expected.where)
+                    ExpectationResult(
+                        not why, within + words + (f" - {now}{self.hint()}" if now else ""), expected.where
+                    )
                 )
         untried = [
             *never_hit(self.rules),
@@ -431,7 +446,7 @@ class _Stage:
             ),
             *absent(self.scenario, self.events, self.options.clients),
         ]
-        return results + [Result(False, what, where) for what, where in untried]
+        return results + [ExpectationResult(False, what, where) for what, where in untried]
 
     finished_s = 0.0
 
@@ -462,18 +477,18 @@ def _told(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
     return snapshot["state"], snapshot["generation"], snapshot["size"]
 
 
-async def run(scenario: Scenario, options: Options | None = None) -> Outcome:
+async def run(scenario: Scenario, options: ScenarioOptions | None = None) -> Outcome:
     """Run it once. Raises UsageError where the file asks for what can't be, ClusterError where the cluster can't start."""
     from broker_sim.api.cluster import Cluster
 
-    options = options or Options()
+    options = options or ScenarioOptions()
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         arguments = await asyncio.to_thread(cluster_arguments, scenario, options, scratch)
         async with Cluster(**arguments) as kafka:
             return await play(kafka, scenario, options, processes)
 
 
-def cluster_arguments(scenario: Scenario, options: Options, scratch: str) -> dict[str, Any]:
+def cluster_arguments(scenario: Scenario, options: ScenarioOptions, scratch: str) -> dict[str, Any]:
     """`Cluster`'s. ``scratch``: a directory for what the scenario begins with. Raises UsageError."""
     arguments = dict(scenario.cluster)
     for name in ("clock", "as_version", "seed"):
@@ -500,7 +515,7 @@ def _copied(data: str, scratch: str, target: Path | None = None) -> Path:
 
 
 async def play(
-    kafka: Cluster, scenario: Scenario, options: Options, make_clients: MakeClients, *, virtual: bool = False
+    kafka: Cluster, scenario: Scenario, options: ScenarioOptions, make_clients: MakeClients, *, virtual: bool = False
 ) -> Outcome:
     """Play it on a cluster that has been started, with the clients that ``make_clients`` makes. ``virtual``: its brokers and clients
     live in one time. Raises UsageError."""
@@ -515,7 +530,7 @@ async def play(
         stage.signs += step.when or []
     unsubscribe = stage.journal.subscribe(stage.heard)
     stage.journal.write("mark", text=f"scenario {scenario.name}")
-    results: list[Result] = []
+    results: list[ExpectationResult] = []
     code, late = HELD, ""
     try:
         _prepare(stage)
@@ -528,7 +543,7 @@ async def play(
         except _Late as error:
             code, late = LATE, str(error)
         except _ProgramFailed as error:
-            results.append(Result(False, str(error), scenario.name))
+            results.append(ExpectationResult(False, str(error), scenario.name))
         if not late:
             code = BROKEN if any(not result.held for result in results) else HELD
     finally:
@@ -544,7 +559,7 @@ async def play(
     return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended, known)
 
 
-def _known(scenario: Scenario, options: Options) -> list[str]:
+def _known(scenario: Scenario, options: ScenarioOptions) -> list[str]:
     """What the file knows of the kinds of clients that take part."""
     kinds = dict.fromkeys(kind_or_command(plan, options.clients) for plan in scenario.clients)
     others = next(kind for kind in ("kafka-python", "confluent", "aiokafka") if kind not in scenario.known)

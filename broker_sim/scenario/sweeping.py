@@ -27,10 +27,10 @@ from typing import Any
 
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.model import read
-from broker_sim.scenario.runner import BROKEN, HELD, LATE, Options
+from broker_sim.scenario.runner import BROKEN, HELD, LATE, ScenarioOptions
 from broker_sim.scenario.virtual import check, play
 from broker_sim.simulation.errors import SimError
-from broker_sim.simulation.sweeps.workers import Work, pool
+from broker_sim.simulation.sweeps.workers import WorkQueue, pool
 
 __all__ = ["Failed", "Sweep", "show", "sweep", "text_of"]
 
@@ -74,7 +74,7 @@ class Sweep:
         return max(self.codes, default=HELD)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The result as an object that can be written as JSON."""
         return {
             "scenario": self.name,
             "wanted": self.wanted,
@@ -112,7 +112,7 @@ def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
     name, code, report, story, virtual_s, hashes = path.stem, BROKEN, "", "", 0.0, []
     try:
         for _ in range(1 + twice):
-            outcome = play(read(path), Options(seed=seed, **given))
+            outcome = play(read(path), ScenarioOptions(seed=seed, **given))
             name, code, virtual_s = outcome.name, outcome.code, virtual_s + outcome.seconds
             report = outcome.report() if code else ""
             story = hashlib.sha256("\n".join(outcome.story).encode()).hexdigest()
@@ -135,11 +135,11 @@ def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
 def sweep(
     path: Path, seeds: range, *, jobs: int = 1, progress: Callable[[Sweep], object] = lambda sweep: None, **given: Any
 ) -> Sweep:
-    """Play it with every seed. ``given``: `Options`' ``as_version`` and ``clients``. Raises UsageError, ClusterError."""
-    check(read(path), Options(seed=0, **given))
+    """Play it with every seed. ``given``: `ScenarioOptions`' ``as_version`` and ``clients``. Raises UsageError, ClusterError."""
+    check(read(path), ScenarioOptions(seed=0, **given))
     result = Sweep(path, len(seeds))
     began_s, waiting = os.times().elapsed, iter(seeds)
-    with pool(min(jobs, len(seeds))) as workers, Work(workers) as work:
+    with pool(min(jobs, len(seeds))) as workers, WorkQueue(workers) as work:
         running: set[Future[_Run]] = set()
         try:
             while True:
@@ -173,7 +173,7 @@ def _note(result: Sweep, run: _Run) -> None:
 
 
 def text_of(result: Sweep) -> str:
-    """For people."""
+    """The result of a sweep as lines of text."""
     counts = ", ".join(
         f"{result.codes[code]} {word}" for code, word in _WORDS.items() if result.codes[code] or not code
     )

@@ -1,6 +1,6 @@
 """A scenario in virtual time: the production cluster and the scenario's apps in one simulation, each client on a host of its own.
 
-    outcome = play(read(path), Options(seed=7))          # the same runner, signs and verdict; no processes, no waiting
+    outcome = play(read(path), ScenarioOptions(seed=7))          # the same runner, signs and verdict; no processes, no waiting
     outcome.journal_hash                                 # equal for equal seeds, in any process
 
 Rules:
@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
-from broker_sim.scenario.apps.common import Line, Live, Obey, Settings, told
-from broker_sim.scenario.clients import Client, Clients, Tell, check_given, kind_or_command, need, settings_of
+from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, told
+from broker_sim.scenario.clients import Clients, ScenarioClient, Tell, check_given, kind_or_command, need, settings_of
 from broker_sim.scenario.model import ClientPlan, Scenario
-from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_arguments
+from broker_sim.scenario.runner import SCRATCH, Outcome, ScenarioOptions, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
 from broker_sim.simulation.sync.programs import in_thread
 from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
@@ -68,13 +68,13 @@ _LONGEST = "3650d"
 
 
 def play(
-    scenario: Scenario, options: Options | None = None, *, consumer: Live | None = None, **simulation: Any
+    scenario: Scenario, options: ScenarioOptions | None = None, *, consumer: Live | None = None, **simulation: Any
 ) -> Outcome:
     """As `runner.run`, in virtual time. ``consumer``: what lives in place of each client, whatever its kind: a coroutine function of
     (settings, line), or a function that runs on a thread (`apps/common.py`). ``simulation``: `simulate`'s arguments (``order``,
     ``link``, ``recording`` ...); the seed is the scenario's, and invariants are watched on demand alone: a file says itself what is
     never to be. Raises UsageError, ClusterError; SimError where the simulation itself can't go on."""
-    options = options or Options()
+    options = options or ScenarioOptions()
     simulation = {"invariants": False, "patience": _PATIENCE, **simulation}
     if consumer is None:
         check(scenario, options)
@@ -115,7 +115,7 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
                 loop.forbidden = None  # it is on its way
 
 
-def check(scenario: Scenario, options: Options) -> None:
+def check(scenario: Scenario, options: ScenarioOptions) -> None:
     """Raise UsageError for what can't be in virtual time."""
     if options.attach:
         raise UsageError(
@@ -143,7 +143,7 @@ def _app(kind: str) -> Live:
     return live
 
 
-class HostClient(Client):
+class HostClient(ScenarioClient):
     """A client on a simulated host."""
 
     def __init__(self, plan: ClientPlan, sim: Simulation, live: Live, bootstrap: str, tell: Tell) -> None:
@@ -175,7 +175,7 @@ class HostClient(Client):
         task = asyncio.current_task()
         await asyncio.sleep(random.uniform(*_STARTS_S))
         try:
-            live = partial(self._live, Settings(self._settings), line)
+            live = partial(self._live, AppSettings(self._settings), line)
             status = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
             return int(status)
         except (Exception, asyncio.CancelledError):
@@ -189,7 +189,7 @@ class HostClient(Client):
             self._ended(task.result())
 
     def _ended(self, code: int) -> None:
-        """Its process is over."""
+        """Note that the client's process has ended."""
         self._task = None
         self.host.exit()
         self._exited(code)
@@ -226,7 +226,7 @@ _KILLED = -9
 """The exit code of a process that SIGKILL has ended."""
 
 
-class _HostLine(Line):
+class _HostLine(ScenarioPipe):
     """The commands and reports of an app that runs on a simulated host in this process, in place of stdin and stdout."""
 
     def __init__(self, client: HostClient) -> None:

@@ -18,7 +18,7 @@ from broker_sim.common.commandline import BROKEN, DONE, USAGE, Commands, add_com
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary
+    from broker_sim.simulation.sweeps.sweep import Failure, SweepOptions, SweepSummary
     from broker_sim.simulation.sweeps.trial import Case
 
 __all__ = ["register", "simulate"]
@@ -242,7 +242,7 @@ def _check_clients(names: Iterable[str]) -> None:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     from broker_sim.config.settings import parse_release
-    from broker_sim.simulation.sweeps.sweep import Options, sweep
+    from broker_sim.simulation.sweeps.sweep import SweepOptions, sweep
     from broker_sim.simulation.sweeps.trial import WORKLOADS
 
     names = tuple(dict.fromkeys([*arguments.workloads, *arguments.scenario])) or tuple(WORKLOADS)
@@ -252,7 +252,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         if name not in WORKLOADS:
             raise unknown("workload", name, WORKLOADS)
     _check_clients(names)
-    options = Options(
+    options = SweepOptions(
         names,
         arguments.seeds,
         jobs=arguments.jobs,
@@ -278,7 +278,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     return DONE if not summary.failures else BROKEN
 
 
-def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
+def _on_spark(options: SweepOptions, arguments: argparse.Namespace) -> SweepSummary:
     from broker_sim.pipeline.progress import Steps
     from broker_sim.pipeline.run import JobFailed
     from broker_sim.simulation.sweeps.on_spark import sweep_on_spark
@@ -311,7 +311,7 @@ class _Line:
     def __init__(self, *, quiet: bool, limit_s: float = math.inf) -> None:
         self.quiet, self.terminal, self.limit_s = quiet, sys.stderr.isatty(), limit_s
 
-    def show(self, summary: Summary) -> None:
+    def show(self, summary: SweepSummary) -> None:
         if self.quiet or (not self.terminal and summary.runs % _EVERY_RUNS):
             return
         done, left_s = summary.runs + summary.skipped, min(summary.left_s, self.limit_s - summary.wall_s)
@@ -328,8 +328,8 @@ class _Line:
             sys.stderr.write("\r\x1b[K")
 
 
-def text_of(summary: Summary) -> str:
-    """The summary for people."""
+def text_of(summary: SweepSummary) -> str:
+    """The summary of a sweep as lines of text."""
     wall_s, cpu_s = summary.wall_s or 1.0, summary.cpu_s or 1.0
     ended = " (interrupted)" if summary.interrupted else ""
     lines = [
@@ -349,7 +349,7 @@ def text_of(summary: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reach(summary: Summary) -> list[str]:
+def _reach(summary: SweepSummary) -> list[str]:
     """What came about, the most frequent first, and what never did."""
     return [
         *_table("came about", (f"{name} {count}" for name, count in summary.hits.most_common()), alone="fault"),

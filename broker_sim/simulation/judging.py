@@ -27,9 +27,9 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.seams import RunControl
 
-__all__ = ["BROKEN_BY_FAULTS", "Judge", "invariants"]
+__all__ = ["BROKEN_BY_FAULTS", "ClusterVerifier", "invariants"]
 
 BROKEN_BY_FAULTS = ("deferred requests are answered",)
 """What is not judged, as a plan breaks it rightly: rules hang requests."""
@@ -41,7 +41,7 @@ _QUIET_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Violation:
     """What is not as it should be: in a word or two, and in a sentence; the group it is about."""
 
     short: str
@@ -65,10 +65,10 @@ def invariants() -> tuple[str, ...]:
 _TELL = ("fail", "_fail", "InvariantBroken")
 
 
-class Judge:
+class ClusterVerifier:
     """Listens to one cluster's journal from its start. ``waive``: invariants that are not judged; ``watch`` False: none are."""
 
-    def __init__(self, sim: Run, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
+    def __init__(self, sim: RunControl, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
         waive = [current(name) for name in waive]
         for name in waive:
             if name not in invariants():
@@ -153,7 +153,7 @@ class Judge:
                 violation for name, members in groups.items() for violation in self._lacking(name, members, lag)
             ]
             if also is not None and not also():
-                violations.append(Lack("condition", f"{_name(also)} does not hold"))
+                violations.append(Violation("condition", f"{_name(also)} does not hold"))
             now_s = sim.elapsed_s
             quiet_s = None if violations else now_s if quiet_s is None else quiet_s
             if quiet_s is not None and now_s - quiet_s >= _QUIET_S:
@@ -166,25 +166,25 @@ class Judge:
             self._invariants.finish()
         return quiet_s - began_s
 
-    def _lacking(self, name: str, wanted: int | None, lag: int | None) -> list[Lack]:
+    def _lacking(self, name: str, wanted: int | None, lag: int | None) -> list[Violation]:
         if self.kafka.dead:
-            return [Lack("brokers", "the brokers are down: their disk does not let them start")]
+            return [Violation("brokers", "the brokers are down: their disk does not let them start")]
         group = self.kafka.group(name)
         state, members = group.state, group.members
         right = ("Empty", "Dead") if wanted == 0 else ("Stable",)
         if state not in right:
             waiting = "".join(f"; {m.member_id} waits in {m.waits}" for m in members if m.waits)
             text = f"group {name!r} is {state}, not {right[0]}, with {len(members)} members{waiting}"
-            return [Lack(f"state {state}", text, name)]
+            return [Violation(f"state {state}", text, name)]
         if wanted is not None and len(members) != wanted:
             names = ", ".join(f"{m.member_id} ({m.client_id})" for m in members)
-            return [Lack("members", f"group {name!r} has {len(members)} members, not {wanted}: {names}", name)]
+            return [Violation("members", f"group {name!r} has {len(members)} members, not {wanted}: {names}", name)]
         if lag is None:
             return []
         committed = group.committed()
         topics = dict.fromkeys([topic for m in members for topic in m.topics or ()] + [topic for topic, _ in committed])
         return [
-            Lack("lag", f"group {name!r} has committed {done} of {end} in {topic}-{index}", name)
+            Violation("lag", f"group {name!r} has committed {done} of {end} in {topic}-{index}", name)
             for topic in topics
             for index, end in self._log_ends(topic)
             if (done := committed.get((topic, index), 0)) < end - lag
@@ -209,7 +209,7 @@ class Judge:
                 error.broken = "lost record"
                 raise error
 
-    def _not_alive(self, violations: list[Lack], within_s: float) -> NotAlive:
+    def _not_alive(self, violations: list[Violation], within_s: float) -> NotAlive:
         lines = [
             f"{duration_text(within_s * 1000)} after everything was healed:",
             *(f"  {violation.text}" for violation in violations),

@@ -50,7 +50,7 @@ from broker_sim.simulation.faults.disks import revive
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
-from broker_sim.simulation.judging import Judge
+from broker_sim.simulation.judging import ClusterVerifier
 from broker_sim.simulation.sync import in_loop
 from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
 from broker_sim.simulation.virtual.ambient import ambient
@@ -58,7 +58,7 @@ from broker_sim.simulation.virtual.hashseed import is_pinned
 from broker_sim.simulation.virtual.loop import SimLoop, SimTask
 from broker_sim.simulation.virtual.network import Link, SimNetwork
 from broker_sim.simulation.virtual.process import PROCESS, Process, context_of
-from broker_sim.simulation.virtual.recording import Recording, hashed
+from broker_sim.simulation.virtual.recording import RunRecording, hashed
 from broker_sim.simulation.virtual.watchdog import patience as guarded
 
 __all__ = ["EPOCH_MS", "Simulation", "simulate"]
@@ -80,7 +80,7 @@ class Simulation:
 
     def __init__(
         self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = EPOCH_MS,
-        link: Link | None = None, recording: Recording | None = None, faults: Plan = None, invariants: bool = True,
+        link: Link | None = None, recording: RunRecording | None = None, faults: Plan = None, invariants: bool = True,
         waive: Collection[str] = (), instead: Sequence[FaultPlan] | None = None, noisy: Collection[str] | None = None,
     ) -> None:  # fmt: skip
         if order not in ("fifo", "tasks"):
@@ -104,7 +104,7 @@ class Simulation:
         self.hangs: dict[str, Callable[[float], object]] = {}
         """Host -> what lets its application hang for so many seconds: targets of the fault ``hang``."""
         self._instead = instead
-        self._judges: list[Judge] = []
+        self._judges: list[ClusterVerifier] = []
         self._listeners: list[Callable[[dict[str, Any]], object]] = []
         self._invariants, self._waive = invariants, tuple(waive)
         self._recording = recording
@@ -150,7 +150,7 @@ class Simulation:
         for node_id, host in enumerate(names, start=1):
             self.hosts[host] = BrokerHost(self, host, cluster, node_id, process)
         self.clusters.append(cluster)
-        judge = Judge(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
+        judge = ClusterVerifier(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
         self._judges.append(judge)
         if cluster.observed:
             cluster.journal.subscribe(judge.event)

@@ -444,9 +444,9 @@ def _is_virtual(item: pytest.Item) -> bool:
 def sim() -> Simulation:
     """A simulated world: brokers, hosts and clients on virtual time, from one seed. A test that asks for it is run once for each seed
     of ``@pytest.mark.sim``, without it with seed 0."""
-    from broker_sim.testing.pytest_simulation import World
+    from broker_sim.testing.pytest_simulation import SimOfFixture
 
-    return World()  # type: ignore[return-value]  # each run of the test has its own
+    return SimOfFixture()  # type: ignore[return-value]  # each run of the test has its own
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -491,7 +491,7 @@ def _play(path: Path, options: dict[str, Any]) -> Outcome:
 
     from broker_sim.common.text import unknown
     from broker_sim.scenario.model import read
-    from broker_sim.scenario.runner import Options, run
+    from broker_sim.scenario.runner import ScenarioOptions, run
 
     known = ("clients", "as_version", "clock", "seed", "virtual")
     for option in options:
@@ -499,7 +499,7 @@ def _play(path: Path, options: dict[str, Any]) -> Outcome:
             raise unknown(f"argument of @pytest.mark.{SCENARIO}", option, known)
     clients = options.get("clients") or {}
     given = {name: value for name, value in options.items() if name != "virtual"}
-    settings = Options(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})
+    settings = ScenarioOptions(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})
 
     def play() -> Outcome:
         if not options.get("virtual"):

@@ -41,7 +41,7 @@ from broker_sim.simulation.virtual.hashseed import SEED, can_pin, is_pinned, pin
 
 if TYPE_CHECKING:
     from broker_sim.simulation.faults.kinds import Fault
-    from broker_sim.simulation.sweeps.seeds import Found, Run, Search
+    from broker_sim.simulation.sweeps.seeds import FoundFailure, Search, SeedRun
 
 MARKER = "sim"
 SECTION = "Simulation"
@@ -56,12 +56,12 @@ OPTIONS = (
 )
 """What the marker takes: of `simulate`, then of `simulation.seeds.Search`."""
 
-_FOUND: pytest.StashKey[Found] = pytest.StashKey()
+_FOUND: pytest.StashKey[FoundFailure] = pytest.StashKey()
 _COUNTS: pytest.StashKey[dict[str, float]] = pytest.StashKey()
 MUTED: pytest.StashKey[tuple[Any, Any, io.StringIO]] = pytest.StashKey()
 
 
-class World:
+class SimOfFixture:
     """What fixtures are given that ask for ``sim``: it is for tests alone."""
 
     def __getattr__(self, name: str) -> Any:
@@ -226,7 +226,7 @@ class SimPlugin:
             report.sections.append((SECTION, text))  # type: ignore[attr-defined]
         return report
 
-    def told(self, item: pytest.Item, finding: Found) -> str:
+    def told(self, item: pytest.Item, finding: FoundFailure) -> str:
         """The section of a failed test."""
         from broker_sim.control.on_journal import groups_of
 
@@ -238,7 +238,7 @@ class SimPlugin:
         return "\n".join(lines)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        """How much was simulated."""
+        """Print how many seeds and how much virtual time were simulated."""
         counts = config.stash.get(_COUNTS, None)
         if counts is not None and config.option.verbose >= 0 and PENDING not in config.stash:
             virtual = duration_text(counts["virtual_s"] * 1000)
@@ -289,7 +289,7 @@ def _forget_output(config: pytest.Config) -> None:
 # --- what a failure tells --------------------------------------------------------------------------------------------------
 
 
-def story(item: pytest.Item, finding: Found) -> list[str]:
+def story(item: pytest.Item, finding: FoundFailure) -> list[str]:
     """What failed, how it is seen again, what it takes, what became of the groups."""
     run = finding.run
     before = {0: "the first one"}.get(finding.clean, f"{finding.clean} before it were clean")
@@ -310,7 +310,7 @@ def _told(lines: list[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _faults(finding: Found) -> list[str]:
+def _faults(finding: FoundFailure) -> list[str]:
     shown = finding.faults
     if not finding.before:
         return ["no fault had come when it failed"] if finding.run.placed or finding.given else []
@@ -339,7 +339,7 @@ def _value(value: object) -> str:
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-def _pictures(run: Run) -> list[str]:
+def _pictures(run: SeedRun) -> list[str]:
     from broker_sim.control.on_journal import groups_of
     from broker_sim.explain.terminal import timeline
 

@@ -22,7 +22,7 @@ from broker_sim.journal import problems
 from broker_sim.journal import read as read_journal
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse
-from broker_sim.scenario.runner import Options, Outcome, run
+from broker_sim.scenario.runner import Outcome, ScenarioOptions, run
 from tests.support import processes
 from tests.support.command import command
 from tests.support.processes import DEADLINE_S
@@ -51,7 +51,7 @@ expect:
 
 
 async def play(text: str, **options: object) -> Outcome:
-    return await run(parse(loads(text)), Options(**options))  # type: ignore[arg-type]
+    return await run(parse(loads(text)), ScenarioOptions(**options))  # type: ignore[arg-type]
 
 
 def cli(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

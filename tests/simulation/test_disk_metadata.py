@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim.metadata.topics import KafkaError
-from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.storage.files import Files
 from kafka_wire.errors import Err
 from tests.data_plane.helpers import fill
@@ -110,7 +110,7 @@ def test_a_change_during_which_power_is_lost_in_any_call_has_happened_or_not(cha
             disk.die_in(at, lambda: None)
             try:
                 CHANGES[change](sim)
-            except Killed:
+            except ProcessKilled:
                 topics = {"before", "after"}
             else:
                 topics = {"after"}

@@ -25,7 +25,7 @@ from hypothesis import strategies
 
 from broker_sim.simulation import SimForbidden, simulate
 from broker_sim.simulation.virtual import clocks, patches
-from broker_sim.simulation.virtual.patches import DOORS
+from broker_sim.simulation.virtual.patches import PATCH_POINTS
 from tests.simulation import leaks
 from tests.simulation.leaks import LEAKS, what_is_seen
 from tests.simulation.test_determinism import in_fresh_processes
@@ -277,7 +277,7 @@ def test_what_the_documentation_says_of_functions_is_so() -> None:
         assert platform.node() == "test"
         assert resource.getrusage(resource.RUSAGE_SELF).ru_utime == 0
     of_classes = {"datetime.now"}
-    assert {f".{name}" for name in named - of_classes} <= DOORS.keys()
+    assert {f".{name}" for name in named - of_classes} <= PATCH_POINTS.keys()
 
 
 def test_methods_of_dates_are_found_once_however_often_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

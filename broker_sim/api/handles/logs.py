@@ -28,7 +28,7 @@ from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
-    from broker_sim.faults.conditions import Condition
+    from broker_sim.faults.conditions import PartitionFault
     from broker_sim.journal import Seen
     from broker_sim.metadata.cluster_state import Partition
 
@@ -81,7 +81,7 @@ class Pending:
 class StateGuard:
     """An active state; it ends with `heal()` or its `with` or `async with` block. A second `heal()` has no effect."""
 
-    def __init__(self, log: LogHandle, condition: Condition) -> None:
+    def __init__(self, log: LogHandle, condition: PartitionFault) -> None:
         self.log, self._condition = log, condition
 
     @property

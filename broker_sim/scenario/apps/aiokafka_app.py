@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
-from broker_sim.scenario.apps.common import Line, Orders, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, Orders, ScenarioPipe, program
 
 _ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -28,10 +28,10 @@ def _log(partition: TopicPartition) -> str:
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
 
 
-class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
+class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
         self.settings, self.tell = settings, line.tell
         self.committed_s = 0.0
@@ -200,9 +200,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         self.tell("assigned", partitions=sorted(map(_log, assigned)))
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
-    app = App(settings, line)
+    app = AiokafkaApp(settings, line)
     line.listen(app.obey)
     try:
         await app.run()

@@ -22,7 +22,7 @@ Obey = Callable[[str, str], object]
 """``obey(command, argument)``: a command of the scenario."""
 
 
-class Settings:
+class AppSettings:
     """What an app was started with; times in ms, None where the client's own default is to hold."""
 
     def __init__(self, source: str) -> None:
@@ -106,7 +106,7 @@ def listen(obey: Obey) -> None:
     threading.Thread(target=run, daemon=True, name="commands").start()
 
 
-class Line:
+class ScenarioPipe:
     """What an app and its scenario talk over: the stdout and stdin of a process."""
 
     def tell(self, says: str, **details: Any) -> None:
@@ -123,7 +123,7 @@ class Line:
             listen(lambda command, argument: loop.call_soon_threadsafe(obey, command, argument))
 
 
-Live = Callable[[Settings, Line], Any]
+Live = Callable[[AppSettings, ScenarioPipe], Any]
 """An app: a coroutine function, or an ordinary one; what it returns is its exit code."""
 
 
@@ -134,10 +134,10 @@ class Leaving(Protocol):
         """Its life, until it is cancelled."""
 
     async def leave(self) -> None:
-        """Say goodbye."""
+        """Leave the group."""
 
 
-async def until_told_to_leave(member: Leaving, line: Line) -> int:
+async def until_told_to_leave(member: Leaving, line: ScenarioPipe) -> int:
     """A member's whole life, which the command `leave` ends in order; the program's exit code."""
     stop = asyncio.Event()
 
@@ -158,5 +158,5 @@ async def until_told_to_leave(member: Leaving, line: Line) -> int:
 def program(live: Live) -> None:
     """The process of an app."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    settings, line = Settings(sys.argv[1]), Line()
+    settings, line = AppSettings(sys.argv[1]), ScenarioPipe()
     sys.exit(asyncio.run(live(settings, line)) if inspect.iscoroutinefunction(live) else live(settings, line))

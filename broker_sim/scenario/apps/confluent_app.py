@@ -8,17 +8,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from broker_sim.scenario.apps.common import Orders, Settings, listen, tell
+from broker_sim.scenario.apps.common import AppSettings, Orders, listen, tell
 
 
 def _logs(partitions: list[TopicPartition]) -> list[str]:
     return sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)
 
 
-class App(Orders):
+class ConfluentApp(Orders):
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AppSettings) -> None:
         super().__init__()
         self.settings = settings
         options: dict[str, Any] = {
@@ -131,7 +131,7 @@ class App(Orders):
 
 def main() -> None:
     """Run the app until the command ``leave``, or the end of stdin."""
-    app = App(Settings(sys.argv[1]))
+    app = ConfluentApp(AppSettings(sys.argv[1]))
     listen(app.obey)
     app.run()
 

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from broker_sim.scenario.apps.common import Line, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import decode, encode
@@ -40,7 +40,7 @@ _ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
 class Member:
     """One member of the group, on a connection of its own: it joins, syncs and sends heartbeats until it leaves."""
 
-    def __init__(self, settings: Settings, number: int, line: Line) -> None:
+    def __init__(self, settings: AppSettings, number: int, line: ScenarioPipe) -> None:
         self.settings, self.name, self.tell = settings, f"{settings.client_id}-{number}", line.tell
         assert settings.group is not None
         self.group = settings.group
@@ -181,7 +181,7 @@ def _assignment(topics: dict[str, list[int]]) -> bytes:
     return encode(ConsumerProtocolAssignment(list(parts)), 0)
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     members = [Member(settings, number, line) for number in range(1, settings.members + 1)]
     stop = asyncio.Event()

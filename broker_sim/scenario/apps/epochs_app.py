@@ -12,7 +12,7 @@ Reports: ``assigned`` with its whole assignment, ``revoked``, ``lost`` when it i
 
 from __future__ import annotations
 
-from broker_sim.scenario.apps.common import Line, Settings, program, until_told_to_leave
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program, until_told_to_leave
 from broker_sim.scenario.apps.heartbeating import ELSEWHERE, FENCED, HeartbeatingMember
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -31,7 +31,7 @@ Unit = tuple[bytes, int]
 class Member(HeartbeatingMember):
     """One process: a member id of its own."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__(settings, line)
         self.revokes = settings.config.get("revokes", True)
         self.repeats = settings.config.get("repeats", True)
@@ -112,7 +112,7 @@ class Member(HeartbeatingMember):
         await self.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     return await until_told_to_leave(Member(settings, line), line)
 

@@ -7,7 +7,7 @@ import itertools
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-from broker_sim.scenario.apps.common import Line, Settings
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class HeartbeatingMember(ABC):
     """One process: a member id of its own."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         self.settings, self.tell = settings, line.tell
         assert settings.group is not None
         self.group = settings.group
@@ -58,7 +58,7 @@ class HeartbeatingMember(ABC):
                 await asyncio.sleep(_RETRY_S)
 
     async def leave(self) -> None:
-        """Say goodbye."""
+        """Leave the group."""
         if self.epoch > 0:
             try:
                 await self._find()

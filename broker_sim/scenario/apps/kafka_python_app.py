@@ -10,17 +10,17 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from broker_sim.scenario.apps.common import Line, Orders, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, Orders, ScenarioPipe, program
 
 
 def _logs(partitions: Any) -> list[str]:
     return sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)
 
 
-class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
+class KafkaPythonApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
         self.settings, self.tell = settings, line.tell
         options: dict[str, Any] = {
@@ -103,9 +103,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         self.tell("assigned", partitions=_logs(assigned))
 
 
-def live(settings: Settings, line: Line) -> int:
+def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
-    app = App(settings, line)
+    app = KafkaPythonApp(settings, line)
     line.listen(app.obey)
     app.run()
     return 0

@@ -20,7 +20,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from broker_sim.scenario.apps.common import Line, Settings, program, until_told_to_leave
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program, until_told_to_leave
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -61,7 +61,7 @@ class _Session:
 class Member:
     """One process: a member id of its own, which 4.1 wants to be a uuid."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         self.settings, self.tell = settings, line.tell
         assert settings.group is not None
         self.group = settings.group
@@ -78,7 +78,7 @@ class Member:
         self.has: set[Unit] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Fetch and acknowledge records until cancelled."""
         await asyncio.gather(self._belong(), self._read())
 
     async def _ask(self, wire: Wire, api: int, version: int, request: object, answer: type[T]) -> T:
@@ -144,7 +144,7 @@ class Member:
                 self.tell("assigned", partitions=sorted(map(self._log, units)))
 
     async def _look_up(self) -> None:
-        """Who leads what."""
+        """Look up the leaders of the assigned partitions."""
         wire = Wire(self.settings.client_id)
         try:
             host, _, port = self.settings.bootstrap.split(",")[0].rpartition(":")
@@ -280,7 +280,7 @@ class Member:
         self.coordinator.close()
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     return await until_told_to_leave(Member(settings, line), line)
 

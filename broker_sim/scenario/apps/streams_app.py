@@ -15,7 +15,7 @@ As Kafka Streams it sends no more heartbeats after its topology was refused. Rep
 
 from __future__ import annotations
 
-from broker_sim.scenario.apps.common import Line, Settings, program, until_told_to_leave
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program, until_told_to_leave
 from broker_sim.scenario.apps.heartbeating import ELSEWHERE, FENCED, HeartbeatingMember
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -40,7 +40,7 @@ Task = tuple[str, int]
 class Member(HeartbeatingMember):
     """One thread of an application, in a process of its own unless the file says otherwise."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__(settings, line)
         self.revokes = settings.config.get("revokes", True)
         self.process = str(settings.config.get("process", settings.client_id))
@@ -117,7 +117,7 @@ def _named(tasks: set[Task]) -> list[str]:
     return [f"{'' if role == _ROLES[0] else role + ' '}{_SUBTOPOLOGY}_{number}" for role, number in sorted(tasks)]
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     return await until_told_to_leave(Member(settings, line), line)
 

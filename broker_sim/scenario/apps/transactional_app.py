@@ -17,7 +17,7 @@ import itertools
 from typing import Any
 
 from broker_sim.common.clock import RealClock
-from broker_sim.scenario.apps.common import Line, Orders, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, Orders, ScenarioPipe, program
 from broker_sim.scenario.wire import Wire
 from kafka_wire import record_batch
 from kafka_wire.api_keys import ApiKey
@@ -60,7 +60,7 @@ class NotWritten(Exception):
 class Producer(Orders):
     """A transactional producer: one transaction after the other until it leaves or is fenced."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
         self.settings, self.tell = settings, line.tell
         assert settings.transactional_id is not None
@@ -87,7 +87,7 @@ class Producer(Orders):
             await asyncio.sleep(self.pause_s)
 
     async def transaction(self, number: int) -> None:
-        """One of them."""
+        """Produce the records of one transaction and end it."""
         committed = True
         try:
             await self.write(number)
@@ -255,7 +255,7 @@ def _first_error(response: AddPartitionsToTxnResponse) -> Err:
     return next((error for error in errors if error is not Err.NONE), Err.NONE)
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     producer = Producer(settings, line)
     line.listen(producer.obey)

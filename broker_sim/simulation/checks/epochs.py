@@ -19,7 +19,7 @@ from kafka_wire.offsets_log import GROUP_METADATA, decode_key, decode_value
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["EpochLog", "Records", "Standing", "Unit", "unit_name"]
+__all__ = ["EpochLog", "Records", "StoredAssignment", "Unit", "unit_name"]
 
 Unit = tuple[Any, int]
 """A topic's id and a partition of it; or another key under which a kind of group counts what it shares out."""
@@ -46,7 +46,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredAssignment:
     """The current assignment record of a member: member epoch, previous epoch, assigned and revoking partitions."""
 
     epoch: int
@@ -77,7 +77,7 @@ class EpochLog:
     metadata_hash: int = 0
     members: dict[str, Any] = field(default_factory=dict)
     targets: dict[str, frozenset[Unit]] = field(default_factory=dict)
-    standings: dict[str, Standing] = field(default_factory=dict)
+    standings: dict[str, StoredAssignment] = field(default_factory=dict)
     matched: dict[str, tuple[str, ...]] = field(default_factory=dict)
     is_classic: bool = False
     batches: int = 0
@@ -237,7 +237,7 @@ class EpochLog:
         if member_id not in self.members:
             self._fail("a current assignment belongs to a member", f"{member_id} is none", records)
         assigned, revoking = self._held(value)
-        self.standings[member_id] = Standing(epoch, value.previous_member_epoch, assigned, revoking)
+        self.standings[member_id] = StoredAssignment(epoch, value.previous_member_epoch, assigned, revoking)
         if revoking:
             self.moves["revoking"] += 1
         if epoch == LEFT_FOR_NOW:

@@ -25,12 +25,12 @@ from broker_sim.simulation.checks.answers import (
     HISTORY,
     OFFSETS,
     Answers,
-    Ask,
     Broken,
     InvariantBroken,
+    SentRequest,
     offsets_partition,
 )
-from broker_sim.simulation.checks.replay import Told, differences, told_by
+from broker_sim.simulation.checks.replay import StoredGroup, differences, groups_in_log
 from broker_sim.simulation.checks.rules import (
     COMPLETING,
     DEAD,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.shard import Shard
     from broker_sim.metadata.cluster_state import Partition
-    from broker_sim.simulation.checks.ledger import Ledger
+    from broker_sim.simulation.checks.ledger import DeliveryLedger
 
-__all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
+__all__ = ["Answers", "InvariantBroken", "Invariants", "SentRequest", "offsets_partition"]
 
 # --- from the journal ---------------------------------------------------------------------------------------------------
 
@@ -73,13 +73,13 @@ class Invariants:
     invariants that are not checked; ``ledger`` gets the committed offsets."""
 
     def __init__(
-        self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: Ledger | None = None
+        self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: DeliveryLedger | None = None
     ) -> None:
         self.kafka, self._tell, self.ledger = kafka, broken, ledger
         self.now_ms = 0
         self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._told, waive=waive)
         self.broken: InvariantBroken | None = None
-        self._asks: dict[int, Ask] = {}
+        self._asks: dict[int, SentRequest] = {}
         self._groups: dict[str, dict[str, Any]] = {}
         self._since_ms: dict[str, int] = {}  # when the group entered its state
         self._by_epochs: dict[str, None] = {}  # groups that are none of classic members alone
@@ -136,7 +136,7 @@ class Invariants:
         partition = self.answers.partition(group)
         return partition is None or self.kafka.runtime.shard(partition.index) is None
 
-    def _check_rule(self, ask: Ask, shown: dict[str, Any] | None, body: dict[str, Any]) -> None:
+    def _check_rule(self, ask: SentRequest, shown: dict[str, Any] | None, body: dict[str, Any]) -> None:
         """An answer that was given at once is the one that the rules name."""
         if ask.error not in RULED:
             return
@@ -181,7 +181,7 @@ class Invariants:
         """What a rule answers, or has the broker do with a request, is no answer of the coordinator's."""
         self._before.pop(event.get("request", -1), None)
 
-    def _check_shown(self, ask: Ask, body: dict[str, Any]) -> None:
+    def _check_shown(self, ask: SentRequest, body: dict[str, Any]) -> None:
         """What a commit of this coordinator's life says shows when it was published, and no earlier."""
         for topic in body.get("topics") or ():
             for partition in topic["partitions"]:
@@ -348,7 +348,7 @@ class Invariants:
             self._loads = self.answers.tick
 
     def _look(self) -> None:
-        """What must not last."""
+        """Check for requests without a response and rebalances that last longer than their timeouts."""
         self.answers.overdue()
         for group, shown in self._groups.items():
             longest_ms = (
@@ -370,7 +370,7 @@ class Invariants:
 
     def _compare(self, partition: Partition, shard: Shard, *, loaded: bool) -> list[tuple[str, str]]:
         policy = self.kafka.runtime.settings.policy
-        stored = told_by(partition, group_tombstone_ends_offsets=policy.group_tombstone_ends_offsets)
+        stored = groups_in_log(partition, group_tombstone_ends_offsets=policy.group_tombstone_ends_offsets)
         if not loaded and not policy.tombstones_are_awaited:  # what 3.x has deleted may have come to nothing in its log
             for group, says in stored.items():
                 live = shard.groups[group].offsets if group in shard.groups else {}
@@ -381,7 +381,7 @@ class Invariants:
             self._leave_out_late_ones(stored, shard)
         return differences(stored, shard.groups, loaded=loaded)
 
-    def _leave_out_late_ones(self, stored: dict[str, Told], shard: Shard) -> None:
+    def _leave_out_late_ones(self, stored: dict[str, StoredGroup], shard: Shard) -> None:
         """What 3.x has given up, and its log has committed afterwards, the coordinator knows from its next load on."""
         for group, says in stored.items():
             live = shard.groups[group].offsets if group in shard.groups else {}

@@ -43,7 +43,7 @@ class Leaders:
         self._seen: dict[tuple[bytes, int], _Seen] = {}
 
     def look(self) -> None:
-        """At every partition."""
+        """Check the leader, epoch and ISR of every partition."""
         state = self._state()
         if state is None:
             return

@@ -16,10 +16,10 @@ from broker_sim.simulation.errors import SimError
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.seams import RunControl
     from broker_sim.simulation.workloads.programs import Consumer, Producer
 
-__all__ = ["Expected", "NotAlive", "Unsafe", "bound_s", "converge", "safe"]
+__all__ = ["ExpectedGroup", "NotAlive", "Unsafe", "bound_s", "converge", "safe"]
 
 _LOOK_S = 0.5
 """Virtual time between two looks."""
@@ -50,7 +50,7 @@ class Unsafe(SimError, AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedGroup:
     """A group that is to come back: so many members, everything in these topics read and committed. ``state``: None for one that has
     no members and need not be known."""
 
@@ -69,9 +69,9 @@ def bound_s(
 
 
 def converge(
-    sim: Run,
+    sim: RunControl,
     kafka: SimCluster,
-    expected: Iterable[Expected],
+    expected: Iterable[ExpectedGroup],
     within_s: float,
     also: Callable[[], str | None] = lambda: None,
 ) -> float:
@@ -94,7 +94,7 @@ def converge(
         sim.run_for(_LOOK_S)
 
 
-def _lacking(kafka: SimCluster, expected: Expected) -> list[tuple[str, str]]:
+def _lacking(kafka: SimCluster, expected: ExpectedGroup) -> list[tuple[str, str]]:
     """What a group lacks, each in short and in words."""
     group = kafka.group(expected.group)
     state, members = group.state, group.members
@@ -130,7 +130,9 @@ def _lacking(kafka: SimCluster, expected: Expected) -> list[tuple[str, str]]:
     return lacking
 
 
-def _not_alive(kafka: SimCluster, groups: list[Expected], unmet: list[tuple[str, str]], within_s: float) -> NotAlive:
+def _not_alive(
+    kafka: SimCluster, groups: list[ExpectedGroup], unmet: list[tuple[str, str]], within_s: float
+) -> NotAlive:
     lines = [f"{duration_text(within_s * 1000)} after everything was healed:", *(f"  {text}" for _, text in unmet)]
     for group in groups:
         if any(repr(group.group) in text for _, text in unmet):

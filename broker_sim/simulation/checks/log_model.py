@@ -19,10 +19,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Head", "LogModel", "Row"]
+__all__ = ["Head", "LogModel", "SentRecord"]
 
 
-class Row(NamedTuple):
+class SentRecord(NamedTuple):
     """A record as it is sent. ``value`` is unique to the record; a tombstone has no value, and is identified by its timestamp."""
 
     timestamp: int
@@ -45,10 +45,10 @@ class LogModel:
 
     def __init__(self, name: str, *, compacts: bool = False, deletes: bool = False) -> None:
         self.name, self.compacts, self.deletes = name, compacts, deletes
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, SentRecord] = {}
         self.heads: dict[int, tuple[int, Head, int]] = {}
         """Base offset -> last offset, head, leader epoch; where these are known."""
-        self.doubts: dict[Row, None] = {}
+        self.doubts: dict[SentRecord, None] = {}
         self.start = 0
         """It begins here, or later where something may be taken."""
         self.may_go = 0
@@ -59,7 +59,7 @@ class LogModel:
         self.epochs: list[tuple[int, int]] = []
         self.exact = True
 
-    def sent(self, rows: Iterable[Row]) -> None:
+    def sent(self, rows: Iterable[SentRecord]) -> None:
         """Note records that were sent: until the response they may be in the log or not."""
         self.doubts.update(dict.fromkeys(rows))
 
@@ -67,12 +67,14 @@ class LogModel:
         """Something that was sent may be there, or may come."""
         self.exact = False
 
-    def refused(self, rows: Iterable[Row]) -> None:
+    def refused(self, rows: Iterable[SentRecord]) -> None:
         """They will never be there."""
         for row in rows:
             self.doubts.pop(row, None)
 
-    def acknowledged(self, base: int, rows: Sequence[Row], *, head: Head | None = None, epoch: int = -1) -> str | None:
+    def acknowledged(
+        self, base: int, rows: Sequence[SentRecord], *, head: Head | None = None, epoch: int = -1
+    ) -> str | None:
         """As the batch at ``base``."""
         if self.exact and base != self.end:
             return f"{self.name}: the batch is told to be at {base}; the log ended at {self.end}"
@@ -90,7 +92,7 @@ class LogModel:
         """The high watermark has passed all before ``end``."""
         self.sure_end = max(self.sure_end, end)
 
-    def _place(self, offset: int, row: Row) -> str | None:
+    def _place(self, offset: int, row: SentRecord) -> str | None:
         known = self.rows.get(offset)
         if known is not None and known != row:
             return f"{self.name}: offset {offset} is {row}, and was {known}"
@@ -106,7 +108,7 @@ class LogModel:
         self.start = max(self.start, start)
         self.end = max(self.end, start)
 
-    def read(self, asked: int, records: Sequence[tuple[int, Row]], end: int) -> str | None:
+    def read(self, asked: int, records: Sequence[tuple[int, SentRecord]], end: int) -> str | None:
         """Batches from that which holds ``asked`` to ``end``. None where that may be."""
         expected = asked
         for offset, row in records:

@@ -15,13 +15,13 @@ from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["Told", "differences", "told_by"]
+__all__ = ["StoredGroup", "differences", "groups_in_log"]
 
 Offsets = dict[tuple[str, int], int]
 
 
 @dataclass(slots=True)
-class Told:
+class StoredGroup:
     """Of one group: its offsets; its generation and members where there is a record of it."""
 
     offsets: Offsets = field(default_factory=dict)
@@ -30,10 +30,10 @@ class Told:
     protocol_type: str | None = None
 
 
-def told_by(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict[str, Told]:
+def groups_in_log(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict[str, StoredGroup]:
     """Group id -> its state by the records of an offsets partition, read to its end. Transactional batches are ignored: no client of
     these worlds writes any."""
-    groups: dict[str, Told] = {}
+    groups: dict[str, StoredGroup] = {}
     for batch in partition.log.batches():
         if batch.header.is_control or batch.header.is_transactional:
             continue
@@ -44,13 +44,13 @@ def told_by(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict
             except DecodeError:
                 continue
             if kind in (OFFSET_COMMIT, OFFSET_COMMIT_LEGACY):
-                group = groups.setdefault(key.group, Told())
+                group = groups.setdefault(key.group, StoredGroup())
                 if value is None:
                     group.offsets.pop((key.topic, key.partition), None)
                 else:
                     group.offsets[key.topic, key.partition] = value.offset
             elif kind == GROUP_METADATA:
-                group = groups.setdefault(key.group, Told())
+                group = groups.setdefault(key.group, StoredGroup())
                 group.generation, group.members, group.protocol_type = None, frozenset(), None
                 if value is not None:
                     group.generation, group.protocol_type = value.generation, value.protocol_type
@@ -60,12 +60,12 @@ def told_by(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict
     return groups
 
 
-def differences(stored: Mapping[str, Told], groups: Mapping[str, Any], *, loaded: bool) -> list[tuple[str, str]]:
+def differences(stored: Mapping[str, StoredGroup], groups: Mapping[str, Any], *, loaded: bool) -> list[tuple[str, str]]:
     """(group, in words) for each in which a coordinator's ``groups`` are others. ``loaded``: it has just been loaded, so members and
     generation are the log's, too."""
     differences_found = []
     for name in {**stored, **groups}:
-        says, group = stored.get(name, Told()), groups.get(name)
+        says, group = stored.get(name, StoredGroup()), groups.get(name)
         has = (
             {} if group is None else {(t, p): o.offset for t, parts in group.offsets.items() for p, o in parts.items()}
         )

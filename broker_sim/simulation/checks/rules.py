@@ -12,7 +12,7 @@ from kafka_wire.errors import Err
 from kafka_wire.group_states import GROUP_STATES
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.checks.answers import Ask
+    from broker_sim.simulation.checks.answers import SentRequest
 
 __all__ = ["RULED", "answer_of", "at_once", "step_error", "waits_in_vain"]
 
@@ -47,7 +47,7 @@ _STEPS: dict[tuple[str, str], frozenset[int]] = {
 """From, to -> by how much the generation grows. One event may take a group through PreparingRebalance and on."""
 
 
-def answer_of(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def answer_of(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     """The errors with which a loaded coordinator may respond to ``ask`` at once; None if that does not follow from ``shown``, the
     snapshot of the group."""
     if shown is not None and shown["size"] != len(shown["members"]):
@@ -60,7 +60,7 @@ def _one(*errors: Err) -> frozenset[Err]:
     return frozenset(errors)
 
 
-def _membership(ask: Ask, shown: dict[str, Any]) -> Err:
+def _membership(ask: SentRequest, shown: dict[str, Any]) -> Err:
     """Whose id or instance is not the group's."""
     members = {member["member"]: member["instance"] for member in shown["members"]}
     if ask.instance is not None:
@@ -72,7 +72,7 @@ def _membership(ask: Ask, shown: dict[str, Any]) -> Err:
     return Err.NONE if ask.member in members else Err.UNKNOWN_MEMBER_ID
 
 
-def _of_a_member(ask: Ask, shown: dict[str, Any] | None, by_state: dict[str, Err]) -> frozenset[Err] | None:
+def _of_a_member(ask: SentRequest, shown: dict[str, Any] | None, by_state: dict[str, Err]) -> frozenset[Err] | None:
     """Membership, then generation, then state."""
     if shown is None:
         return _one(Err.UNKNOWN_MEMBER_ID)
@@ -85,17 +85,17 @@ def _of_a_member(ask: Ask, shown: dict[str, Any] | None, by_state: dict[str, Err
     return None if expected is None else _one(expected)
 
 
-def _heartbeat(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _heartbeat(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     by_state = {EMPTY: Err.UNKNOWN_MEMBER_ID, PREPARING: Err.REBALANCE_IN_PROGRESS}
     return _of_a_member(ask, shown, {**by_state, COMPLETING: Err.NONE, STABLE: Err.NONE})
 
 
-def _sync(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _sync(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     by_state = {EMPTY: Err.UNKNOWN_MEMBER_ID, PREPARING: Err.REBALANCE_IN_PROGRESS, STABLE: Err.NONE}
     return _of_a_member(ask, shown, by_state)  # in CompletingRebalance it may be parked
 
 
-def _commit(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _commit(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     if shown is None:
         return _one(Err.NONE if ask.generation < 0 else Err.ILLEGAL_GENERATION)
     if ask.generation < 0 and shown["state"] == EMPTY:
@@ -106,7 +106,7 @@ def _commit(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     return _of_a_member(ask, shown, by_state)
 
 
-def _join(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _join(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     if not ask.member:
         if ask.instance is None and ask.version >= _ID_FIRST_SINCE:
             return _one(Err.MEMBER_ID_REQUIRED)
@@ -124,7 +124,7 @@ def _join(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
 _RULES = {"Heartbeat": _heartbeat, "SyncGroup": _sync, "OffsetCommit": _commit, "JoinGroup": _join}
 
 
-def at_once(ask: Ask, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
+def at_once(ask: SentRequest, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
     """What is wrong with a good answer that was given at once; None for nothing."""
     mine = next((member for member in shown["members"] if member["member"] == ask.member), None)
     if mine is None:

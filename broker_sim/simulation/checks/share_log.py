@@ -18,7 +18,7 @@ from kafka_wire import share_state_log as log
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import ClusterState
 
-__all__ = ["ACKNOWLEDGED", "ARCHIVED", "ShareLog", "Standing", "Unit"]
+__all__ = ["ACKNOWLEDGED", "ARCHIVED", "ShareLog", "StoredPartition", "Unit"]
 
 Unit = tuple[bytes, int]
 """A topic's id and a partition of it."""
@@ -29,7 +29,7 @@ _LATE = 8
 """So many writes may be on their way before a leader hears of the first."""
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """What is stored of a record: its state, and how often it was delivered."""
 
     state: int
@@ -37,14 +37,14 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standing:
+class StoredPartition:
     """A partition. ``start``: its start offset, -1 before the first; ``records``: what is stored of records from there on; ``done``:
     how it ended with those below, that lie behind it."""
 
     state_epoch: int
     start: int = _NOWHERE
-    records: dict[int, Stored] = field(default_factory=dict)
-    done: dict[int, Stored] = field(default_factory=dict)
+    records: dict[int, StoredRecord] = field(default_factory=dict)
+    done: dict[int, StoredRecord] = field(default_factory=dict)
     leading: deque[int] = field(default_factory=lambda: deque(maxlen=_LATE))
     """Up to where all was done with, after each of the last updates."""
 
@@ -65,7 +65,7 @@ class ShareLog:
     tell: Callable[[InvariantBroken], object]
     limit: int
     counts_all: bool
-    standings: dict[Unit, Standing] = field(default_factory=dict)
+    standings: dict[Unit, StoredPartition] = field(default_factory=dict)
     moves: Counter[str] = field(default_factory=Counter)
     """What has been seen, for who asks whether a run has met it."""
     _next: dict[int, int] = field(default_factory=dict)
@@ -105,8 +105,8 @@ class ShareLog:
                 self._fail("the share-partition start offset keeps up", unit, what, value)
             standing.leading.append(standing.done_up_to())
 
-    def _snapshot(self, unit: Unit, before: Standing | None, value: Any) -> None:
-        made = Standing(value.state_epoch)
+    def _snapshot(self, unit: Unit, before: StoredPartition | None, value: Any) -> None:
+        made = StoredPartition(value.state_epoch)
         if before is not None and before.state_epoch == value.state_epoch:
             self.moves["snapshot"] += 1
             made.start, made.done = before.start, before.done
@@ -123,7 +123,7 @@ class ShareLog:
             made.start = value.start_offset
         self.standings[unit] = made
 
-    def _batches(self, unit: Unit, standing: Standing, value: Any) -> None:
+    def _batches(self, unit: Unit, standing: StoredPartition, value: Any) -> None:
         for batch in value.state_batches:
             if batch.delivery_state == ACQUIRED:
                 self._fail("acquired state is never persisted", unit, f"{batch}", value)
@@ -134,9 +134,9 @@ class ShareLog:
                 what = f"{batch.first_offset} to {batch.last_offset} are to come again after {batch.delivery_count}"
                 self._fail("the delivery count stays within its limit", unit, what, value)
             for offset in range(batch.first_offset, batch.last_offset + 1):
-                self._record(unit, standing, offset, Stored(batch.delivery_state, batch.delivery_count), value)
+                self._record(unit, standing, offset, StoredRecord(batch.delivery_state, batch.delivery_count), value)
 
-    def _record(self, unit: Unit, standing: Standing, offset: int, now: Stored, value: Any) -> None:
+    def _record(self, unit: Unit, standing: StoredPartition, offset: int, now: StoredRecord, value: Any) -> None:
         before = standing.records.get(offset)
         if offset < standing.start:
             return
@@ -148,7 +148,7 @@ class ShareLog:
             self.moves["given up"] += 1
         standing.records[offset] = now
 
-    def _starts(self, unit: Unit, standing: Standing, start: int, value: Any) -> None:
+    def _starts(self, unit: Unit, standing: StoredPartition, start: int, value: Any) -> None:
         if start == _NOWHERE or start == standing.start:
             return
         if start < standing.start:
@@ -168,7 +168,7 @@ class ShareLog:
 
     # --- the end
 
-    def how(self, unit: Unit, offset: int) -> Stored | None:
+    def how(self, unit: Unit, offset: int) -> StoredRecord | None:
         """What is stored of a record, wherever it lies."""
         standing = self.standings.get(unit)
         return None if standing is None else standing.records.get(offset) or standing.done.get(offset)

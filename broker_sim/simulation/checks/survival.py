@@ -1,6 +1,6 @@
 """What of the logs must be there after the brokers' process has died, and whether it is.
 
-    before = standing(kafka.state, disk)            # at the death
+    before = log_states(kafka.state, disk)            # at the death
     lost(before, kafka.state, disk, all_of_it=True) # after the start: None, or what is not as it was
 
 Rules:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.disk import SimDisk
     from broker_sim.storage import PartitionLog
 
-__all__ = ["Standing", "lost", "standing"]
+__all__ = ["LogState", "log_states", "lost"]
 
 Batch = tuple[int, int, bytes]
 """First offset, last offset, the whole of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LogState:
     """A log at some moment. ``committed``: what is below has been acknowledged, or may have been."""
 
     name: str
@@ -59,11 +59,11 @@ class Standing:
         return {key: latest_value for key, latest_value in values.items() if latest_value[1] is not None}
 
 
-def standing(state: ClusterState, disk: SimDisk) -> dict[str, Standing]:
-    """All logs, by name."""
+def log_states(state: ClusterState, disk: SimDisk) -> dict[str, LogState]:
+    """The state of every log, by the name of its partition."""
     image = disk.image()
     return {
-        partition.name: Standing(
+        partition.name: LogState(
             partition.name, partition.log_start_offset, partition.high_watermark, partition.log.config.compacts,
             tuple(_read(partition.log, image)),
         )
@@ -88,9 +88,9 @@ def _read(log: PartitionLog, image: Mapping[str, bytes]) -> Iterable[Batch]:
                 return
 
 
-def lost(before: Mapping[str, Standing], state: ClusterState, disk: SimDisk, *, all_of_it: bool) -> str | None:
+def lost(before: Mapping[str, LogState], state: ClusterState, disk: SimDisk, *, all_of_it: bool) -> str | None:
     """What is not as it has to be, None where all is."""
-    now = standing(state, disk)
+    now = log_states(state, disk)
     for name, old in before.items():
         new = now.get(name)
         if new is None:
@@ -101,7 +101,7 @@ def lost(before: Mapping[str, Standing], state: ClusterState, disk: SimDisk, *, 
     return None
 
 
-def _differs(old: Standing, new: Standing, all_of_it: bool) -> str | None:
+def _differs(old: LogState, new: LogState, all_of_it: bool) -> str | None:
     end = max(new.end, new.start)
     if all_of_it and end < old.committed:
         return f"{old.name} ends at {end}; it was committed up to {old.committed}"

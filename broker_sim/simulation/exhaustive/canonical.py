@@ -13,7 +13,7 @@ import types
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-__all__ = ["Names", "canonical"]
+__all__ = ["CanonicalNames", "canonical"]
 
 _LEFT_OUT = frozenset(
     {"settings", "policy", "new_id", "new_producer_id", "out", "now_ms", "began_ms", "next_ticket", "version", "group_configs"}
@@ -32,7 +32,7 @@ _ANCIENT_MS = 10**9
 """Numbers above it are instants, those below durations."""
 
 
-class Names:
+class CanonicalNames:
     """What is called how in a state: ``issued`` are random parts of ids that the shard has made; ``now_ms`` and ``end``, the
     log's, are what times and offsets are measured from."""
 
@@ -67,7 +67,7 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(name for name in slots if not name.startswith("__") and name not in _LEFT_OUT)
 
 
-def canonical(value: Any, names: Names) -> Hashable:
+def canonical(value: Any, names: CanonicalNames) -> Hashable:
     """``value`` as something that can be compared and hashed."""
     kind = type(value)
     if value is None or kind is bool or kind is bytes or kind is float:
@@ -87,7 +87,7 @@ def canonical(value: Any, names: Names) -> Hashable:
     return _object(value, names)
 
 
-def _object(value: Any, names: Names) -> Hashable:
+def _object(value: Any, names: CanonicalNames) -> Hashable:
     known = names.open.get(id(value))
     if known is not None:
         return ("again", known)
@@ -97,7 +97,7 @@ def _object(value: Any, names: Names) -> Hashable:
     return opened
 
 
-def _opened(value: Any, names: Names) -> Hashable:
+def _opened(value: Any, names: CanonicalNames) -> Hashable:
     if isinstance(value, types.FunctionType):
         held = [cell.cell_contents for cell in value.__closure__ or ()]
         return (value.__qualname__, tuple([canonical(item, names) for item in held]))
@@ -115,7 +115,7 @@ def _opened(value: Any, names: Names) -> Hashable:
     return (type(value).__name__, *fields)
 
 
-def _field(name: str, value: Any, names: Names) -> Hashable:
+def _field(name: str, value: Any, names: CanonicalNames) -> Hashable:
     if name in _TOKENS:
         return tuple([names.token(item) for item in value]) if isinstance(value, (list, tuple)) else names.token(value)
     if name in _IN_LOG:

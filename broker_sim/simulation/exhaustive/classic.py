@@ -28,10 +28,10 @@ from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.records import CONSUMER_RECORDS, decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.runtime.journal_observer import snapshot
-from broker_sim.simulation.checks.answers import Ask
+from broker_sim.simulation.checks.answers import SentRequest
 from broker_sim.simulation.checks.rules import RULED, answer_of, step_error, waits_in_vain
 from broker_sim.simulation.exhaustive.explorer import Action
-from broker_sim.simulation.exhaustive.ground import Ground
+from broker_sim.simulation.exhaustive.ground import ShardEnvironment
 from broker_sim.simulation.exhaustive.surroundings import Surroundings
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -55,7 +55,7 @@ _LATER = frozenset(
 """Answers that leave open what became of it."""
 
 
-class GroupGround(Ground[Shard]):
+class GroupGround(ShardEnvironment[Shard]):
     """A shard of the group coordinator."""
 
     def __init__(self, settings: Settings) -> None:
@@ -92,7 +92,7 @@ class _Client:
     told: bytes | None = None
 
     def forget(self) -> None:
-        """It starts anew."""
+        """Forget the membership, as a client that has restarted."""
         self.member_id, self.generation, self.waits, self.stage, self.line_up, self.told = "", -1, None, "out", (), None
 
 
@@ -102,7 +102,7 @@ class _Aside:
 
     client: str
     api: str
-    ask: Ask
+    ask: SentRequest
     rightly: frozenset[Err] | None
     value: int = -1
 
@@ -202,9 +202,9 @@ class ClassicWorld(Surroundings):
             )  # fmt: skip
             self._aside(client, "OffsetCommit", body, generation, value)
 
-    def _asked(self, client: _Client, api: str, body: Any, generation: int) -> Ask:
+    def _asked(self, client: _Client, api: str, body: Any, generation: int) -> SentRequest:
         instance = client.instance if client.member_id or api == "JoinGroup" else None
-        return Ask(
+        return SentRequest(
             api, _VERSIONS[api], body, 1, GROUP, client.member_id, instance, generation, 0, 0.0, 0, True, 0.0
         )  # fmt: skip
 
@@ -402,7 +402,7 @@ class ClassicWorld(Surroundings):
                 "acknowledged commits are returned", f"the offset is {value}, it must be one of {sorted(self.may_be)}"
             )
 
-    def _check_rule(self, ask: Ask, rightly: frozenset[Err] | None, error: Err) -> None:
+    def _check_rule(self, ask: SentRequest, rightly: frozenset[Err] | None, error: Err) -> None:
         if rightly is not None and error in RULED and error not in rightly:
             names = " or ".join(code.name for code in rightly)
             self._fail(

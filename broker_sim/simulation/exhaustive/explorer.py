@@ -14,7 +14,7 @@ from typing import Protocol
 
 from broker_sim.simulation.errors import SimError
 
-__all__ = ["Action", "Broken", "Explored", "World", "explore", "replay"]
+__all__ = ["Action", "Broken", "Explored", "ModelState", "explore", "replay"]
 
 Action = tuple[str, ...]
 """Who or what, and what it does: ``("A", "join")``, ``("time",)``."""
@@ -22,7 +22,7 @@ Action = tuple[str, ...]
 
 class Broken(SimError, AssertionError):
     """A rule that must hold in every order of events does not: ``rule`` is its name, ``path`` what led there, ``then`` what
-    `World.settle` did from there on, where that broke it."""
+    `ModelState.settle` did from there on, where that broke it."""
 
     def __init__(self, rule: str, what: str) -> None:
         self.rule, self.what = rule, what
@@ -31,7 +31,7 @@ class Broken(SimError, AssertionError):
         super().__init__(f"{rule}: {what}")
 
 
-class World(Protocol):
+class ModelState(Protocol):
     """A small world in one of its states."""
 
     told: list[str]
@@ -65,7 +65,7 @@ class Explored:
     by_depth: list[int] = field(default_factory=list)
 
 
-def replay(make: Callable[[], World], path: Sequence[Action]) -> World:
+def replay(make: Callable[[], ModelState], path: Sequence[Action]) -> ModelState:
     """The world after ``path``."""
     world = make()
     for action in path:
@@ -74,7 +74,7 @@ def replay(make: Callable[[], World], path: Sequence[Action]) -> World:
 
 
 def explore(
-    make: Callable[[], World],
+    make: Callable[[], ModelState],
     *,
     depth: int,
     cpu_s: float = float("inf"),
@@ -122,7 +122,7 @@ def explore(
     return result
 
 
-def _settle(world: World, before: int) -> None:
+def _settle(world: ModelState, before: int) -> None:
     try:
         world.settle()
     except Broken as broken:

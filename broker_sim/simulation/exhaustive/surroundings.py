@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.simulation.exhaustive.explorer import Action, Broken
-from broker_sim.simulation.exhaustive.ground import Ground
+from broker_sim.simulation.exhaustive.ground import ShardEnvironment
 from kafka_wire.errors import Err
 
 __all__ = ["Surroundings"]
@@ -16,7 +16,7 @@ class Surroundings:
     """The part of a small world outside of its clients: log, time, topics. ``faults``: whether its log may fail. An action that is
     not a client's calls the method of its first word with a ``_`` before it, and the other words as arguments."""
 
-    ground: Ground[Any]
+    ground: ShardEnvironment[Any]
 
     def __init__(self, *, faults: bool) -> None:
         self.faults = faults
@@ -44,7 +44,7 @@ class Surroundings:
         self._fired(key)
 
     def _fired(self, key: TimerKey) -> None:
-        """A timer has."""
+        """Called after a timer has fired."""
 
     def _stick(self) -> None:
         self.ground.held = True

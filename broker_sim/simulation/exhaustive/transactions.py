@@ -23,7 +23,7 @@ from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
 from broker_sim.coordinator.transaction.transaction import State, Stored, Transaction
 from broker_sim.simulation.exhaustive.explorer import Action, Broken
-from broker_sim.simulation.exhaustive.ground import Ground
+from broker_sim.simulation.exhaustive.ground import ShardEnvironment
 from broker_sim.simulation.exhaustive.surroundings import Surroundings
 from kafka_wire.control_records import ControlType, control_record
 from kafka_wire.errors import Err
@@ -67,7 +67,7 @@ class _Data:
     last: str = ""
 
 
-class _TransactionGround(Ground[TransactionShard]):
+class _TransactionGround(ShardEnvironment[TransactionShard]):
     """A shard of the transaction coordinator, and the partitions that its markers go to."""
 
     def __init__(self, settings: TransactionSettings) -> None:

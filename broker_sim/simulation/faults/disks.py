@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Injection
     from broker_sim.simulation.faults.swarm import Targets
-    from broker_sim.simulation.seams import Breakable
+    from broker_sim.simulation.seams import FaultTargets
 
 __all__ = ["DRAWS", "FAULTS", "OFTEN", "is_of_the_disk", "revive"]
 
@@ -43,7 +43,7 @@ def kill(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
 
 
 def power(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
-    """Their machines lose power."""
+    """End the brokers' processes and discard what was not synced, as on a loss of power."""
     return _dies(on, args, on.kafka.power_loss)
 
 
@@ -64,13 +64,13 @@ def _dies(on: Injection, args: dict[str, Any], die: Callable[..., None]) -> Call
     return end
 
 
-def revive(kafka: SimCluster, sim: Breakable) -> None:
+def revive(kafka: SimCluster, sim: FaultTargets) -> None:
     """Start a dead cluster again as soon as its disk works. A start that fails without a disk fault ends the run."""
     if kafka.dead:
         _start(kafka, sim, kafka.start_again)
 
 
-def _start(kafka: SimCluster, sim: Breakable, start: Callable[[], object]) -> None:
+def _start(kafka: SimCluster, sim: FaultTargets, start: Callable[[], object]) -> None:
     try:
         start()
     except ClusterError as error:

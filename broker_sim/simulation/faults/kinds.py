@@ -37,7 +37,7 @@ from broker_sim.fields.kinds import Choice, Count, Duration, Flag, Number, OneOr
 from broker_sim.fields.problems import Problems
 from broker_sim.metadata.data_loss import lose_head, lose_tail
 from broker_sim.simulation.faults.disks import FAULTS, revive
-from broker_sim.simulation.virtual.disk import Killed
+from broker_sim.simulation.virtual.disk import ProcessKilled
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.virtual.process import context_of
 from broker_sim.storage.errors import StorageError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.registry import Fault as Rule
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Breakable, Target, TargetBroker
+    from broker_sim.simulation.seams import FaultTargets, Target, TargetBroker
 
 __all__ = ["KINDS", "Fault", "FaultPlan", "Injection", "Seconds", "check", "checked", "from_json", "inject", "to_json"]
 
@@ -105,7 +105,7 @@ LONGEST_S = 1e8
 
 
 @dataclass(frozen=True)
-class Kind:
+class FaultKind:
     """A kind of fault. ``begin`` returns what ends it, None where it is over at once; ``takes`` are its arguments but ``for_s``."""
 
     name: str
@@ -252,7 +252,7 @@ RECEIVER = Field("receiver", OneOrMore(), "who receives; * stands for all others
 BOTH = Field("both", Flag(), "back, too")
 
 _ALL = (
-    Kind(
+    FaultKind(
         "state",
         "a log is in a state of conditions.KINDS; ``log``: orders-0, or offsets(GROUP)",
         _state,
@@ -263,7 +263,7 @@ _ALL = (
             Field("free_bytes", Count(0), "full: remaining space in bytes"),
         ),
     ),
-    Kind(
+    FaultKind(
         "move",
         "another broker leads a log: ``broker``, or the ``step``-th of those that are up",
         _move,
@@ -273,8 +273,8 @@ _ALL = (
             Field("step", Count(0), "which of those that are up"),
         ),
     ),
-    Kind("elect", "a new leader epoch of a log, its leader stays", _elect, (LOG,)),
-    Kind(
+    FaultKind("elect", "a new leader epoch of a log, its leader stays", _elect, (LOG,)),
+    FaultKind(
         "lose",
         "a log loses committed records: an unclean election, or a disk as it was earlier",
         _lose,
@@ -284,8 +284,8 @@ _ALL = (
             Field("records", Count(1), "how many, at most all that it has", required=True),
         ),
     ),
-    Kind("rule", "a rule for requests, with the keys of faults.rules", _rule, tuple(RULE.values())),
-    Kind(
+    FaultKind("rule", "a rule for requests, with the keys of faults.rules", _rule, tuple(RULE.values())),
+    FaultKind(
         "link",
         "a way between hosts has another latency, jitter, share of chunks or of losses",
         _link,
@@ -297,9 +297,9 @@ _ALL = (
             Field("loss", Number(0, 1), "the share of writes at which the connection is lost"),
         ),
     ),
-    Kind("cut", "nothing comes through; with ``both``, back neither", _cut, (SENDER, RECEIVER, BOTH)),
-    Kind("reset", "all connections between two hosts are lost", _reset, (SENDER, RECEIVER)),
-    Kind(
+    FaultKind("cut", "nothing comes through; with ``both``, back neither", _cut, (SENDER, RECEIVER, BOTH)),
+    FaultKind("reset", "all connections between two hosts are lost", _reset, (SENDER, RECEIVER)),
+    FaultKind(
         "crash",
         "a host, a broker's too, dies silently, or with ``reset`` its process alone",
         _crash,
@@ -309,9 +309,9 @@ _ALL = (
             Field("noticed_after_s", Seconds(), "of a broker: so long nobody knows"),
         ),
     ),
-    Kind("pause", "a host is stopped", _pause, (HOST,)),
-    Kind("restart", "a host's process dies and starts again at once", _restart, (HOST,)),
-    Kind(
+    FaultKind("pause", "a host is stopped", _pause, (HOST,)),
+    FaultKind("restart", "a host's process dies and starts again at once", _restart, (HOST,)),
+    FaultKind(
         "buggify",
         "a site of ``broker_sim.common.buggify`` is on: brokers do what they seldom do",
         _buggify,
@@ -320,7 +320,7 @@ _ALL = (
             Field("probability", Number(0, 1), "how often it does it"),
         ),
     ),
-    Kind(
+    FaultKind(
         "hang",
         "the application of a client works ``hang_s`` on its next batch",
         _hang,
@@ -329,12 +329,12 @@ _ALL = (
             Field("hang_s", Seconds(), "for how long", required=True),
         ),
     ),
-    *(Kind(*definition) for definition in FAULTS),
+    *(FaultKind(*definition) for definition in FAULTS),
 )
 
 _LAST = KAFKA_VERSIONS[-1]
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
+KINDS: dict[str, FaultKind] = {kind.name: kind for kind in _ALL}
 """All that can go wrong; each takes ``for_s`` too."""
 
 
@@ -374,7 +374,11 @@ class Injection:
     """A plan at work. ``hangs``: client -> what lets its application hang for that many seconds."""
 
     def __init__(
-        self, sim: Breakable, kafka: SimCluster, plan: Iterable[Fault], hangs: Mapping[str, Callable[[float], object]]
+        self,
+        sim: FaultTargets,
+        kafka: SimCluster,
+        plan: Iterable[Fault],
+        hangs: Mapping[str, Callable[[float], object]],
     ) -> None:
         self.sim, self.kafka, self.hangs = sim, kafka, hangs
         self.begun: list[Fault] = []
@@ -419,7 +423,7 @@ class Injection:
         for_s = self.lasts_s = args.pop("for_s", None)
         try:
             end = KINDS[fault.kind].begin(self, args)
-        except (UsageError, ClusterError, Killed) as error:
+        except (UsageError, ClusterError, ProcessKilled) as error:
             self.skipped.append((fault, str(error)))
             return
         self.begun.append(fault)
@@ -432,7 +436,7 @@ class Injection:
         end = self._ends.pop(number, None)
         self.lasting.pop(number, None)
         if end is not None:
-            with suppress(Killed):
+            with suppress(ProcessKilled):
                 end()
 
     def end(self) -> None:
@@ -502,7 +506,7 @@ class Injection:
 
 
 def inject(
-    sim: Breakable, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
+    sim: FaultTargets, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
     hangs: Mapping[str, Callable[[float], object]] | None = None,
 ) -> Injection:  # fmt: skip
     """Schedule the faults of a plan from now on, on ``kafka`` (default: the first cluster). Raises UsageError for an invalid fault."""

@@ -26,7 +26,7 @@ from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Breakable
+    from broker_sim.simulation.seams import FaultTargets
 
 __all__ = ["Faults", "Plan", "Swarm", "UserInjection", "plan_from"]
 
@@ -72,7 +72,7 @@ class Swarm:
         wanted, without = (_kinds(which) for which in (("*",) if self.kinds is None else self.kinds, self.without))
         return [name for name in wanted if name not in without]
 
-    def drawn(self, sim: Breakable, kafka: SimCluster, number: int) -> FaultPlan:
+    def drawn(self, sim: FaultTargets, kafka: SimCluster, number: int) -> FaultPlan:
         """The plan of the simulation's seed."""
         targets = self._targets(sim, kafka)
         seed = sim.seed if number == 0 else f"{sim.seed}/{number}"
@@ -83,7 +83,7 @@ class Swarm:
             plan = habits(seed) + plan
         return [Fault(round(after_s + fault.t_s, 3), fault.kind, fault.args) for fault in plan]
 
-    def _targets(self, sim: Breakable, kafka: SimCluster) -> Targets:
+    def _targets(self, sim: FaultTargets, kafka: SimCluster) -> Targets:
         for name in (*(self.hosts or ()), *(self.brokers or ())):
             if name not in sim.hosts:
                 raise unknown("host", name, sim.hosts)

@@ -23,7 +23,7 @@ from broker_sim.simulation.virtual.forking import CPU_S, Fork, Gone, why_not
 
 if TYPE_CHECKING:
     from broker_sim.simulation.sweeps.coverage import Coverage
-    from broker_sim.simulation.sweeps.trial import Case, Outcome
+    from broker_sim.simulation.sweeps.trial import Case, CaseOutcome
     from broker_sim.simulation.sweeps.turns import Turned
     from broker_sim.simulation.world import Simulation
 
@@ -98,7 +98,7 @@ class Followed:
             except Gone as error:
                 self._futures.append((case, str(error)))
 
-    def ends(self, outcome: Outcome) -> None:
+    def ends(self, outcome: CaseOutcome) -> None:
         """The run is over and its world still there. Of a future this is the end of the process."""
         if self._fork is not None:
             outcome.case, outcome.cpu_s = self._case, CPU_S()

@@ -23,7 +23,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from broker_sim.simulation.faults.kinds import Fault
-from broker_sim.simulation.sweeps.trial import Case, Outcome
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome
 from broker_sim.simulation.sweeps.turns import flat
 
 __all__ = ["Guide", "varied"]
@@ -81,7 +81,7 @@ class Guide:
         drawn, varied = (self._brought[way].rate for way in (False, True))
         return min(max(varied / (drawn + varied), _LEAST), 1 - _LEAST)
 
-    def note(self, outcome: Outcome, *, varied: bool = False) -> int:
+    def note(self, outcome: CaseOutcome, *, varied: bool = False) -> int:
         """A run has ended; returns how many features it was the first with. ``varied``: its plan was a variation."""
         fresh = sum(feature not in self.known for feature in outcome.features)
         self._brought[varied].note(fresh, outcome.cpu_s)

@@ -1,7 +1,7 @@
 """One test with many seeds: the first that fails, its faults made few and simple, and whether it can be repeated at all.
 
     search = Search(story, faults=Swarm(during="30s"))      # story(sim) raises where something is wrong
-    found = search.first(range(200))                        # None, or a `Found`
+    found = search.first(range(200))                        # None, or a `FoundFailure`
 
 Rules:
 1. Every seed is a world of its own; nothing is carried over.
@@ -32,10 +32,10 @@ from broker_sim.simulation.telling.moment import moment, value_at
 from broker_sim.simulation.telling.parting import parting
 from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.virtual.alarms import Alarms
-from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, Recording
+from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, RunRecording
 from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
 
-__all__ = ["Found", "Interrupted", "Run", "Search", "failure_line"]
+__all__ = ["FoundFailure", "Interrupted", "Search", "SeedRun", "failure_line"]
 
 _REAL = 10
 """Real seconds for each CPU second of a budget."""
@@ -59,7 +59,7 @@ def failure_line(error: BaseException) -> str:
 
 
 @dataclass(slots=True)
-class Run:
+class SeedRun:
     """What came of one run. ``events``: of its journals, where it failed. ``placed``: the faults that were to come, ``begun`` those
     that came."""
 
@@ -85,7 +85,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundFailure:
     """A failure. ``clean``: seeds before it. ``run``: the last run that fails with this line, the smallest; ``faults`` its faults, of
     ``before`` that there were; ``runs``: that it took, ``done``: no step was left out. ``options``: of `simulate`, simplified;
     ``given``: whether there were ``faults`` beside those that the body injects."""
@@ -94,7 +94,7 @@ class Found:
     clean: int
     failure: str
     error: BaseException
-    run: Run
+    run: SeedRun
     before: int
     runs: int = 0
     done: bool = True
@@ -110,7 +110,7 @@ class Found:
 
 
 class _Spent(Exception):
-    """The budget is."""
+    """The budget of runs or of time is spent."""
 
 
 class Interrupted(Exception):
@@ -142,15 +142,15 @@ class Search:
         if faults is not None:
             plan_from(faults)
 
-    def first(self, seeds: Iterable[object]) -> Found | None:
+    def first(self, seeds: Iterable[object]) -> FoundFailure | None:
         """The first seed that fails, made small; None where all are clean."""
         with Alarms() as self._alarms:
             return self._first(seeds)
 
-    def _first(self, seeds: Iterable[object]) -> Found | None:
+    def _first(self, seeds: Iterable[object]) -> FoundFailure | None:
         for clean, seed in enumerate(seeds):
             twice = self.repeat > 0 and (clean == 0 or random.Random(f"{seed}/twice").random() < self.repeat)
-            recording = Recording() if twice else None
+            recording = RunRecording() if twice else None
             run = self.run(seed, recording=recording)
             if run.error is None and recording is not None:
                 self._compare(run, recording)
@@ -163,15 +163,15 @@ class Search:
         seed: object,
         *,
         placed: Sequence[Placed] | None = None,
-        recording: Recording | None = None,
+        recording: RunRecording | None = None,
         keep: bool = False,
         **options: Any,
-    ) -> Run:
+    ) -> SeedRun:
         """One run. ``placed``: these faults and no others. ``keep``: its events, though it is clean.
         ``recording`` with a run to compare with: NotRepeatable ends it."""
         self.between()
         self.runs += 1
-        run = Run(seed)
+        run = SeedRun(seed)
         instead = None if placed is None else _by_plan(placed)
         alarms = self._alarms
         try:
@@ -204,7 +204,7 @@ class Search:
             run.error, run.failure = error, failure_line(error)
         return run
 
-    def _take(self, run: Run, sim: Simulation) -> None:
+    def _take(self, run: SeedRun, sim: Simulation) -> None:
         faults = sim.faults
         run.placed = [(n, fault) for n, plan in enumerate(faults.plans) for fault in plan]
         run.begun = [(n, fault) for n, injection in enumerate(faults.injections) for fault in injection.begun]
@@ -215,9 +215,9 @@ class Search:
 
     # --- the same again
 
-    def _compare(self, run: Run, recording: Recording) -> None:
+    def _compare(self, run: SeedRun, recording: RunRecording) -> None:
         """A run that was clean: ``run`` fails where a second one is not the same."""
-        second = Recording(recording)
+        second = RunRecording(recording)
         again = self.run(run.seed, recording=second)
         difference = second.difference
         if difference is None and again.error is not None:
@@ -228,17 +228,17 @@ class Search:
             run.events = again.events
             self._is_not_repeatable(run, difference)
 
-    def _is_not_repeatable(self, run: Run, difference: str) -> None:
+    def _is_not_repeatable(self, run: SeedRun, difference: str) -> None:
         error = NotRepeatable(f"not deterministic: seed {run.seed!r} was run twice; {difference}\n{CAUSES}")
         run.error, run.failure = error, "not deterministic"
 
     # --- small
 
-    def _made_small(self, run: Run, clean: int) -> Found:
+    def _made_small(self, run: SeedRun, clean: int) -> FoundFailure:
         assert run.error is not None
         assert run.failure is not None
         given = self.faults is not None
-        finding = Found(
+        finding = FoundFailure(
             run.seed, clean, run.failure, run.error, run, len(run.begun), options={**self.options}, given=given
         )
         if isinstance(run.error, NotRepeatable) or self.budget <= 0:
@@ -254,10 +254,10 @@ class Search:
             _Shrinking(self, finding).go()
         return finding
 
-    def _does_not_come_again(self, finding: Found, again: Run) -> None:
-        first = Recording()
+    def _does_not_come_again(self, finding: FoundFailure, again: SeedRun) -> None:
+        first = RunRecording()
         self.run(finding.seed, recording=first)
-        second = Recording(first)
+        second = RunRecording(first)
         self.run(finding.seed, recording=second)
         text = f"the first time: {finding.failure}; then: {again.failure or 'clean'}"
         if second.difference is not None:
@@ -272,7 +272,7 @@ class Search:
 class _Shrinking:
     """Makes ``finding`` smaller, step by step."""
 
-    def __init__(self, search: Search, finding: Found) -> None:
+    def __init__(self, search: Search, finding: FoundFailure) -> None:
         self.search, self.found = search, finding
         self.best: tuple[Placed, ...] = tuple(finding.run.placed)
         self._options: dict[str, Any] = {}
@@ -382,7 +382,7 @@ def _by_plan(placed: Sequence[Placed]) -> list[FaultPlan]:
     return plans
 
 
-def _stop_at_a_difference(sim: Simulation, recording: Recording) -> None:
+def _stop_at_a_difference(sim: Simulation, recording: RunRecording) -> None:
     def look() -> None:
         if recording.difference is not None:
             raise NotRepeatable(f"{sim.elapsed_s:.6f} s from the beginning: {recording.difference}")

@@ -21,7 +21,7 @@ from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.explain import explain
 from broker_sim.explain.terminal import timeline
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.sweeps.trial import Case, Outcome, run
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, run
 from broker_sim.simulation.telling.moment import groups, hosts, logs, under_way, value_at
 from broker_sim.simulation.telling.parting import event_text, names_of
 from broker_sim.simulation.telling.records import in_question
@@ -85,7 +85,7 @@ class Shell:
         self.over = False
         """Whether it has failed or ended: there is nothing to go on to."""
 
-    def run(self) -> Outcome | None:
+    def run(self) -> CaseOutcome | None:
         """Until the input ends; returns what came of the last run, None where it was left midway."""
         while True:
             try:
@@ -116,7 +116,7 @@ class Shell:
 
     @property
     def kafka(self) -> SimCluster:
-        """The cluster."""
+        """The workload's cluster."""
         return self._sim.clusters[0]
 
     def _events(self) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ class Shell:
                     self._say(str(error))
 
     def _do(self, line: str) -> bool:
-        """Whether it goes on."""
+        """Execute a command; returns whether the run continues, which ends the prompt."""
         name, _, rest = line.partition(" ")
         command = getattr(self, f"_do_{name}", None)
         if command is None:

@@ -34,7 +34,7 @@ __all__ = ["KAFKA_PINS", "install"]
 
 
 def install(p: Patches, threads: Threads) -> None:
-    """Everything. Raises LibraryMoved."""
+    """Replace all blocking calls of the standard library in simulated threads. Raises LibraryMoved."""
     for what in (_clocks, _locks, _waits, _threads, _sockets, _selectors):
         what(p, threads)
     if _import_kafka(p):
@@ -142,7 +142,7 @@ def _waits(p: Patches, threads: Threads) -> None:
 
 
 def _threads(p: Patches, threads: Threads) -> None:
-    """Threads that threads start."""
+    """Let threads that a simulated thread starts be simulated, too."""
     Thread = threading.Thread
     real_init = Thread.__init__
 

@@ -334,7 +334,7 @@ class LoopSocket(TcpSocket):
 
 
 class _Protocol(asyncio.Protocol):
-    """Hears for a socket."""
+    """Receives data for a simulated socket."""
 
     def __init__(self, owner: TcpSocket) -> None:
         self.owner = owner

@@ -16,7 +16,7 @@ Rules:
 3. After a sync that failed, what it was to make durable never will be (as Linux has it): only what is written again can.
 4. What happens to a path is drawn from (seed, path, how many times) and nothing else: a fault that is taken away leaves all other draws
    as they were.
-5. A process that died in the midst of a call gets `Killed` from it and from every later one.
+5. A process that died in the midst of a call gets `ProcessKilled` from it and from every later one.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from broker_sim.simulation.virtual.disk_model import (
     SECTOR,
     Directory,
     DiskFault,
+    DiskImage,
     File,
     Node,
-    Platter,
     torn,
 )
 from broker_sim.storage.files import Closable, Files
 
-__all__ = ["DISK_FAULTS", "SECTOR", "DiskFault", "Killed", "SimDisk"]
+__all__ = ["DISK_FAULTS", "SECTOR", "DiskFault", "ProcessKilled", "SimDisk"]
 
 _CAPACITY = 1 << 40
 
 
-class Killed(CancelledError):
+class ProcessKilled(CancelledError):
     """Raised in the code of a process that has died, in the middle of a disk call; a cancellation, so that no handler treats it as
     an error."""
 
@@ -72,7 +72,7 @@ class SimDisk(Files):
 
     def __init__(self, seed: object = 0) -> None:
         super().__init__(max_open=1 << 20)
-        self._platter = Platter(seed)
+        self._platter = DiskImage(seed)
         self._open: dict[int, File] = {}
         self._next_fd = 3
         self.dead = False
@@ -111,7 +111,7 @@ class SimDisk(Files):
         self._last_call, self._dies = self.calls + calls, dies
 
     def live_on(self) -> None:
-        """Take `die_in` back."""
+        """Cancel the planned death of the process (`die_in`)."""
         self._last_call = None
 
     # --- what goes wrong
@@ -190,7 +190,7 @@ class SimDisk(Files):
     def _die(self) -> None:
         self._last_call = None
         self._dies()
-        raise Killed("the process died here")
+        raise ProcessKilled("the process died here")
 
     def _suffer(self, call: str, path: str) -> None:
         for fault in list(self._platter.faults):
@@ -222,14 +222,14 @@ class SimDisk(Files):
         file = self._open.get(fd)
         if file is None:
             if self.dead:
-                raise Killed("a call by a process that is dead")
+                raise ProcessKilled("a call by a process that is dead")
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return file
 
     def _at(self, path: Path) -> tuple[Directory, str, Node | None]:
         """The directory, the name in it, and what has it."""
         if self.dead:
-            raise Killed("a call by a process that is dead")
+            raise ProcessKilled("a call by a process that is dead")
         head, _, name = os.fspath(path).rpartition("/")
         directory = self._platter.dirs.get(head)
         if directory is None:
@@ -333,7 +333,7 @@ class SimDisk(Files):
 
     def _dir(self, path: Path) -> Directory:
         if self.dead:
-            raise Killed("a call by a process that is dead")
+            raise ProcessKilled("a call by a process that is dead")
         directory = self._platter.dirs.get(os.fspath(path))
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.disk import SimDisk
 
-__all__ = ["CALLS", "DISK_FAULTS", "SECTOR", "Directory", "DiskFault", "File", "Platter", "torn"]
+__all__ = ["CALLS", "DISK_FAULTS", "SECTOR", "Directory", "DiskFault", "DiskImage", "File", "torn"]
 
 SECTOR = 512
 _LIMIT = 4096
@@ -166,8 +166,8 @@ def _name(table: dict[str, Node], names: Iterable[tuple[str, Node | None]]) -> N
             table[name] = node
 
 
-class Platter:
-    """What outlives a process."""
+class DiskImage:
+    """The files and directories of a machine; they outlive the processes that write them."""
 
     def __init__(self, seed: object) -> None:
         self.seed = seed
@@ -231,7 +231,7 @@ _CHANGES = ("write", "truncate", "create", "rename", "remove", "mkdir")
 class DiskFault:
     """Something wrong with the paths that fit ``paths`` (as a shell's pattern), until ``heal()`` or the end of a ``with`` block."""
 
-    disk: Platter = field(repr=False)
+    disk: DiskImage = field(repr=False)
     kind: str
     paths: str = "*"
     free_bytes: int = 0

@@ -57,7 +57,7 @@ class NativeThreads:
             return set()
 
     def names(self) -> list[str]:
-        """Of the new ones."""
+        """The names of the native threads that were started during the simulation."""
         there = self._all() - self._known - self.p.native_ids
         if there:
             there -= {str(thread.native_id) for thread in threading.enumerate()}
@@ -154,7 +154,7 @@ class _Arrival(MetaPathFinder, Loader):
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """The real loader's."""
+        """Delegate to the real loader."""
         module: ModuleType | None = self.real.create_module(spec)
         return module
 

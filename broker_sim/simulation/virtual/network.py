@@ -320,12 +320,12 @@ class SimNetwork:
         return self._cut([(a, b) for a in self._names(sender) for b in self._names(receiver)])
 
     def partition(self, one: str | Iterable[str], other: str | Iterable[str]) -> Cut:
-        """As `cut`, both ways."""
+        """Cut the connections between two sets of hosts in both directions (see `cut`)."""
         names, others = self._names(one), self._names(other)
         return self._cut([way for a in names for b in others for way in ((a, b), (b, a))])
 
     def heal(self) -> None:
-        """All cuts are healed."""
+        """Heal all cuts."""
         for cut in list(self._cuts):
             self.uncut(cut)
 

@@ -33,7 +33,7 @@ class _Memory:
 
 
 def seed(p: Patches) -> None:
-    """All that modules have."""
+    """Seed the numpy generators that modules have as attributes or as defaults of their functions."""
     numpy: Any = sys.modules.get("numpy.random")
     if numpy is None:
         return
@@ -70,7 +70,7 @@ class _Found:
         self.by_id: dict[int, tuple[str, Any]] = {}
 
     def look(self) -> None:
-        """At all modules."""
+        """Search all imported modules for numpy generators."""
         for name, module in sys.modules.copy().items():
             if name.partition(".")[0] not in _NOT_OF:
                 for key, value in _own(module):

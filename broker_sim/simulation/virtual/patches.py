@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from broker_sim.simulation.sync.threads import SimThread, Threads
     from broker_sim.simulation.virtual.loop import SimLoop
 
-__all__ = ["DOORS", "Door", "Patches", "begin", "current", "end", "threads"]
+__all__ = ["PATCH_POINTS", "PatchPoint", "Patches", "begin", "current", "end", "threads"]
 
 
-class Door:
+class PatchPoint:
     """The replacement of the function ``there``, which has the name ``key``. ``real``: the original for other threads. ``place``:
     set if the function is replaced in place, else ``function`` is assigned to its name."""
 
@@ -74,9 +74,9 @@ def _entrance(key: str, of_others: Callable[[], Callable[..., Any]]) -> Any:
     return entrance
 
 
-DOORS: dict[str, Door] = {}
+PATCH_POINTS: dict[str, PatchPoint] = {}
 """All that have been made in this process, by their keys."""
-_IN_PLACE: dict[int, Door] = {}
+_IN_PLACE: dict[int, PatchPoint] = {}
 """Those of functions that are replaced in themselves, by the ids of these."""
 
 
@@ -114,7 +114,7 @@ class Patches:
         """What is behind a door for them, where it is something else."""
         self.streams: dict[Process | None, dict[int, tuple[random.Random, random.Random]]] = {}
         """What generators that were there before draw from, by process and their ids: see ``chance``."""
-        self.in_place: list[Door] = []
+        self.in_place: list[PatchPoint] = []
         """Of functions that are replaced in themselves."""
         self.names: set[tuple[str, str]] = set()
         """(module, name) for which a door was asked."""
@@ -142,9 +142,9 @@ class Patches:
         there = getattr(owner, name)
         key = _text(owner, name) if at_name else self.key(owner, name)
         in_place = not at_name and not isinstance(owner, type) and replaceable(there)
-        made = DOORS.get(key)
+        made = PATCH_POINTS.get(key)
         if made is None or (there is not made.there and there is not made.function):
-            made = DOORS[key] = Door(key, there, in_place=in_place, of_class=isinstance(owner, type))
+            made = PATCH_POINTS[key] = PatchPoint(key, there, in_place=in_place, of_class=isinstance(owner, type))
         if virtual is not None:
             self.virtual[key] = virtual
         self.names.add((owner.__name__, name))
@@ -163,7 +163,7 @@ class Patches:
         made = _IN_PLACE.get(id(function))
         key = f"{function.__module__}.{function.__qualname__}" if made is None else made.key
         if made is None:
-            made = DOORS[key] = _IN_PLACE[id(function)] = Door(key, function, in_place=True, of_class=True)
+            made = PATCH_POINTS[key] = _IN_PLACE[id(function)] = PatchPoint(key, function, in_place=True, of_class=True)
         self.virtual[key] = virtual
         self.in_place.append(made)
         if made.place is not None:
@@ -181,18 +181,18 @@ class Patches:
 
     def real(self, owner: Any, name: str) -> Callable[..., Any]:
         """What is behind a door for everybody else."""
-        made = DOORS.get(self.key(owner, name))
+        made = PATCH_POINTS.get(self.key(owner, name))
         there: Callable[..., Any] = getattr(owner, name)
         return made.real if made is not None and (there is made.there or there is made.function) else there
 
     def inside(self) -> bool:
-        """Whether simulated code asks."""
+        """Whether the caller is code of the simulation."""
         me = threading.get_ident()
         return me == self.thread or me in self.threads
 
     def in_thread(self, key: str, args: Any, kwargs: Any) -> Any:
         """What one of the simulation's threads finds behind a door. What is forbidden ends the run, whatever the thread catches."""
-        virtual = self.in_threads.get(key) or self.virtual.get(key) or DOORS[key].real
+        virtual = self.in_threads.get(key) or self.virtual.get(key) or PATCH_POINTS[key].real
         try:
             return virtual(*args, **kwargs)
         except SimForbidden as error:
@@ -219,7 +219,7 @@ class Patches:
         self._undo.append(undo)
 
     def restore(self) -> None:
-        """Everything is as before."""
+        """Put back everything that was replaced."""
         while self._undo:
             self._undo.pop()()
 

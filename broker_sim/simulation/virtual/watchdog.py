@@ -45,7 +45,7 @@ _SHOWN = 6
 """Frames that the error shows."""
 
 
-class _Insists(BaseException):
+class _StuckThreadInterrupt(BaseException):
     """For code that swallows every Exception."""
 
 
@@ -83,7 +83,7 @@ class _Guard:
             signal.pthread_kill(self.main, signal.SIGVTALRM)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread."""
+        """Handle SIGVTALRM in the main thread: raise the error of the stuck simulation."""
         alarm = self.alarms.error
         if not self.loop.is_running():
             if self.alarms.late and not is_uninterrupted(frame):
@@ -102,7 +102,7 @@ class _Guard:
         busy = (self.used_s if frame is interrupted else self.all_used_s) > self.look_s / 64
         self.loop.forbidden = self._error(frame, stack, busy) if alarm is None or ends else alarm
         if self.calls > 2:
-            raise _Insists
+            raise _StuckThreadInterrupt
         raise self.loop.forbidden
 
     def _error(self, frame: FrameType | None, stack: traceback.StackSummary, busy: bool) -> SimForbidden:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from broker_sim.simulation.checks.answers import Answers, Ask, InvariantBroken
+from broker_sim.simulation.checks.answers import Answers, InvariantBroken, SentRequest
 from broker_sim.simulation.checks.epochs import LEFT_FOR_NOW, EpochLog, Unit, unit_name
 from broker_sim.simulation.workloads.cooperative import Cooperative
 from broker_sim.simulation.workloads.raw import (
@@ -22,8 +22,8 @@ from broker_sim.simulation.workloads.raw import (
     SESSION_MS,
     TOPIC,
     VERSIONS,
-    Client,
-    Scene,
+    RawClient,
+    RawContext,
     fetch_request,
 )
 from kafka_wire.errors import Err
@@ -52,7 +52,7 @@ _BY_ID = 10
 class EpochAnswers(Answers):
     """Of commits and reads alone: generations of a group by epochs are its members' own."""
 
-    def answered(self, ask: Ask, body: object) -> None:
+    def answered(self, ask: SentRequest, body: object) -> None:
         """As `Answers.answered`."""
         rows = [row.error_code for topic in getattr(body, "topics", ()) for row in topic.partitions]
         mixed = (
@@ -64,14 +64,14 @@ class EpochAnswers(Answers):
             ask.got_s = self._now_s()
             self.open.pop(ask, None)
 
-    def _check_generation(self, ask: Ask, life: Any, generation: int) -> None:
+    def _check_generation(self, ask: SentRequest, life: Any, generation: int) -> None:
         """It is the member's epoch."""
 
-    def _check_fenced(self, ask: Ask, life: Any) -> None:
-        """Its members look themselves."""
+    def _check_fenced(self, ask: SentRequest, life: Any) -> None:
+        """Nothing: the members check fencing themselves."""
 
-    def _check_life(self, ask: Ask, life: Any) -> None:
-        """The same."""
+    def _check_life(self, ask: SentRequest, life: Any) -> None:
+        """Nothing: the members check it themselves."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Holdings:
     """The partitions that members own by their responses, and what they share. ``calm``: members stop sending unusual requests."""
 
     log: EpochLog
-    scene: Scene
+    scene: RawContext
     calm: bool = False
     away_s: tuple[float, float] = (0.0, 0.0)
     """From when until when all members by epochs leave: what is left of the group is classic ones, if it has any."""
@@ -91,7 +91,7 @@ class Holdings:
     """Instance id -> the member id behind it, and until when nobody else can be."""
 
     def fail(self, name: str, what: str) -> None:
-        """It is broken."""
+        """Report a breach of the invariant ``name``."""
         self.scene.answers.tell(InvariantBroken(name, what, self.scene.answers.history(GROUP)))
 
     def take(self, member_id: str, units: frozenset[Unit]) -> None:
@@ -121,7 +121,7 @@ class Holdings:
         self.has.pop(member_id, None)
 
 
-class Describer(Client):
+class Describer(RawClient):
     """Who asks what there is."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {**VERSIONS, ConsumerGroupDescribeRequest: (0, 1)}
@@ -140,7 +140,7 @@ class ClassicMember(Cooperative):
         self.scene.answers.members[GROUP, self.member] = None
 
 
-class EpochMember(Client):
+class EpochMember(RawClient):
     """One process after another: each has an id of its own."""
 
     REPEATS: ClassVar[bool] = True
@@ -151,7 +151,9 @@ class EpochMember(Client):
         ConsumerGroupHeartbeatRequest: (1, 1),
     }
 
-    def __init__(self, scene: Scene, holdings: Holdings, name: str, instance: str | None, pattern: str | None) -> None:
+    def __init__(
+        self, scene: RawContext, holdings: Holdings, name: str, instance: str | None, pattern: str | None
+    ) -> None:
         super().__init__(scene, name)
         self.holdings, self.instance = holdings, instance
         self.names, self.pattern = [TOPIC], pattern
@@ -169,7 +171,7 @@ class EpochMember(Client):
     # --- its life
 
     async def run(self) -> None:
-        """For ever."""
+        """Be a member of the group until the host is stopped."""
         self.begin()
         self.holdings.drop(self.member)
         self._another_id()
@@ -368,7 +370,7 @@ class EpochMember(Client):
             self.holdings.fail("a group.instance.id has one member", what)
 
     def _refused(self, error: Err, sent_s: float, owned: Collection[Unit] | None) -> None:
-        """Whether that can be."""
+        """Whether the error is one that the request may get."""
         holdings, now_s = self.holdings, self._now_s()
         if error is Err.FENCED_MEMBER_EPOCH:
             holdings.log.catch_up()
@@ -434,7 +436,7 @@ class EpochMember(Client):
         return self._from_the_future, self._from_the_past, self._from_nobody, self._without_instance
 
     def _foreign(self) -> Unit:
-        """What it can't have."""
+        """A partition that the member can't own, since it does not exist."""
         return self.scene.kafka.state.topics[TOPIC].topic_id, 99
 
     def _from_the_future(self) -> tuple[Any, set[Err]]:

@@ -61,7 +61,7 @@ class Cooperative(Member):
     mine: list[int]
 
     async def run(self) -> None:
-        """For ever."""
+        """Be a member of the group until the host is stopped."""
         self.mine = []
         self.scene.working.pop(self.name, None)
         await super().run()

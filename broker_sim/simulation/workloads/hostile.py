@@ -29,9 +29,9 @@ from broker_sim.simulation.workloads.raw import (
     OTHER,
     SESSION_MS,
     TOPIC,
-    Client,
     Member,
-    Scene,
+    RawClient,
+    RawContext,
     commit_request,
     fetch_request,
     join_request,
@@ -58,7 +58,7 @@ __all__ = ["Hostile", "Report", "read_twice", "rough_life"]
 # --- who does not -------------------------------------------------------------------------------------------------------
 
 
-class Hostile(Client):
+class Hostile(RawClient):
     """See the module. Its deeds are its methods that begin with ``_do_``; none waits for what it has sent longer than it must."""
 
     LINES = 3
@@ -70,7 +70,7 @@ class Hostile(Client):
         return self.rng.randint(*self._spans[type(request)]) if self.rng.random() < 0.3 else super()._choose(request)
 
     async def run(self) -> None:
-        """For ever."""
+        """Send invalid and stale requests until the workload ends."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
         self.scene.deeds.life(self.name, self.rng)
@@ -233,7 +233,7 @@ class Report:
     generation: int
 
 
-async def _incidents(scene: Scene, rng: random.Random) -> None:
+async def _incidents(scene: RawContext, rng: random.Random) -> None:
     """The coordinator moves, its log is slow or stuck."""
     conditions = scene.kafka.conditions
     appetite = rng.choice((0.1, 0.5, 2.0))
@@ -254,7 +254,7 @@ async def _incidents(scene: Scene, rng: random.Random) -> None:
         conditions.heal(condition)
 
 
-def _move(scene: Scene, partition: Partition, rng: random.Random) -> None:
+def _move(scene: RawContext, partition: Partition, rng: random.Random) -> None:
     others = [node for node in scene.kafka.state.brokers if node != partition.leader]
     leader_election.move(scene.kafka.state, partition, rng.choice(others))
 
@@ -282,7 +282,7 @@ def rough_life(
         kafka.state.ensure_offsets_topic()
         answers = Answers(kafka.state, lambda: sim.elapsed_s, broken)
         watch = Invariants(kafka, broken) if journal else None
-        scene = Scene(sim, kafka, answers)
+        scene = RawContext(sim, kafka, answers)
         members = [
             Member(scene, f"member-{n}", "fixed" if n == 3 and sim.rng.random() < 0.5 else None) for n in (1, 2, 3)
         ]
@@ -323,7 +323,7 @@ def _run(sim: Simulation, seconds: float, errors: list[Any], answers: Answers, t
                 task.result()
 
 
-def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: Answers, errors: list[Any]) -> None:
+def _converged(sim: Simulation, scene: RawContext, members: list[Member], answers: Answers, errors: list[Any]) -> None:
     """All is well again: within the group's timeouts everybody is a member of one generation, and everything acked is read, before
     and after a move."""
     before = [member.beats for member in members]
@@ -338,9 +338,9 @@ def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: An
     sim.run(read_twice(scene, partition), within=30)
 
 
-async def read_twice(scene: Scene, partition: Partition) -> None:
+async def read_twice(scene: RawContext, partition: Partition) -> None:
     """Read all that the group has committed, from its coordinator and, after a move, from the next one."""
-    reader = Client(scene, "reader")
+    reader = RawClient(scene, "reader")
     reading: Coroutine[Any, Any, Any]
     for _ in range(2):
         while True:

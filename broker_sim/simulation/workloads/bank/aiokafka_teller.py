@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Attempt, Book, Order
+from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Attempt, Book, PaymentOrder
 from broker_sim.simulation.workloads.raw import GROUP, TOPIC
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.seams import RunControl
 
 __all__ = ["AiokafkaTeller"]
 
@@ -34,7 +34,7 @@ _MOST = 6
 class AiokafkaTeller:
     """A member of the group. ``options``: of its consumer; ``hang_s``: set it, and its next transaction takes that long."""
 
-    sim: Run
+    sim: RunControl
     host: Host
     kafka: SimCluster
     book: Book
@@ -132,7 +132,7 @@ class AiokafkaTeller:
         """One transaction. Raises what its clients raise."""
         from aiokafka.structs import OffsetAndMetadata
 
-        orders = [Order(partition.partition, record.offset) for record in records]
+        orders = [PaymentOrder(partition.partition, record.offset) for record in records]
         producing = self._producers[partition.partition]
         producer, topics = producing.producer, self.kafka.state.topics
         attempt = producing.attempt = self.book.begin(self.host.name, flow=1)

@@ -2,7 +2,7 @@
 
     book = Book(breach)
     attempt = book.begin("c1", flow=2)              # a transaction, identified by its name
-    entries = book.entries(attempt, [Order(0, 17)], accounts=3, audits=2)
+    entries = book.entries(attempt, [PaymentOrder(0, 17)], accounts=3, audits=2)
     attempt.told = True                             # its teller got the response that it is committed
 
 Books are kept in double entry, partition by partition: what leaves an account goes to the clearing account of the same partition. So a
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from broker_sim.simulation.checks.answers import InvariantBroken
 
-__all__ = ["ACCOUNTS", "AUDIT", "HOLE", "Attempt", "Book", "Entry", "Order", "Reading"]
+__all__ = ["ACCOUNTS", "AUDIT", "HOLE", "Attempt", "Book", "BookEntry", "PaymentOrder", "Reading"]
 
 ACCOUNTS, AUDIT = "accounts", "audit"
 
@@ -41,7 +41,7 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-class Order(NamedTuple):
+class PaymentOrder(NamedTuple):
     """An order: its partition and offset. Payer, payee and amount are functions of these, whatever the record's value is."""
 
     partition: int
@@ -55,12 +55,12 @@ class Order(NamedTuple):
         return payer, (payer + 1 + number % (_HOLDERS - 1)) % _HOLDERS, 1 + number * 7919 % _LARGEST
 
 
-class Entry(NamedTuple):
+class BookEntry(NamedTuple):
     """A record of ``accounts`` or ``audit``. ``account``: a number, or `CLEARING`; "" in the audit, where ``amount`` is what was
     paid."""
 
     attempt: str
-    order: Order
+    order: PaymentOrder
     account: str
     amount: int
 
@@ -69,10 +69,10 @@ class Entry(NamedTuple):
         return f"{self.attempt}|{self.order.partition}|{self.order.offset}|{self.account}|{self.amount}".encode()
 
     @classmethod
-    def read(cls, value: bytes | None) -> Entry:
-        """The way back."""
+    def read(cls, value: bytes | None) -> BookEntry:
+        """Parse the value of a record; the inverse of `to_bytes`."""
         attempt, partition, offset, account, amount = (value or b"").decode().split("|")
-        return cls(attempt, Order(int(partition), int(offset)), account, int(amount))
+        return cls(attempt, PaymentOrder(int(partition), int(offset)), account, int(amount))
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ class Attempt:
     name: str
     flow: int
     told: bool | None = None
-    entries: dict[Place, list[Entry]] = field(default_factory=dict)
+    entries: dict[Place, list[BookEntry]] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
     acked: dict[Place, None] = field(default_factory=dict)
     unanswered: int = 0
@@ -107,22 +107,22 @@ class Book:
         """Findings that are no breaches."""
 
     def begin(self, who: str, flow: int) -> Attempt:
-        """Somebody begins a transaction."""
+        """Note that a teller begins a transaction."""
         attempt = Attempt(f"{who}/{len(self.attempts) + 1}", flow)
         self.attempts[attempt.name] = attempt
         return attempt
 
     def entries(
-        self, attempt: Attempt, orders: Sequence[Order], accounts: int, audits: int
-    ) -> Mapping[Place, list[Entry]]:
+        self, attempt: Attempt, orders: Sequence[PaymentOrder], accounts: int, audits: int
+    ) -> Mapping[Place, list[BookEntry]]:
         """All that the attempt has to write about these orders, by partition; so many partitions have ``accounts`` and ``audit``."""
         for order in orders:
             payer, paid, amount = order.payment
             for holder, change in ((payer, -amount), (paid, amount)):
                 rows = attempt.entries.setdefault((ACCOUNTS, holder % accounts), [])
-                rows.append(Entry(attempt.name, order, str(holder), change))
-                rows.append(Entry(attempt.name, order, CLEARING, -change))
-            audit = Entry(attempt.name, order, "", amount)
+                rows.append(BookEntry(attempt.name, order, str(holder), change))
+                rows.append(BookEntry(attempt.name, order, CLEARING, -change))
+            audit = BookEntry(attempt.name, order, "", amount)
             attempt.entries.setdefault((AUDIT, order.partition % audits), []).append(audit)
         return attempt.entries
 
@@ -155,15 +155,15 @@ class Reading:
         self.stable = 0
         """The last stable offset that it was told."""
         self._sums: dict[int, Counter[str]] = {}
-        self._seen: dict[tuple[Order, str, int], tuple[int, str]] = {}
+        self._seen: dict[tuple[PaymentOrder, str, int], tuple[int, str]] = {}
 
     @property
     def name(self) -> str:
         """As in ``accounts-0``."""
         return f"{self.place[0]}-{self.place[1]}"
 
-    def gave(self, offset: int, producer_id: int, entry: Entry) -> None:
-        """One more record."""
+    def gave(self, offset: int, producer_id: int, entry: BookEntry) -> None:
+        """Note a record that the reader was given; reports a breach if an order appears twice."""
         key = entry.order, entry.account, entry.amount
         before = self._seen.get(key)
         if before is not None:

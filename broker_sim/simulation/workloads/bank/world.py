@@ -20,10 +20,10 @@ from broker_sim.simulation.checks.liveness import NotAlive, bound_s
 from broker_sim.simulation.workloads.aiokafka_workload import consumer_options, through
 from broker_sim.simulation.workloads.bank.aiokafka_teller import AiokafkaTeller
 from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Book
-from broker_sim.simulation.workloads.bank.logs import Stretch, judge, orders_of, stretches
+from broker_sim.simulation.workloads.bank.logs import LogTransaction, judge, log_transactions, orders_of
 from broker_sim.simulation.workloads.bank.wire import Auditor, Clerk, Teller
 from broker_sim.simulation.workloads.catalogue import REBALANCE_S, REQUEST_S, SESSION_S
-from broker_sim.simulation.workloads.raw import CONFIG, GROUP, TOPIC, Client, Scene, Unheard
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, TOPIC, RawClient, RawContext, UncheckedAnswers
 from kafka_wire.api_keys import release
 from kafka_wire.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from kafka_wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
-    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.aiokafka_workload import InvariantWatch
     from broker_sim.simulation.workloads.catalogue import Workload
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
@@ -48,7 +48,7 @@ _HANGS_S = 6.0
 class Bank:
     """See the module."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch, self.workload = sim, watch, workload
         on_wire = workload.bank == "wire"
         factor = min(3, workload.brokers)
@@ -67,8 +67,8 @@ class Bank:
         newest = 2 if release(case.as_version or "4.1") >= (4, 0) else 1
         self.flow = workload.flow or (newest if dice.random() < 0.7 else 1)
         self.careful = dice.random() < 0.7
-        unheard = Unheard(state, lambda: sim.elapsed_s, lambda error: None)
-        self.scene = Scene(sim, self.kafka, unheard, workload.topics[TOPIC], only=case.deeds)
+        unheard = UncheckedAnswers(state, lambda: sim.elapsed_s, lambda error: None)
+        self.scene = RawContext(sim, self.kafka, unheard, workload.topics[TOPIC], only=case.deeds)
         self.clerk = Clerk(self.scene, "clerk", self.book, newest, True, workload.topics[TOPIC], workload.every_s)
         self.auditor = Auditor(
             self.scene, "auditor", self.book, {name: workload.topics[name] for name in (ACCOUNTS, AUDIT)}
@@ -115,7 +115,7 @@ class Bank:
         return {teller.host.name: hang(teller) for teller in self.tellers if isinstance(teller, AiokafkaTeller)}
 
     def finish(self) -> None:
-        """No more orders."""
+        """Stop placing orders."""
         self.clerk.over = True
 
     # --- the second phase
@@ -192,15 +192,17 @@ class Bank:
             unmet.append(("orders", f"{len(waiting)} orders are not carried out, the first {waiting[0]}"))
         return unmet
 
-    def _open(self) -> Iterator[Stretch]:
+    def _open(self) -> Iterator[LogTransaction]:
         topics = self.kafka.state.topics
         for name in (TOPIC, ACCOUNTS, AUDIT):
             for partition in topics[name].partitions:
                 if partition.last_stable_offset < partition.log_end_offset:
-                    yield from (transaction for transaction in stretches(partition) if transaction.commits is None)
+                    yield from (
+                        transaction for transaction in log_transactions(partition) if transaction.commits is None
+                    )
         yield from (
             transaction
-            for transaction in stretches(self.kafka.offsets_log(GROUP).partition)
+            for transaction in log_transactions(self.kafka.offsets_log(GROUP).partition)
             if transaction.commits is None
         )
 
@@ -211,7 +213,7 @@ class Bank:
                 if transaction.stored.state not in CLOSED:
                     yield partition.name, name, transaction.stored.state.kafka_name
 
-    def _hanging(self) -> list[Stretch]:
+    def _hanging(self) -> list[LogTransaction]:
         """Open ones that no coordinator will end."""
         known: set[tuple[int, str, int]] = set()
         for partition in self.kafka.state.topics[TRANSACTION_TOPIC].partitions:
@@ -226,9 +228,9 @@ class Bank:
             if (transaction.producer_id, transaction.partition.topic.name, transaction.partition.index) not in known
         ]  # fmt: skip
 
-    async def _abort(self, transaction: Stretch) -> None:
+    async def _abort(self, transaction: LogTransaction) -> None:
         """As ``kafka-transactions --abort`` does: what the partition's leader says of the producer goes into a marker."""
-        partition, operator = transaction.partition, Client(self.scene, "auditor")
+        partition, operator = transaction.partition, RawClient(self.scene, "auditor")
         topic, index = partition.topic.name, partition.index
         while True:
             with contextlib.suppress(OSError):

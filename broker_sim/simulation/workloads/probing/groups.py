@@ -104,7 +104,7 @@ class GroupProber(Prober):
     # --- offsets
 
     def commit_of(self, group: str, values: dict[Key, Value], **who: Any) -> OffsetCommitRequest:
-        """A commit of them."""
+        """An OffsetCommit request of the given offsets."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, index), (offset, epoch, metadata) in values.items():
             row = OffsetCommitRequestPartition(index, offset, epoch, committed_metadata=metadata)
@@ -117,7 +117,7 @@ class GroupProber(Prober):
         return [(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
 
     def drawn_values(self) -> dict[Key, Value]:
-        """For some partitions."""
+        """Random offsets and metadata for some partitions."""
         places = self.places()
         return {
             key: (
@@ -161,7 +161,7 @@ class GroupProber(Prober):
         await self._doing(commit)
 
     def errors_of(self, answer: Any) -> dict[Key, Err]:
-        """By partition."""
+        """The errors of a response, by partition."""
         return {(t.name, p.partition_index): Err(p.error_code) for t in answer.topics for p in t.partitions}
 
     async def commit(

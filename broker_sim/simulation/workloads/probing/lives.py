@@ -48,7 +48,7 @@ class Player:
 
     @property
     def metadata(self) -> bytes:
-        """Its subscription."""
+        """The encoded subscription of the member."""
         encoded = encode(ConsumerProtocolSubscription([TOPIC], bytes([self.number, self.flavour])), 0)
         return b"\0\0" + encoded
 
@@ -281,7 +281,7 @@ class _Life:
             )
 
     async def act(self) -> None:
-        """Any of them."""
+        """Do one of the acts, at random."""
         self.in_time()
         self._stood = self.stands()
         acts = sorted(name for name in dir(self) if name.startswith("_act_"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.simulation.checks.log_model import Head, LogModel, Row
+from broker_sim.simulation.checks.log_model import Head, LogModel, SentRecord
 from broker_sim.simulation.workloads.probing.prober import Prober, standing
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -22,7 +22,7 @@ from kafka_wire.record_batch import Codec, Record, encode_batch
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["Batch", "LogProber", "OwnTopic"]
+__all__ = ["LogProber", "OwnTopic", "SentBatch"]
 
 ALL, LEADER, NONE = -1, 1, 0
 KEPT_BATCHES = 5
@@ -36,10 +36,10 @@ _CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP)
 
 
 @dataclass(slots=True)
-class Batch:
+class SentBatch:
     """What goes to one partition at once."""
 
-    rows: list[Row]
+    rows: list[SentRecord]
     head: Head
     base: int = -1
 
@@ -57,8 +57,8 @@ class OwnTopic:
     made_s: float
     producer: tuple[int, int] | None = None
     sequences: dict[int, int] = field(default_factory=dict)
-    recent: dict[int, list[Batch]] = field(default_factory=dict)
-    pending: dict[int, Batch] = field(default_factory=dict)
+    recent: dict[int, list[SentBatch]] = field(default_factory=dict)
+    pending: dict[int, SentBatch] = field(default_factory=dict)
 
     @property
     def append_time(self) -> bool:
@@ -218,7 +218,7 @@ class LogProber(Prober):
         acks = ALL if batch.head.producer >= 0 else self.rng.choice((ALL, ALL, LEADER, NONE))
         await self.write(topic, index, batch, acks)
 
-    async def _batch(self, topic: OwnTopic, index: int) -> Batch:
+    async def _batch(self, topic: OwnTopic, index: int) -> SentBatch:
         rng, now_ms = self.rng, self.state.clock.now_ms()
         log = topic.logs[index]
         rows = []
@@ -229,7 +229,7 @@ class LogProber(Prober):
             value: bytes | None = self.value()
             if log.compacts and rng.random() < 0.2:  # a tombstone, told from others by its header
                 headers, value = (("n", value),), None
-            rows.append(Row(-2 if topic.append_time else now_ms - late_ms, key, value, headers))
+            rows.append(SentRecord(-2 if topic.append_time else now_ms - late_ms, key, value, headers))
         while len(rows) > 1 and sum(len(row.value or b"") + 60 for row in rows) > _LARGEST - 100:
             rows.pop()
         codec = rng.choice(_CODECS)
@@ -240,8 +240,8 @@ class LogProber(Prober):
                 self.fresh_producer(answer.producer_id)
                 topic.producer = answer.producer_id, answer.producer_epoch
         if topic.producer is None or rng.random() < 0.2:
-            return Batch(rows, Head(-1, -1, -1, int(codec)))
-        return Batch(rows, Head(*topic.producer, topic.sequences.get(index, 0), int(codec)))
+            return SentBatch(rows, Head(-1, -1, -1, int(codec)))
+        return SentBatch(rows, Head(*topic.producer, topic.sequences.get(index, 0), int(codec)))
 
     def fresh_producer(self, producer_id: int) -> None:
         """Expect that no InitProducerId has returned this producer id before."""
@@ -250,8 +250,8 @@ class LogProber(Prober):
             self.breach("producer ids are never reused", f"{producer_id} was given before")
         known.add(producer_id)
 
-    def encoded(self, batch: Batch) -> bytes:
-        """For the wire."""
+    def encoded(self, batch: SentBatch) -> bytes:
+        """The batch as bytes, as a producer sends it."""
         now_ms = self.state.clock.now_ms()
         rows = [
             Record(number, now_ms if row.timestamp == -2 else row.timestamp, row.key, row.value, row.headers)
@@ -281,7 +281,7 @@ class LogProber(Prober):
         )
         return row
 
-    async def write(self, topic: OwnTopic, index: int, batch: Batch, acks: int) -> None:
+    async def write(self, topic: OwnTopic, index: int, batch: SentBatch, acks: int) -> None:
         """Send it and learn what has become of it."""
         log, partition = topic.logs[index], self.partition(topic, index)
         before, begun_s = standing(partition), self.calm.now_s()
@@ -320,7 +320,7 @@ class LogProber(Prober):
             return True
         return topic.factor >= int(topic.settings.get("min.insync.replicas", "1"))
 
-    def _written(self, topic: OwnTopic, index: int, batch: Batch, answer: Any, *, sure: bool) -> None:
+    def _written(self, topic: OwnTopic, index: int, batch: SentBatch, answer: Any, *, sure: bool) -> None:
         log = topic.logs[index]
         partition = self.partition(topic, index)
         topic.pending.pop(index, None)
@@ -346,7 +346,7 @@ class LogProber(Prober):
             self.breach("Produce returns the log append time", f"{log.name}: {answer.log_append_time_ms}, must be -1")
 
     async def _unanswered(
-        self, topic: OwnTopic, index: int, batch: Batch, before: tuple[object, ...] | None, begun_s: float
+        self, topic: OwnTopic, index: int, batch: SentBatch, before: tuple[object, ...] | None, begun_s: float
     ) -> None:
         """acks=0: what comes behind it over the same connection finds it there."""
         log = topic.logs[index]
@@ -439,7 +439,7 @@ class LogProber(Prober):
         others = [node for node in self.state.brokers if node != partition.leader]
         if not others or topic.append_time or not topic.logs[index].exact:
             return None
-        row = Row(self.state.clock.now_ms(), b"k", self.value())
+        row = SentRecord(self.state.clock.now_ms(), b"k", self.value())
         topic.logs[index].sent([row])  # by then that broker may lead
         data = encode_batch([Record(0, row.timestamp, row.key, row.value)])
         return data, Err.NOT_LEADER_OR_FOLLOWER, ALL, self.rng.choice(others), self.pick(ProduceRequest, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.simulation.checks.log_model import Head, LogModel, Row
+from broker_sim.simulation.checks.log_model import Head, LogModel, SentRecord
 from broker_sim.simulation.workloads.probing.logs import LogProber, OwnTopic
 from broker_sim.simulation.workloads.probing.prober import standing
 from kafka_wire.errors import Err
@@ -36,14 +36,14 @@ class Answered:
         self.row = row
         data = bytes(row.records or b"")
         self.size = len(data)
-        self.rows: list[tuple[int, Row]] = []
+        self.rows: list[tuple[int, SentRecord]] = []
         self.batches: list[tuple[int, int, Head, int, int]] = []
         self.end = -1
         for pos, header in batches(data):
             check_crc(data, pos, header)
             for record in records(data, pos, header):
                 time = -2 if append_time else record.timestamp
-                self.rows.append((record.offset, Row(time, record.key, record.value, tuple(record.headers))))
+                self.rows.append((record.offset, SentRecord(time, record.key, record.value, tuple(record.headers))))
             head = Head(header.producer_id, header.producer_epoch, header.base_sequence, int(header.codec))
             size = header.size
             self.batches.append((header.base_offset, header.last_offset, head, header.leader_epoch, size))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from broker_sim.simulation.workloads.probing.transactions import Life
 
-__all__ = ["Staged"]
+__all__ = ["PendingOffsetsTransaction"]
 
 _STABLE = 7
 """The version of OffsetFetch that knows what is stable."""
@@ -36,7 +36,7 @@ _STAGES, _ADDS, _ABORTABLE = 3, 5, 4
 _MARKED_S = 1.5
 
 
-class Staged:
+class PendingOffsetsTransaction:
     """One transaction that commits an offset of a group, which has the life's name. Each step raises Unsure, OSError."""
 
     def __init__(self, life: Life) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from broker_sim.simulation.checks.answers import offsets_partition
 from broker_sim.simulation.workloads.probing.groups import Unsure
 from broker_sim.simulation.workloads.probing.prober import Prober, standing
-from broker_sim.simulation.workloads.probing.staged import Staged
+from broker_sim.simulation.workloads.probing.staged import PendingOffsetsTransaction
 from kafka_wire.api_keys import release
 from kafka_wire.control_records import ControlType, control_type
 from kafka_wire.errors import Err
@@ -70,7 +70,7 @@ class TransactionProber(Prober):
         life = await self._begin()
         if life is not None:
             for _ in range(self.rng.randint(1, 3)):
-                await Staged(life).transaction()
+                await PendingOffsetsTransaction(life).transaction()
 
     async def _begin(self, timeout_ms: int = _LONG_MS) -> Life | None:
         if not self.calm.for_s(0.3) or not all(

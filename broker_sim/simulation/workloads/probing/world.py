@@ -18,13 +18,13 @@ from broker_sim.simulation.workloads.probing.prober import Calm, Prober
 from broker_sim.simulation.workloads.probing.reading import ReadingProber
 from broker_sim.simulation.workloads.probing.topics import TopicProber
 from broker_sim.simulation.workloads.probing.transactions import TransactionProber
-from broker_sim.simulation.workloads.raw import Scene, Unheard
+from broker_sim.simulation.workloads.raw import RawContext, UncheckedAnswers
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
-    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.aiokafka_workload import InvariantWatch
     from broker_sim.simulation.workloads.catalogue import Workload
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
@@ -59,7 +59,7 @@ def _drawn_config(dice: random.Random) -> dict[str, object]:
 class Probing:
     """See the module."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch
         dice = random.Random(f"{case.seed}/probing")
         factor = dice.randint(1, min(3, workload.brokers))
@@ -71,8 +71,8 @@ class Probing:
         )  # fmt: skip
         self.kafka.on_loss = watch.breach
         self.kafka.state.ensure_offsets_topic()
-        unheard = Unheard(self.kafka.state, lambda: sim.elapsed_s, lambda error: None)
-        self.scene = Scene(sim, self.kafka, unheard, only=case.deeds)
+        unheard = UncheckedAnswers(self.kafka.state, lambda: sim.elapsed_s, lambda error: None)
+        self.scene = RawContext(sim, self.kafka, unheard, only=case.deeds)
         began_s = sim.elapsed_s
         self.calm = Calm(case.plan or (), lambda: sim.elapsed_s - began_s)
         self.leaders = Leaders(lambda: None if self.kafka.dead else self.kafka.state, watch.breach)
