@@ -58,8 +58,8 @@ _TEXTS = {
     "Outages._notice": "session of a broker that is down",
     "_Delayed._timed_out": "timeout of a Produce",
     "_Late._commit": "commit of a slow log",
-    "Conditions.set.<locals>.<lambda>": "end of a state",
-    "_Begin.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
+    "PartitionFaults.set.<locals>.<lambda>": "end of a state",
+    "_Apply.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
 }
 """What a timer is for, by the name of what it calls."""
 

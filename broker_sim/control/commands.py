@@ -501,7 +501,7 @@ def _explain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
     checked = find("group.explain").checked(given)
     events = _events(arguments.journal)
-    on_groups.need_told(events, checked["group"])
+    on_groups.require_in_journal(events, checked["group"])
     text = explain.explain(events, checked["group"], checked.get("generation"))
     _show(arguments, "group.explain", {"group": checked["group"], "text": text})
 
@@ -511,7 +511,7 @@ def _explain_transaction(arguments: argparse.Namespace, given: dict[str, Any]) -
         _plain(arguments, given)
         return
     name, events = find("transaction.explain").checked(given)["transactional_id"], _events(arguments.journal)
-    on_transactions.need_told(events, name)
+    on_transactions.require_in_journal(events, name)
     answer = {"transactional_id": name, "text": on_transactions.explained(events, name)}
     _show(arguments, "transaction.explain", answer)
 
@@ -525,7 +525,7 @@ def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     client = None if arguments.journal is not None else _client(arguments)
     events = _events(arguments.journal) if arguments.journal is not None else []
     if client is None:
-        on_groups.need_told(events, group)
+        on_groups.require_in_journal(events, group)
 
     def drawn(form: str) -> str:
         if client is None:

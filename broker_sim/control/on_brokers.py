@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.api.cluster_options import ClockName, Release, TopicsKind
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import check_broker
+from broker_sim.control.resolve import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field

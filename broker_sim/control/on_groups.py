@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import AHEAD, group_of, heard_of, not_there
+from broker_sim.control.resolve import AHEAD, group_of, heard_of, not_there
 from broker_sim.control.shapes import GROUP, Map
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -92,7 +92,7 @@ def shown(group: GroupHandle) -> dict[str, Any]:
     }
 
 
-def need_told(events: Iterable[dict[str, Any]], group: str) -> None:
+def require_in_journal(events: Iterable[dict[str, Any]], group: str) -> None:
     """Raises NotThere where a journal tells nothing of a group."""
     events = list(events)
     if not heard_of(events, group):
@@ -170,7 +170,7 @@ async def _waited(group: GroupHandle, given: dict[str, Any]) -> dict[str, Any]:
 )
 async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Explain in words why a group rebalanced, who delayed it, for how long, and how it ended."""
-    need_told(cluster.observe().events, given["group"])
+    require_in_journal(cluster.observe().events, given["group"])
     return {"group": given["group"], "text": cluster.group(given["group"]).explain(given.get("generation"))}
 
 
@@ -184,7 +184,7 @@ async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Draw a group's history: members as lanes, generations as bands, faults as marks."""
-    need_told(cluster.observe().events, given["group"])
+    require_in_journal(cluster.observe().events, given["group"])
     return {"group": given["group"], given["form"]: drawn(cluster.observe().events, **given)}
 
 

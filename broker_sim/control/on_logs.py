@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, expected
-from broker_sim.control.names import AHEAD, check_broker, log_of, not_there
 from broker_sim.control.on_topics import RECORDS, VALUE_BYTES, examine_fill
+from broker_sim.control.resolve import AHEAD, check_broker, log_of, not_there
 from broker_sim.control.shapes import EVENT, LOG, STATE
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field

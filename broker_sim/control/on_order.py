@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import not_there, strangers
+from broker_sim.control.resolve import not_there, strangers
 from broker_sim.control.shapes import ENTRY, HOLD, REPLAY
 from broker_sim.control.table import TIMEOUT, NotThere, operation
 from broker_sim.faults.selectors import FIELDS as SELECTOR

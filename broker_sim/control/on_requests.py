@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.names import not_there, strangers
+from broker_sim.control.resolve import not_there, strangers
 from broker_sim.control.shapes import FAULT
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.faults.rules import FIELDS, rule_from

@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import group_of, not_there
 from broker_sim.control.on_groups import GROUP_ID
+from broker_sim.control.resolve import group_of, not_there
 from broker_sim.control.shapes import DELIVERY, LOCK, SHARE
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import topic_of
+from broker_sim.control.resolve import topic_of
 from broker_sim.control.shapes import TOPIC
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import log_of, not_there, transaction_of
 from broker_sim.control.on_logs import LOG_NAME
+from broker_sim.control.resolve import log_of, not_there, transaction_of
 from broker_sim.control.shapes import HANGING, TRANSACTION
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -90,11 +90,11 @@ async def wait_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def explain_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Explain in words how the transactions of an id ended, by whom, how long each took, and what it delayed."""
     events = cluster.observe().events
-    need_told(events, given["transactional_id"])
+    require_in_journal(events, given["transactional_id"])
     return {"transactional_id": given["transactional_id"], "text": explained(events, given["transactional_id"])}
 
 
-def need_told(events: Iterable[dict[str, Any]], name: str) -> None:
+def require_in_journal(events: Iterable[dict[str, Any]], name: str) -> None:
     """Raises NotThere where a journal tells nothing of a transactional id."""
     known = {event.get("transactional_id") for event in events}
     if name not in known:

@@ -24,7 +24,7 @@ from broker_sim.control import (
     on_topics,
     on_transactions,
 )
-from broker_sim.control.names import log_of
+from broker_sim.control.resolve import log_of
 from broker_sim.control.table import OPERATIONS as DECLARED
 from broker_sim.control.table import NotThere, Operation
 

@@ -139,7 +139,11 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     if isinstance(error, MethodNotAllowed):
         return 405, body
     if isinstance(error, WrongInput):
-        return 400, {**body, "kind": UsageError.__name__, "errors": [_told(problem) for problem in error.problems]}
+        return 400, {
+            **body,
+            "kind": UsageError.__name__,
+            "errors": [_problem_body(problem) for problem in error.problems],
+        }
     if isinstance(error, UsageError):
         return 400, body
     if isinstance(error, WaitTimeout):
@@ -153,7 +157,7 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     return (409, body) if isinstance(error, ClusterError | Livelock) else None
 
 
-def _told(problem: Problem) -> dict[str, str]:
+def _problem_body(problem: Problem) -> dict[str, str]:
     return {
         "place": problem.pointer,
         "error": problem.text,

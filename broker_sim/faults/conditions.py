@@ -207,7 +207,7 @@ class PartitionFaults:
         fault = PartitionFault(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
         self._active.append(fault)
         self._write(fault, "set")
-        _BEGIN.get(name, _Begin.errors)(self, fault)
+        _APPLY.get(name, _Apply.errors)(self, fault)
         self._touch()
         partition.wake()
         if for_ms is not None:
@@ -256,45 +256,45 @@ class PartitionFaults:
         self._state.answers.clear()
 
 
-class _Begin:
+class _Apply:
     """How the kinds begin; each leaves in ``undo`` how it ends."""
 
     @staticmethod
-    def stuck(all_: PartitionFaults, fault: PartitionFault) -> None:
+    def stuck(faults: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
         partition.held = True
         fault.undo = partition.release
         if "isr_shrinks_after" in fault.args:
-            all_._later(fault, fault.args["isr_shrinks_after"], lambda: _Begin.under_min_isr(all_, fault))
+            faults._later(fault, fault.args["isr_shrinks_after"], lambda: _Apply.under_min_isr(faults, fault))
 
     @staticmethod
-    def under_min_isr(all_: PartitionFaults, fault: PartitionFault) -> None:
+    def under_min_isr(faults: PartitionFaults, fault: PartitionFault) -> None:
         partition, isr = fault.partition, fault.partition.isr
 
         def undo() -> None:
             partition.isr_too_small = False
             if partition.leader >= 0:  # else there is nobody to be in sync with: they come back behind the next leader
-                brokers, replicas, now = all_._state.brokers, partition.replicas, partition.isr
+                brokers, replicas, now = faults._state.brokers, partition.replicas, partition.isr
                 back = [node for node in isr if node in replicas and brokers[node].alive]
                 partition.isr = [*back, *(node for node in now if node not in back)]
-            leader_election.catch_up(all_._state, partition)
+            leader_election.catch_up(faults._state, partition)
             partition.release()
 
         fault.undo = undo
         partition.isr_too_small = True
         if partition.leader in isr:
             partition.isr = [partition.leader]
-        all_._touch()
-        if all_._state.config.release >= (4, 0):
+        faults._touch()
+        if faults._state.config.release >= (4, 0):
             partition.held = True
         else:
             partition.release()  # 3.x moves the high watermark on without them
 
     @staticmethod
-    def slow(all_: PartitionFaults, fault: PartitionFault) -> None:
+    def slow(faults: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
         partition.held = True
-        remove = _add_gate(partition, _Late(all_, fault))
+        remove = _add_gate(partition, _Late(faults, fault))
 
         def undo() -> None:
             remove()
@@ -303,23 +303,23 @@ class _Begin:
         fault.undo = undo
 
     @staticmethod
-    def no_leader(all_: PartitionFaults, fault: PartitionFault) -> None:
-        partition, leader, state = fault.partition, fault.partition.leader, all_._state
+    def no_leader(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition, leader, state = fault.partition, fault.partition.leader, faults._state
         fault.undo = lambda: leader_election.reopen(state, partition, leader)
         partition.barred = True
         state.set_leader(partition, -1)
 
     @staticmethod
-    def loading(all_: PartitionFaults, fault: PartitionFault) -> None:
-        partition, runtime = fault.partition, all_._coordinators_of(fault.partition)
+    def loading(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition, runtime = fault.partition, faults._coordinators_of(fault.partition)
         assert runtime is not None
         if partition.leader >= 0:  # who loads has become leader: in a new epoch
-            all_._state.set_leader(partition, partition.leader, "its coordinator loads")
+            faults._state.set_leader(partition, partition.leader, "its coordinator loads")
         fault.undo = lambda: runtime.end_loading(partition)
         runtime.reload(partition, keep_loading=True)
 
     @staticmethod
-    def errors(all_: PartitionFaults, fault: PartitionFault) -> None:
+    def errors(faults: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
         partition.read_error = fault.kind.read_error
         remove = _add_gate(partition, _Refusing(fault))
@@ -331,12 +331,12 @@ class _Begin:
         fault.undo = undo
 
 
-_BEGIN: dict[str, Callable[[PartitionFaults, PartitionFault], None]] = {
-    "stuck": _Begin.stuck,
-    "under_min_isr": _Begin.under_min_isr,
-    "slow": _Begin.slow,
-    "no_leader": _Begin.no_leader,
-    "loading": _Begin.loading,
+_APPLY: dict[str, Callable[[PartitionFaults, PartitionFault], None]] = {
+    "stuck": _Apply.stuck,
+    "under_min_isr": _Apply.under_min_isr,
+    "slow": _Apply.slow,
+    "no_leader": _Apply.no_leader,
+    "loading": _Apply.loading,
 }
 
 
@@ -374,22 +374,22 @@ def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
 class _Late:
     """Commits each append after its latency, in order."""
 
-    def __init__(self, all_: PartitionFaults, fault: PartitionFault) -> None:
-        self._all, self._one, self._last_ms = all_, fault, 0
+    def __init__(self, faults: PartitionFaults, fault: PartitionFault) -> None:
+        self._faults, self._fault, self._last_ms = faults, fault, 0
 
     def before(self, size: int) -> None:
         """Accept every append."""
 
     def after(self, end: int) -> None:
         """The high watermark follows later."""
-        args, clock, partition = self._one.args, self._all._state.clock, self._one.partition
-        late = self._all._chance.at(partition.name).random()
+        args, clock, partition = self._fault.args, self._faults._state.clock, self._fault.partition
+        late = self._faults._chance.at(partition.name).random()
         due_ms = clock.now_ms() + args["latency"] + round(late * args.get("jitter", 0))
         self._last_ms = max(due_ms, self._last_ms)
         clock.call_at_ms(self._last_ms, self._commit, partition, end)
 
     def _commit(self, partition: Partition, end: int) -> None:
-        if self._one.active:
+        if self._fault.active:
             partition.advance_high_watermark(end)
 
 
@@ -405,13 +405,13 @@ class _Refusing:
     """Refuses appends; a full disk takes what still fits."""
 
     def __init__(self, fault: PartitionFault) -> None:
-        self._one = fault
+        self._fault = fault
         self._free_bytes = fault.args.get("free_bytes", 0)
 
     def before(self, size: int) -> None:
         """Refuse it, unless it fits."""
         if size > self._free_bytes:
-            raise RefusedAppend(self._one.kind.append_error, self._one.text)
+            raise RefusedAppend(self._fault.kind.append_error, self._fault.text)
         self._free_bytes -= size
 
     def after(self, end: int) -> None:

@@ -75,7 +75,7 @@ class ScenarioClient(ABC):
         self.plan, self._tell = plan, tell
         self.errors: deque[str] = deque(maxlen=_TAIL)
         """The last lines of its stderr."""
-        self._told_to_end = False
+        self._end_requested = False
 
     @property
     @abstractmethod
@@ -112,7 +112,7 @@ class ScenarioClient(ABC):
 
     def _exited(self, code: int) -> None:
         """Report the exit of the client's process and its exit code."""
-        words = "" if self._told_to_end else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
+        words = "" if self._end_requested else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
         self._tell(self.plan.name, "exited", code=code, text=words)
 
 
@@ -132,7 +132,7 @@ class ProcessClient(ScenarioClient):
     async def start(self) -> None:
         if self.running:
             return
-        self._told_to_end = False
+        self._end_requested = False
         self.errors.clear()
         try:
             process = self.process = await asyncio.create_subprocess_exec(
@@ -174,12 +174,12 @@ class ProcessClient(ScenarioClient):
         self._need_running()
         assert self.process is not None
         assert self.process.stdin is not None
-        self._told_to_end |= text == "leave"
+        self._end_requested |= text == "leave"
         self.process.stdin.write(f"{text}\n".encode())
 
     async def crash(self) -> None:
         self._need_running()
-        self._told_to_end = True
+        self._end_requested = True
         self._signal(signal.SIGKILL)
         await self.ended()
 
@@ -211,7 +211,7 @@ class ProcessClient(ScenarioClient):
         if self.process is None:
             return
         if self.running:
-            self._told_to_end = True
+            self._end_requested = True
             self._signal(signal.SIGCONT)
             if self.process.stdin is not None:
                 self.process.stdin.close()

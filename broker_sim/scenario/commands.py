@@ -47,7 +47,7 @@ examples:
   broker-sim run incident.yaml --virtual --seeds 0..1000 --jobs 4
       a thousand seeds; prints those that fail
 
-exit codes: 0 held, 1 broken (an expectation failed), 2 invalid file or argument, 3 timed out waiting for the sign of a step
+exit codes: 0 held, 1 broken (an expectation failed), 2 invalid file or argument, 3 timed out waiting for the matcher of a step
 """
 
 _SCENARIO_EXAMPLES = """\
@@ -215,7 +215,7 @@ def _real(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
 
     worst, stories = 0, []
     for _ in range(max(1, arguments.repeat)):
-        scenario = read(find(arguments.file))  # anew: its signs remember what they saw
+        scenario = read(find(arguments.file))  # anew: its matchers remember what they saw
         outcome = asyncio.run(_until_terminated(play(scenario, options)))
         _show(outcome, arguments)
         worst = max(worst, outcome.code)
@@ -367,7 +367,7 @@ def scenario(arguments: argparse.Namespace) -> int:
     for name in arguments.file:
         try:
             path = find(name)
-            scenario_read = read(path)
+            scenario_file = read(path)
         except UsageError as error:
             complain("broker-sim scenario", error)
             worst = 2
@@ -375,8 +375,8 @@ def scenario(arguments: argparse.Namespace) -> int:
         if arguments.action == "show":
             print(path.read_text(encoding="utf-8"), end="")
         else:
-            words = f"{len(scenario_read.steps)} steps, {len(scenario_read.clients)} clients, {len(scenario_read.expect)} expectations"
-            print(json.dumps(_told(scenario_read)) if arguments.json else f"{path}: right, {words}")
+            words = f"{len(scenario_file.steps)} steps, {len(scenario_file.clients)} clients, {len(scenario_file.expect)} expectations"
+            print(json.dumps(_described(scenario_file)) if arguments.json else f"{path}: right, {words}")
     return worst
 
 
@@ -392,14 +392,14 @@ def _list(directory: Path, *, as_json: bool) -> int:
             worst = 2
             continue
         print(
-            json.dumps(_told(scenario))
+            json.dumps(_described(scenario))
             if as_json
             else f"{path.stem}\n    {shorten(scenario.summary, LINE - 4, placeholder=' ...')}"
         )
     return worst
 
 
-def _told(scenario: Scenario) -> dict[str, Any]:
+def _described(scenario: Scenario) -> dict[str, Any]:
     return {
         "name": scenario.name,
         "file": str(scenario.path),

@@ -1,6 +1,6 @@
-"""Signs: what a scenario waits for, expects or forbids.
+"""Matchers: what a scenario waits for, expects or forbids.
 
-A sign is a map in the file and a question to the run:
+A matcher is a map in the file and a question to the run:
 
     {group: billing, state: Stable, members: 3, generation: ">=2", lag_below: 500, committed: {orders-0: 50}, reading: true}
     {api: OffsetCommit, error: REQUEST_TIMED_OUT, group: billing, count: ">=2"}      # requests, or with error/answered their answers
@@ -39,7 +39,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 class ScenarioState(Protocol):
-    """What a sign may ask."""
+    """What a matcher may ask."""
 
     kafka: Cluster
     faults: dict[str, Any]
@@ -50,7 +50,7 @@ class ScenarioState(Protocol):
 
 
 class Matcher:
-    """One sign; see the module."""
+    """One matcher; see the module."""
 
     what = ""
     """In words."""
@@ -68,7 +68,7 @@ class Matcher:
         raise NotImplementedError
 
     def now(self, run: ScenarioState) -> str:
-        """The present state of the sign, as text for reports and errors."""
+        """The present state of the matcher, as text for reports and errors."""
         return ""
 
 
@@ -227,25 +227,25 @@ class OffsetRegression(Matcher):
 
 
 def matcher_of(table: Table) -> Matcher:
-    """The sign that a map describes. Raises WrongFile."""
+    """The matcher that a map describes. Raises WrongFile."""
     if "client" in table and "event" not in table and "api" not in table:
-        sign: Matcher = ClientMatcher(table)
+        matcher: Matcher = ClientMatcher(table)
     elif "fault" in table and "event" not in table:
-        sign = FaultMatcher(table)
+        matcher = FaultMatcher(table)
     elif "api" in table or "event" in table:
-        sign = EventMatcher(table)
+        matcher = EventMatcher(table)
     elif "group" in table:
         group = table.take("group", text)
         if table.take("committed", lambda value: value, None) == "went_back":
-            sign = OffsetRegression(group)
+            matcher = OffsetRegression(group)
         else:
-            sign = GroupMatcher(group, table)
+            matcher = GroupMatcher(group, table)
     else:
         _guess(table, (*_HEADS, "never", "happened"))
         raise table.error(f"{table.what} has no subject; expected one of {', '.join(_HEADS)}")
     table.done()
-    sign.where = table.place
-    return sign
+    matcher.where = table.place
+    return matcher
 
 
 def _guess(table: Table, known: tuple[str, ...]) -> None:

@@ -9,8 +9,8 @@
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
     expect:   [{within: 30s, ...SIGN}, {happened: SIGN}, {never: SIGN, between: [jam, heal]}]
 
-A step begins when the one before is done, its ``when`` holds (a deadline: ``within``) and ``after`` has passed. Events that its sign
-counts are those since the step before began to act. Signs: see signs.py.
+A step begins when the one before is done, its ``when`` holds (a deadline: ``within``) and ``after`` has passed. Events that its matcher
+counts are those since the step before began to act. Matchers: see matchers.py.
 An action is an operation of the control plane (``op: leader.move``, with its parameters), or one of these short forms:
 
     {log: offsets(billing), state: stuck, for: 40s}      {log: offsets(billing), state: online}
@@ -64,7 +64,7 @@ SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
 BROKER_ACTIONS = ("down", "up", "restart")
 MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS, MAX_STEPS = 1000, 100, 10_000, 1_000_000, 100_000
 WITHIN_S = 30.0
-"""How long a step waits for its sign, unless it says otherwise; an expectation, too."""
+"""How long a step waits for its matcher, unless it says otherwise; an expectation, too."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Expectation:
     then), "never" (at no moment ``after`` one step or ``between`` two; the whole run without them)."""
 
     kind: str
-    signs: list[Matcher]
+    matchers: list[Matcher]
     where: str
     within_s: float = WITHIN_S
     begin: str | None = None
@@ -165,7 +165,7 @@ def read(path: Path) -> Scenario:
 
 def parse(table: Table, path: Path | None = None) -> Scenario:
     """The scenario of a table. Raises WrongFile with all that is wrong with it."""
-    from broker_sim.scenario.names import examine
+    from broker_sim.scenario.references import examine
 
     table.only("name", "story", "known", "cluster", "import", "topics", "outside", "clients", "steps", "expect")
     sections = ["cluster", "topics", "clients", "steps"]

@@ -1,11 +1,11 @@
 """Runs a scenario: a fresh cluster, its clients, the steps in their order, and the verdict.
 
     outcome = await run(read(path), ScenarioOptions())
-    outcome.code            # 0 held, 1 broken, 3 a step's sign did not come in time
+    outcome.code            # 0 held, 1 broken, 3 a step's matcher did not come in time
     print(outcome.report())
 
 Rules:
-1. Everything is listened to, nothing is polled: signs are fed from the journal, to which the clients' words come too.
+1. Everything is listened to, nothing is polled: matchers are fed from the journal, to which the clients' words come too.
 2. ``never`` is evaluated after every event; the first event that violates it is reported.
 3. Whatever happens, clients are ended and the cluster is stopped.
 4. A verdict that holds because nothing was tried is broken: see tried.py. So is one whose attached program failed, at once.
@@ -146,7 +146,7 @@ def _hashes(outcome: Outcome) -> dict[str, Any]:
 
 
 class _Late(Exception):
-    """A step's sign did not come in time."""
+    """A step's matcher did not come in time."""
 
 
 class _Broken(Exception):
@@ -172,7 +172,7 @@ class _Stage:
         """Every rule, its name in the file, and where it stands."""
         self.events: list[Event] = []
         self.requests: dict[int, Event] = {}
-        self.signs: list[Matcher] = []
+        self.matchers: list[Matcher] = []
         self.changed = asyncio.Event()
         self.nevers: list[tuple[Expectation, list[Matcher]]] = []
         self.broken: dict[int, str] = {}
@@ -180,7 +180,7 @@ class _Stage:
         self.story: list[str] = []
         self.ended: dict[str, str] = {}
         self.heard_once: dict[str, None] = {}
-        self.clients = make_clients(scenario.clients, kafka.bootstrap, self.told, options.clients)
+        self.clients = make_clients(scenario.clients, kafka.bootstrap, self.on_report, options.clients)
         self.virtual = virtual
         self.program = Attached(options.attach)
         self.tasks: list[asyncio.Task[None]] = []
@@ -188,21 +188,21 @@ class _Stage:
 
     # listening
 
-    def told(self, name: str, says: str, /, **details: Any) -> None:
+    def on_report(self, name: str, says: str, /, **details: Any) -> None:
         """Write a client's report to the journal, as an event ``client``."""
         words = str(details.pop("text", ""))
         if says == "exited" and words:
             self.ended[name] = f"ended with code {details.get('code')}; {words}"
         self.journal.write("client", client=name, says=says, text=words, details=details)
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """An event of the journal."""
         self.events.append(event)
         kind = event["event"]
         if kind == "request":
             self.requests[event["request"]] = event
-        for sign in self.signs:
-            sign.seen(event, self)
+        for matcher in self.matchers:
+            matcher.seen(event, self)
         self._look_at_nevers(event)
         self._say(kind, event)
         self.changed.set()
@@ -226,17 +226,17 @@ class _Stage:
         return f"; nothing came from {_PROGRAM}: {ADDRESS}"
 
     def request_of(self, event: Event) -> Event | None:
-        """For signs: the request that a response answers."""
+        """For matchers: the request that a response answers."""
         return self.requests.get(event.get("request", -1))
 
     def _look_at_nevers(self, event: Event) -> None:
-        for number, (never, signs) in enumerate(self.nevers):
+        for number, (never, matchers) in enumerate(self.nevers):
             if number in self.broken or not self._is_on(never):
                 continue
-            for sign in signs:
-                sign.seen(event, self)
-                if sign.holds(self):
-                    self.broken[number] = f"{sign.now(self)} at {self.at(event)} ({event['event']} {event['seq']})"
+            for matcher in matchers:
+                matcher.seen(event, self)
+                if matcher.holds(self):
+                    self.broken[number] = f"{matcher.now(self)} at {self.at(event)} ({event['event']} {event['seq']})"
 
     def _is_on(self, never: Expectation) -> bool:
         return (never.begin is None or never.begin in self.began) and (never.end is None or never.end not in self.began)
@@ -244,7 +244,7 @@ class _Stage:
     def _say(self, kind: str, event: Event) -> None:
         if kind == "group":
             after = event["after"]
-            if event["before"] and after and _told(event["before"]) == _told(after):
+            if event["before"] and after and _progress_of(event["before"]) == _progress_of(after):
                 return
             line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is gone")
             self.story.append(line)
@@ -261,17 +261,17 @@ class _Stage:
         """The broker's time since the start."""
         return f"+{(event['ts_ms'] - self.events[0]['ts_ms']) / 1000:8.3f} s"
 
-    async def until(self, signs: list[Matcher], within_s: float, what: str) -> None:
-        """Wait until all signs hold. Raises _Late, _ProgramFailed."""
+    async def until(self, matchers: list[Matcher], within_s: float, what: str) -> None:
+        """Wait until all matchers hold. Raises _Late, _ProgramFailed."""
         deadline_s = _now_s() + within_s
-        while not all(sign.holds(self) for sign in signs):
+        while not all(matcher.holds(self) for matcher in matchers):
             self.changed.clear()
-            self.need_program(f"{what} waited for {'; '.join(sign.what for sign in signs)}")
+            self.need_program(f"{what} waited for {'; '.join(matcher.what for matcher in matchers)}")
             try:
                 async with asyncio.timeout_at(deadline_s):
                     await self.changed.wait()
             except TimeoutError:
-                missing = [f"{sign.what} ({sign.now(self)})" for sign in signs if not sign.holds(self)]
+                missing = [f"{matcher.what} ({matcher.now(self)})" for matcher in matchers if not matcher.holds(self)]
                 waited = f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}"
                 raise _Late(waited + self.hint()) from None
 
@@ -287,15 +287,15 @@ class _Stage:
         self.finished_s = _now_s()
 
     async def step(self, step: ScenarioStep) -> None:
-        """Run one step: wait for its sign and its pause, then perform its actions."""
+        """Run one step: wait for its matcher and its pause, then perform its actions."""
         if step.when is not None:
             await self.until(step.when, step.within_s, f"{step.where}: {step.name}")
         if step.after_s:
             await self.pass_time(step.after_s)
         self.began[step.name] = True
         place = self.scenario.steps.index(step) + 1
-        for sign in self.scenario.steps[place].when or () if place < len(self.scenario.steps) else ():
-            sign.begin()
+        for matcher in self.scenario.steps[place].when or () if place < len(self.scenario.steps) else ():
+            matcher.begin()
         self.journal.write("mark", text=step.name)
         for action in step.actions:
             try:
@@ -412,11 +412,11 @@ class _Stage:
         for expected in sorted(waiting, key=lambda expectation: expectation.within_s):
             spent_s = _now_s() - self.finished_s
             try:
-                await self.until(expected.signs, max(0.0, expected.within_s - spent_s), expected.kind)
+                await self.until(expected.matchers, max(0.0, expected.within_s - spent_s), expected.kind)
             except _Late as error:
                 late[id(expected)] = str(error)
         for expected in self.scenario.expect:
-            words = "; ".join(sign.what for sign in expected.signs)
+            words = "; ".join(matcher.what for matcher in expected.matchers)
             if expected.kind == "never":
                 why = self.broken.get(numbers[id(expected)], "")
                 scope = f" from {expected.begin!r} on" if expected.begin and not expected.end else ""
@@ -429,7 +429,11 @@ class _Stage:
                     f"within {duration_text(expected.within_s * 1000)}: " if expected.kind == "within" else "happened: "
                 )
                 why = late.get(id(expected), "")
-                now = "; ".join(sign.now(self) for sign in expected.signs if not sign.holds(self)) if why else ""
+                now = (
+                    "; ".join(matcher.now(self) for matcher in expected.matchers if not matcher.holds(self))
+                    if why
+                    else ""
+                )
                 results.append(
                     ExpectationResult(
                         not why, within + words + (f" - {now}{self.hint()}" if now else ""), expected.where
@@ -473,7 +477,7 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _told(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
+def _progress_of(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
     return snapshot["state"], snapshot["generation"], snapshot["size"]
 
 
@@ -523,12 +527,12 @@ async def play(
     stage = _Stage(scenario, options, kafka, make_clients, virtual)
     for expectation in scenario.expect:
         if expectation.kind == "never":
-            stage.nevers.append((expectation, expectation.signs))
+            stage.nevers.append((expectation, expectation.matchers))
         else:
-            stage.signs += expectation.signs
+            stage.matchers += expectation.matchers
     for step in scenario.steps:
-        stage.signs += step.when or []
-    unsubscribe = stage.journal.subscribe(stage.heard)
+        stage.matchers += step.when or []
+    unsubscribe = stage.journal.subscribe(stage.on_event)
     stage.journal.write("mark", text=f"scenario {scenario.name}")
     results: list[ExpectationResult] = []
     code, late = HELD, ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.faults.registry import Fault, NeverHit
 from broker_sim.scenario.clients import APPS, kind_or_command
-from broker_sim.scenario.names import client_ids
+from broker_sim.scenario.references import client_ids
 from broker_sim.scenario.sending import CLIENT_ID
 
 if TYPE_CHECKING:

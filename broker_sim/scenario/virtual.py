@@ -1,6 +1,6 @@
 """A scenario in virtual time: the production cluster and the scenario's apps in one simulation, each client on a host of its own.
 
-    outcome = play(read(path), ScenarioOptions(seed=7))          # the same runner, signs and verdict; no processes, no waiting
+    outcome = play(read(path), ScenarioOptions(seed=7))          # the same runner, matchers and verdict; no processes, no waiting
     outcome.journal_hash                                 # equal for equal seeds, in any process
 
 Rules:
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
-from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, told
+from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, encoded_event
 from broker_sim.scenario.clients import Clients, ScenarioClient, Tell, check_given, kind_or_command, need, settings_of
 from broker_sim.scenario.model import ClientPlan, Scenario
 from broker_sim.scenario.runner import SCRATCH, Outcome, ScenarioOptions, cluster_arguments
@@ -164,7 +164,7 @@ class HostClient(ScenarioClient):
             return
         if self._used:
             self.host.begin()
-        self._used, self._told_to_end = True, False
+        self._used, self._end_requested = True, False
         self.errors.clear()
         self._line = _HostLine(self)
         self._tell(self.plan.name, "started")
@@ -196,7 +196,7 @@ class HostClient(ScenarioClient):
 
     async def crash(self) -> None:
         self._need_running()
-        self._told_to_end = True
+        self._end_requested = True
         self._ended(_KILLED)
 
     def freeze(self) -> None:
@@ -209,13 +209,13 @@ class HostClient(ScenarioClient):
 
     def command_line(self, text: str) -> None:
         self._need_running()
-        self._told_to_end |= text == "leave"
+        self._end_requested |= text == "leave"
         command, _, argument = text.partition(" ")
         self.host.sim.loop.call_soon(self._line.obey, command, argument, context=context_of(self.host.process))
 
     async def stop(self) -> None:
         if self.running and not self.host.sim.ending:  # which ends everything itself
-            self._told_to_end = True
+            self._end_requested = True
             self._ended(0)
 
 
@@ -235,7 +235,7 @@ class _HostLine(ScenarioPipe):
         self._obey: Obey | None = None
 
     def tell(self, says: str, **details: Any) -> None:
-        said = json.loads(told(says, details))  # as it would come through a pipe
+        said = json.loads(encoded_event(says, details))  # as it would come through a pipe
         self._client._tell(self._client.plan.name, said.pop("says"), **said)
 
     def listen(self, obey: Obey) -> None:

@@ -298,7 +298,7 @@ class SimCluster(Cluster):
             self._forget()
             self._disk = self.disk.killed()
             raise
-        self.disk.live_on()
+        self.disk.cancel_death()
         self._look()
         if self.observed:
             for server in self.servers:
@@ -324,10 +324,10 @@ class SimCluster(Cluster):
             lambda _, context: None if isinstance(context.get("exception"), ProcessKilled) else handler(loop, context)
         )
 
-    def at_ease(self) -> None:
+    def clear_disk_faults(self) -> None:
         """Nothing is wrong with its disk, and no death of it is planned."""
         if self._disk is not None:
-            self._disk.live_on()
+            self._disk.cancel_death()
             for fault in self._disk.faults:
                 fault.heal()
 

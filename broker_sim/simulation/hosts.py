@@ -24,7 +24,7 @@ from broker_sim.simulation.virtual.process import DEAD, PAUSED, RUNNING, Process
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import HostEnvironment
+    from broker_sim.simulation.protocols import HostEnvironment
     from broker_sim.simulation.virtual.loop import SimTask
 from broker_sim.simulation.virtual.network import Machine
 

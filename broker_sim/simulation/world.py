@@ -50,8 +50,8 @@ from broker_sim.simulation.faults.disks import revive
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
-from broker_sim.simulation.judging import ClusterVerifier
 from broker_sim.simulation.sync import in_loop
+from broker_sim.simulation.verification import ClusterVerifier
 from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
 from broker_sim.simulation.virtual.ambient import ambient
 from broker_sim.simulation.virtual.hashseed import is_pinned
@@ -104,7 +104,7 @@ class Simulation:
         self.hangs: dict[str, Callable[[float], object]] = {}
         """Host -> what lets its application hang for so many seconds: targets of the fault ``hang``."""
         self._instead = instead
-        self._judges: list[ClusterVerifier] = []
+        self._verifiers: list[ClusterVerifier] = []
         self._listeners: list[Callable[[dict[str, Any]], object]] = []
         self._invariants, self._waive = invariants, tuple(waive)
         self._recording = recording
@@ -150,12 +150,12 @@ class Simulation:
         for node_id, host in enumerate(names, start=1):
             self.hosts[host] = BrokerHost(self, host, cluster, node_id, process)
         self.clusters.append(cluster)
-        judge = ClusterVerifier(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
-        self._judges.append(judge)
+        verifier = ClusterVerifier(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
+        self._verifiers.append(verifier)
         if cluster.observed:
-            cluster.journal.subscribe(judge.event)
+            cluster.journal.subscribe(verifier.event)
         if self._invariants:
-            cluster.on_loss = judge.breach
+            cluster.on_loss = verifier.breach
         return cluster
 
     def host(self, name: str) -> Host:
@@ -265,13 +265,13 @@ class Simulation:
         cluster = self._cluster(kafka)
         if not cluster.observed:
             raise UsageError("check() needs a journal; remove journal=False from sim.cluster()")
-        judge = self._judges[self.clusters.index(cluster)]
-        wanted = judge.expected(groups)
+        verifier = self._verifiers[self.clusters.index(cluster)]
+        wanted = verifier.expected(groups)
         request_s = duration_ms(request_timeout, "request_timeout") / 1000
-        within_s = judge.bound_s(wanted, request_s) if within is None else duration_ms(within, "within") / 1000
+        within_s = verifier.bound_s(wanted, request_s) if within is None else duration_ms(within, "within") / 1000
         within_s += max((fault.args["hang_s"] for fault in self.faults.begun if fault.kind == "hang"), default=0)
         self.heal()
-        took_s = judge.converge(wanted, within_s, lag, also)
+        took_s = verifier.converge(wanted, within_s, lag, also)
         self._raise()
         return took_s
 
@@ -411,8 +411,8 @@ class Simulation:
                     self.fail(error)
 
         journal.failed = self.fail
-        if number < len(self._judges):  # it begins late
-            journal.subscribe(self._judges[number].event)
+        if number < len(self._verifiers):  # it begins late
+            journal.subscribe(self._verifiers[number].event)
         for event in journal.events:
             note(event)
         journal.subscribe(note)
@@ -459,7 +459,7 @@ class Simulation:
         loop.without_pauses()
         loop.forbidden = loop.after_turn = loop.native_threads = loop.native_sockets = None
         for cluster in self.clusters:
-            cluster.at_ease()
+            cluster.clear_disk_faults()
             self._stop(cluster)
         self.network.close()
         for _ in range(_ROUNDS):

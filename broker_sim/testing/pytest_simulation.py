@@ -220,13 +220,13 @@ class SimPlugin:
         if finding is not None and call.when == "call" and report.failed:  # type: ignore[attr-defined]
             del item.stash[_FOUND]  # it holds a whole world
             try:
-                text = self.told(item, finding)
+                text = self.failure_text(item, finding)
             except Exception as error:
                 text = f"could not be told: {error!r}"
             report.sections.append((SECTION, text))  # type: ignore[attr-defined]
         return report
 
-    def told(self, item: pytest.Item, finding: FoundFailure) -> str:
+    def failure_text(self, item: pytest.Item, finding: FoundFailure) -> str:
         """The section of a failed test."""
         from broker_sim.control.on_journal import groups_of
 
@@ -303,10 +303,16 @@ def story(item: pytest.Item, finding: FoundFailure) -> list[str]:
         f"never handled, at {error['at_s']:.3f} s: {error.get('exception') or error.get('message')!r}"
         for error in run.loose[:3]
     ]
-    return [*lines, *_told(run.records), *_told(finding.beside), *_told(run.moment), *_pictures(run)]
+    return [
+        *lines,
+        *_shown_lines(run.records),
+        *_shown_lines(finding.beside),
+        *_shown_lines(run.moment),
+        *_pictures(run),
+    ]
 
 
-def _told(lines: list[str]) -> list[str]:
+def _shown_lines(lines: list[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 

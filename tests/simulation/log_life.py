@@ -275,7 +275,7 @@ def _one(life: Life) -> str | None:
             life.die()
             continue
         break
-    life.disk.live_on()
+    life.disk.cancel_death()
     told = life.check()
     if told is not None:
         return told
@@ -288,7 +288,7 @@ def _one(life: Life) -> str | None:
         pass
     else:
         if rng.random() < 0.3:
-            life.disk.live_on()
+            life.disk.cancel_death()
             life.log.close()
     life.die()
     return None

@@ -233,7 +233,7 @@ def metadata_life(seed: object, *, sync: bool = False, power: bool = False, live
 def _one(life: Life) -> str | None:
     rng = life.rng
     while True:
-        life.disk.live_on()
+        life.disk.cancel_death()
         if rng.random() < 0.4:
             life.disk.die_in(rng.randint(1, 40), lambda: None)
         try:
@@ -242,7 +242,7 @@ def _one(life: Life) -> str | None:
             life.die()
             continue
         break
-    life.disk.live_on()
+    life.disk.cancel_death()
     told = life.check()
     if told is not None:
         return told
@@ -250,7 +250,7 @@ def _one(life: Life) -> str | None:
     try:
         for _ in range(rng.randint(1, 40)):
             life.step()
-        life.disk.live_on()
+        life.disk.cancel_death()
         if rng.random() < 0.5:
             life.state.close()
     except ProcessKilled:

@@ -84,7 +84,7 @@ def test_an_order_is_carried_out_once() -> None:
 def test_nothing_aborted_is_read_and_nothing_stable_unstable() -> None:
     made, found = book()
     reading, entries, attempt = given(made, PaymentOrder(0, 5))
-    attempt.told = False
+    attempt.reported = False
     reading.gave(0, 7, entries[0])
     reading.reached(5)
     reading.reached(4)

@@ -234,14 +234,14 @@ def test_what_can_not_be_meant_is_said() -> None:
     with pytest.raises(UsageError, match="counted from 1"):
         disk.die_in(0, lambda: None)
     with pytest.raises(UsageError, match="no non-empty file"):
-        disk.rot("*.log")
+        disk.flip_bit("*.log")
 
 
 def test_one_process_at_a_time_has_the_lock() -> None:
     disk = home()
     held = disk.lock(HOME / ".lock")
     other = SimDisk()
-    other._platter = disk._platter
+    other._image = disk._image
     with pytest.raises(BlockingIOError):
         other.lock(HOME / ".lock")
     held.close()
@@ -349,7 +349,7 @@ def test_a_bit_that_turns_over_is_found_by_its_crc(caplog: pytest.LogCaptureFixt
     log = log_on(disk)
     fill(log, 20)
     log.close()
-    assert str(SEGMENT) in disk.rot("*.log")
+    assert str(SEGMENT) in disk.flip_bit("*.log")
     found = values(log_on(disk.killed()))
     assert len(found) < 20
     assert "cut at position" in caplog.text

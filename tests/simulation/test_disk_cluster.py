@@ -116,7 +116,7 @@ def test_without_sync_a_loss_of_power_costs_the_end_of_a_log_and_nothing_else() 
             group = group_on(sim)
             kafka = group.kafka
             sim.run_for(12)
-            kafka.disk.settle()
+            kafka.disk.fsync_all()
             sim.run_for(8)
             ends = [each.log_end_offset for each in kafka.state.topics["orders"].partitions]
             kafka.power_loss()
@@ -226,7 +226,7 @@ def test_a_deletion_that_is_cut_short_is_finished_whatever_it_had_removed() -> N
                 assert (topic is None) == (left == []), left
                 assert not kafka.state.disk.adopted
             else:
-                kafka.disk.live_on()
+                kafka.disk.cancel_death()
                 break
         assert at_call > 10
 
@@ -399,7 +399,7 @@ def test_a_loss_that_nobody_may_cause_is_found() -> None:
         group.kafka.kill()
         disk = group.kafka.disk
         [log] = [path for path, data in disk.image().items() if path.endswith("orders-0/" + "0" * 20 + ".log")]
-        node = disk._platter.dirs[log.rpartition("/")[0]].names[log.rpartition("/")[2]]
+        node = disk._image.dirs[log.rpartition("/")[0]].names[log.rpartition("/")[2]]
         del node.data[-5:]  # type: ignore[union-attr]
         group.kafka.start_again()
         with pytest.raises(InvariantBroken, match="it was committed up to"):

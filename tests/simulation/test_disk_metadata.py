@@ -105,7 +105,7 @@ def test_a_change_during_which_power_is_lost_in_any_call_has_happened_or_not(cha
         for at in range(1, 200):
             disk = SimDisk(f"{seed} {at}")
             sim = begun(disk)
-            disk.settle()
+            disk.fsync_all()
             before, topics = sim.state, set()
             disk.die_in(at, lambda: None)
             try:

@@ -15,7 +15,7 @@ from broker_sim.simulation import Fault, InvariantBroken, NotAlive, SimError, Si
 from broker_sim.simulation.checks import former_names
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.faults.swarm import SWARM
-from broker_sim.simulation.judging import invariants
+from broker_sim.simulation.verification import invariants
 from tests.simulation.workload import GROUP, Group, begin
 from tests.support import processes
 

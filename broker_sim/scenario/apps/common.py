@@ -57,7 +57,7 @@ class AppSettings:
         return None if value is None else round(value * 1000)
 
 
-def told(says: str, details: dict[str, Any]) -> str:
+def encoded_event(says: str, details: dict[str, Any]) -> str:
     """What an app says, as a line."""
     if "text" in details:
         details["text"] = str(details["text"])[:MAX_TEXT]
@@ -67,7 +67,7 @@ def told(says: str, details: dict[str, Any]) -> str:
 def tell(says: str, **details: Any) -> None:
     """One line for the scenario."""
     try:
-        sys.stdout.write(told(says, details) + "\n")
+        sys.stdout.write(encoded_event(says, details) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os._exit(0)
@@ -80,7 +80,7 @@ class Orders:
         self.hang_s = 0.0
         self.leaving = self.wants_commit = False
         self.left = asyncio.Event()
-        """Set when it is told to leave, for who has nothing else to do."""
+        """Set when the client has to leave; for apps that only wait for it."""
 
     def obey(self, command: str, argument: str) -> None:
         """A command of the scenario."""

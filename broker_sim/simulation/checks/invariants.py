@@ -77,7 +77,7 @@ class Invariants:
     ) -> None:
         self.kafka, self._tell, self.ledger = kafka, broken, ledger
         self.now_ms = 0
-        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._told, waive=waive)
+        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._on_breach, waive=waive)
         self.broken: InvariantBroken | None = None
         self._asks: dict[int, SentRequest] = {}
         self._groups: dict[str, dict[str, Any]] = {}
@@ -99,7 +99,7 @@ class Invariants:
         self._history: dict[str, deque[_Step]] = {}
         self._stop = kafka.journal.subscribe(self.event)
 
-    def _told(self, error: InvariantBroken) -> None:
+    def _on_breach(self, error: InvariantBroken) -> None:
         if self.broken is None:
             self.broken = error
             self._stop()

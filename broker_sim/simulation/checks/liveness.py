@@ -16,7 +16,7 @@ from broker_sim.simulation.errors import SimError
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import RunControl
+    from broker_sim.simulation.protocols import RunControl
     from broker_sim.simulation.workloads.programs import Consumer, Producer
 
 __all__ = ["ExpectedGroup", "NotAlive", "Unsafe", "bound_s", "converge", "safe"]

@@ -31,7 +31,7 @@ from broker_sim.runtime.journal_observer import snapshot
 from broker_sim.simulation.checks.answers import SentRequest
 from broker_sim.simulation.checks.rules import RULED, answer_of, step_error, waits_in_vain
 from broker_sim.simulation.exhaustive.explorer import Action
-from broker_sim.simulation.exhaustive.ground import ShardEnvironment
+from broker_sim.simulation.exhaustive.shard_environment import ShardEnvironment
 from broker_sim.simulation.exhaustive.surroundings import Surroundings
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -79,7 +79,7 @@ class GroupGround(ShardEnvironment[Shard]):
 
 @dataclass(slots=True)
 class _Client:
-    """The state of a client. ``waits``: its JoinGroup or SyncGroup without a response; ``told``: the assignment of its generation,
+    """The state of a client. ``waits``: its JoinGroup or SyncGroup without a response; ``assignment``: that of its generation,
     as the response had it."""
 
     name: str
@@ -88,12 +88,19 @@ class _Client:
     generation: int = -1
     waits: tuple[str, int] | None = None
     stage: str = "out"  # or "joined", which owes a SyncGroup, or "in"
-    line_up: tuple[str, ...] = ()  # as the leader was told
-    told: bytes | None = None
+    line_up: tuple[str, ...] = ()  # as the leader received it
+    assignment: bytes | None = None
 
     def forget(self) -> None:
         """Forget the membership, as a client that has restarted."""
-        self.member_id, self.generation, self.waits, self.stage, self.line_up, self.told = "", -1, None, "out", (), None
+        self.member_id, self.generation, self.waits, self.stage, self.line_up, self.assignment = (
+            "",
+            -1,
+            None,
+            "out",
+            (),
+            None,
+        )
 
 
 @dataclass(slots=True)
@@ -287,7 +294,7 @@ class ClassicWorld(Surroundings):
                 client.member_id = answer.member_id
             elif error in (Err.UNKNOWN_MEMBER_ID, Err.FENCED_INSTANCE_ID):
                 client.forget()
-            client.stage, client.told = "out", None
+            client.stage, client.assignment = "out", None
             return
         if api == "JoinGroup":
             self._joined(client, answer)
@@ -298,23 +305,23 @@ class ClassicWorld(Surroundings):
         if self._watched and answer.generation_id < client.generation:
             self._fail(
                 "generations never decrease",
-                f"{client.name} was in {client.generation} and is told {answer.generation_id}",
+                f"{client.name} was in {client.generation} and gets {answer.generation_id}",
             )
         client.member_id, client.generation, client.stage = answer.member_id, answer.generation_id, "joined"
-        client.told = None
+        client.assignment = None
         client.line_up = tuple(member.member_id for member in answer.members)
         if not self._watched:
             return
         leads = answer.leader == answer.member_id
         if bool(client.line_up) != leads and client.instance is None:
             self._fail(
-                "the leader gets all members", f"{client.name} is told {client.line_up}, the leader is {answer.leader}"
+                "the leader gets all members", f"{client.name} gets {client.line_up}, the leader is {answer.leader}"
             )
         if leads and answer.member_id not in client.line_up:
             self._fail("the leader gets all members", f"{client.name} is not among {client.line_up}")
 
     def _synced(self, client: _Client, assignment: bytes) -> None:
-        client.stage, client.told = "in", assignment
+        client.stage, client.assignment = "in", assignment
         if self._watched and assignment not in (b"", f"{client.generation}/{client.name}".encode()):
             self._fail(
                 "a member receives its leader's assignment",
@@ -447,7 +454,7 @@ class ClassicWorld(Surroundings):
             return False
         there = {client.member_id for client in self.clients.values()}
         settled = all(
-            client.stage == "in" and client.generation == group.generation and client.told
+            client.stage == "in" and client.generation == group.generation and client.assignment
             for client in self.clients.values()
         )
         return settled and set(group.members) == there

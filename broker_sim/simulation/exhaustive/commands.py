@@ -142,7 +142,7 @@ def _walk(name: str, path: Iterable[Action]) -> list[str]:
             world.take(action)
         except Broken:
             break
-    return list(world.told)
+    return list(world.trace)
 
 
 def _folded(lines: Sequence[str]) -> list[str]:
@@ -169,13 +169,13 @@ def _replay(name: str, text: str) -> int:
             if action not in may:
                 raise UsageError(f"{action!r} is not possible there; expected one of {', '.join(may)}")
             world.take(may[action])
-            _out(*world.told[printed:])
-            printed = len(world.told)
+            _out(*world.trace[printed:])
+            printed = len(world.trace)
         world.settle()
     except Broken as broken:
-        _out(*_folded(world.told[printed:]), "", f"{broken.rule}: {broken.what}")
+        _out(*_folded(world.trace[printed:]), "", f"{broken.rule}: {broken.what}")
         return BROKEN
-    _out(*_folded(world.told[printed:]))
+    _out(*_folded(world.trace[printed:]))
     return DONE
 
 

@@ -40,7 +40,7 @@ _RULED = frozenset(
 
 @dataclass(slots=True)
 class _Member:
-    """The state of a member. ``holds``: partitions that it owns; ``told``: those of its last assignment. ``before``: epoch and
+    """The state of a member. ``holds``: partitions that it owns; ``assigned``: those of its last assignment. ``before``: epoch and
     partitions of the heartbeat before its last one. ``unsure``: its last heartbeat failed, so the next one has all fields, and so
     has the response."""
 
@@ -49,7 +49,7 @@ class _Member:
     member_id: str = ""
     epoch: int = 0
     holds: tuple[int, ...] = ()
-    told: tuple[int, ...] = ()
+    assigned: tuple[int, ...] = ()
     before: tuple[int, tuple[int, ...]] = (0, ())
     waits: int | None = None
     last_asked: str = ""
@@ -57,7 +57,7 @@ class _Member:
 
     def forget(self) -> None:
         """It starts anew, and works on nothing."""
-        self.member_id, self.epoch, self.holds, self.told, self.before = "", 0, (), (), (0, ())
+        self.member_id, self.epoch, self.holds, self.assigned, self.before = "", 0, (), (), (0, ())
         self.waits, self.last_asked, self.unsure = None, "", False
 
 
@@ -165,16 +165,16 @@ class ConsumerWorld(Surroundings):
                 member.member_id = f"{member.name}-{self.ground.new_id()}"
             epoch, owned, member.holds = 0, (), ()
         elif what == "own":
-            member.holds = member.told
-            owned = member.told
+            member.holds = member.assigned
+            owned = member.assigned
         elif what == "repeat":
             member.epoch, member.holds = member.before  # the answer to its last heartbeat was lost
-            member.told = member.holds
+            member.assigned = member.holds
             epoch, owned = member.before
         elif what == "beat" and member.unsure:
             owned = member.holds
         elif what == "leave":
-            member.holds = member.told = ()
+            member.holds = member.assigned = ()
             epoch = _LEAVES if member.instance is None else _LEAVES_FOR_NOW
         if what == "commit":
             self._commit(member)
@@ -184,7 +184,7 @@ class ConsumerWorld(Surroundings):
         rightly = self._rightly(member, epoch, owned) if self._watched else None
         for asked in self.asked.values():
             asked.awaited = asked.awaited and asked.name != member.name
-        # who has had no answer says everything: with less it would never be told what it missed (the clients' known mistake)
+        # who has had no answer says everything: with less it would never be assigned what it missed (the clients' known mistake)
         says_all = epoch == 0 or what == "repeat" or (member.unsure and owned is not None)
         request = ConsumerGroupHeartbeatRequest(
             GROUP, member.member_id, epoch, member.instance,
@@ -262,7 +262,7 @@ class ConsumerWorld(Surroundings):
             member.waits = None
             member.unsure = error is not Err.NONE
             if asked.what == "leave":
-                member.forget()  # it has stopped working, whatever it is told
+                member.forget()  # it has stopped working, whatever it receives
             elif error is Err.NONE:
                 self._goes_on(member, answer)
             elif error in (Err.FENCED_MEMBER_EPOCH, Err.FENCED_INSTANCE_ID):
@@ -276,7 +276,7 @@ class ConsumerWorld(Surroundings):
         member.epoch = answer.member_epoch
         if answer.assignment is not None:
             numbers = [number for topic in answer.assignment.topic_partitions for number in topic.partitions]
-            member.told = tuple(sorted(numbers))
+            member.assigned = tuple(sorted(numbers))
             if self._watched and len(set(numbers)) != len(numbers):
                 self._fail("a partition is assigned once", f"{member.name} is given {numbers}")
             member.holds = tuple(sorted({*member.holds, *numbers}))
@@ -387,7 +387,7 @@ class ConsumerWorld(Surroundings):
             return False
         there = {member_id for _, member_id, _ in self._workers()}
         held = sorted(number for _, _, holds in self._workers() for number in holds)
-        quiet = all(member.holds == member.told for member in self.members.values())
+        quiet = all(member.holds == member.assigned for member in self.members.values())
         return set(group.stored.members) == there and held == list(range(self.ground.partitions)) and quiet
 
     def _silence(self) -> None:

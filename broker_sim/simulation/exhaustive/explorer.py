@@ -34,7 +34,7 @@ class Broken(SimError, AssertionError):
 class ModelState(Protocol):
     """A small world in one of its states."""
 
-    told: list[str]
+    trace: list[str]
     """What has happened, in words."""
 
     def actions(self) -> Sequence[Action]:
@@ -102,7 +102,7 @@ def explore(
                     seen.add(key)
                     result.states += 1
                     following.append((*path, action))
-                    before = len(world.told)
+                    before = len(world.trace)
                     _settle(world, before)
                 except Broken as broken:
                     broken.path = (*path, action)
@@ -126,5 +126,5 @@ def _settle(world: ModelState, before: int) -> None:
     try:
         world.settle()
     except Broken as broken:
-        broken.then = tuple(world.told[before:])
+        broken.then = tuple(world.trace[before:])
         raise

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.simulation.exhaustive.explorer import Action, Broken
-from broker_sim.simulation.exhaustive.ground import ShardEnvironment
+from broker_sim.simulation.exhaustive.shard_environment import ShardEnvironment
 from kafka_wire.errors import Err
 
 __all__ = ["Surroundings"]
@@ -20,7 +20,7 @@ class Surroundings:
 
     def __init__(self, *, faults: bool) -> None:
         self.faults = faults
-        self.told: list[str] = []
+        self.trace: list[str] = []
         self._watched = True
 
     def around(self) -> list[Action]:
@@ -63,7 +63,7 @@ class Surroundings:
         self.ground.move(cut=what == "cut")
 
     def _tell(self, what: str) -> None:
-        self.told.append(what)
+        self.trace.append(what)
 
     def _fail(self, rule: str, what: str) -> NoReturn:
         raise Broken(rule, what)

@@ -23,7 +23,7 @@ from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
 from broker_sim.coordinator.transaction.transaction import State, Stored, Transaction
 from broker_sim.simulation.exhaustive.explorer import Action, Broken
-from broker_sim.simulation.exhaustive.ground import ShardEnvironment
+from broker_sim.simulation.exhaustive.shard_environment import ShardEnvironment
 from broker_sim.simulation.exhaustive.surroundings import Surroundings
 from kafka_wire.control_records import ControlType, control_record
 from kafka_wire.errors import Err
@@ -409,8 +409,8 @@ class TransactionWorld(Surroundings):
         self._silence()
 
     def _went_well(self) -> bool:
-        return self.told[-1].endswith(" NONE") or any(
-            line.endswith(" NONE") and line.startswith("P: its") for line in self.told[-2:]
+        return self.trace[-1].endswith(" NONE") or any(
+            line.endswith(" NONE") and line.startswith("P: its") for line in self.trace[-2:]
         )
 
     def _silence(self) -> None:

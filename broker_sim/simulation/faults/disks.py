@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Injection
     from broker_sim.simulation.faults.swarm import Targets
-    from broker_sim.simulation.seams import FaultTargets
+    from broker_sim.simulation.protocols import FaultTargets
 
 __all__ = ["DRAWS", "FAULTS", "OFTEN", "is_of_the_disk", "revive"]
 

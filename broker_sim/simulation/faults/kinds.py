@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.registry import Fault as Rule
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import FaultTargets, Target, TargetBroker
+    from broker_sim.simulation.protocols import FaultTargets, Target, TargetBroker
 
 __all__ = ["KINDS", "Fault", "FaultPlan", "Injection", "Seconds", "check", "checked", "from_json", "inject", "to_json"]
 

@@ -26,7 +26,7 @@ from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import FaultTargets
+    from broker_sim.simulation.protocols import FaultTargets
 
 __all__ = ["Faults", "Plan", "Swarm", "UserInjection", "plan_from"]
 

@@ -27,10 +27,10 @@ from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Plan, plan_from
+from broker_sim.simulation.reports.moment import moment, value_at
+from broker_sim.simulation.reports.parting import parting
+from broker_sim.simulation.reports.records import in_question
 from broker_sim.simulation.sweeps.shrink import SPANS, ddmin, rounded
-from broker_sim.simulation.telling.moment import moment, value_at
-from broker_sim.simulation.telling.parting import parting
-from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.virtual.alarms import Alarms
 from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, RunRecording
 from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
@@ -79,9 +79,9 @@ class SeedRun:
     hosts: list[str] = field(default_factory=list)
     """Of programs: whose tasks and connections chance can have."""
     moment: list[str] = field(default_factory=list)
-    """How the world stood where it failed: `telling.moment`."""
+    """How the world stood where it failed: `reports.moment`."""
     records: list[str] = field(default_factory=list)
-    """Records in question: `telling.records`."""
+    """Records in question: `reports.records`."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class FoundFailure:
     options: dict[str, Any] = field(default_factory=dict)
     given: bool = True
     beside: list[str] = field(default_factory=list)
-    """Where the nearest run that passes parts from it: `telling.parting`."""
+    """Where the nearest run that passes parts from it: `reports.parting`."""
 
     @property
     def faults(self) -> FaultPlan:

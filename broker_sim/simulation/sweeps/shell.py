@@ -21,10 +21,10 @@ from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.explain import explain
 from broker_sim.explain.terminal import timeline
 from broker_sim.simulation.cluster import SimCluster
+from broker_sim.simulation.reports.moment import groups, hosts, logs, under_way, value_at
+from broker_sim.simulation.reports.parting import event_text, names_of
+from broker_sim.simulation.reports.records import in_question
 from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, run
-from broker_sim.simulation.telling.moment import groups, hosts, logs, under_way, value_at
-from broker_sim.simulation.telling.parting import event_text, names_of
-from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.world import EPOCH_MS, Simulation
 
 __all__ = ["HELP", "Shell"]

@@ -30,13 +30,13 @@ from typing import Any
 
 from broker_sim.common.buggify import SITES
 from broker_sim.common.text import UsageError
+from broker_sim.simulation.reports.parting import parting
 from broker_sim.simulation.sweeps.coverage import EXPECTED
 from broker_sim.simulation.sweeps.futures import Follow
 from broker_sim.simulation.sweeps.guide import Guide
 from broker_sim.simulation.sweeps.shrink import BUDGET, shrink
 from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, case_from, run, verdict_row
 from broker_sim.simulation.sweeps.workers import WorkQueue, pool
-from broker_sim.simulation.telling.parting import parting
 from broker_sim.simulation.world import EPOCH_MS
 
 __all__ = [
@@ -411,11 +411,11 @@ def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tu
         directory.mkdir(parents=True, exist_ok=True)
         files.append(directory / f"{case.workload}-{case.seed}-{re.sub(r'[^a-zA-Z0-9]+', '-', group)}.html")
         files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"))
-    lines = [*_told(failing.records), *_told(_beside(failing, events)), *_told(failing.moment)]
+    lines = [*_shown_lines(failing.records), *_shown_lines(_beside(failing, events)), *_shown_lines(failing.moment)]
     return "\n".join([*lines, *(timeline(events, group, width) for group in groups)]), tuple(files)
 
 
-def _told(lines: list[str]) -> list[str]:
+def _shown_lines(lines: list[str]) -> list[str]:
     return [*lines, ""] if lines else []
 
 

@@ -31,11 +31,11 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.faults.disks import is_of_the_disk
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan, Injection, from_json, inject, to_json
 from broker_sim.simulation.faults.swarm import draw, habits
+from broker_sim.simulation.reports.moment import moment, value_at
+from broker_sim.simulation.reports.records import in_question
 from broker_sim.simulation.sweeps.coverage import Coverage, hits_of
 from broker_sim.simulation.sweeps.futures import Follow, Followed
 from broker_sim.simulation.sweeps.turns import Branch, Turned, drawn, turn_from
-from broker_sim.simulation.telling.moment import moment, value_at
-from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.workloads.aiokafka_workload import AiokafkaWorkload, InvariantWatch
 from broker_sim.simulation.workloads.bank.world import Bank
@@ -155,7 +155,7 @@ class CaseOutcome:
     """What clients did that draw their deeds."""
     moment: list[str] = field(default_factory=list)
     records: list[str] = field(default_factory=list)
-    """How the world stood where it failed, and records in question (`telling`); if asked for."""
+    """How the world stood where it failed, and records in question (`reports`); if asked for."""
 
 
 def plan_of(case: Case) -> FaultPlan:

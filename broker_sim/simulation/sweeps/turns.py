@@ -87,7 +87,7 @@ class Turned:
     def __init__(
         self, sim: Simulation, case: Case, injection: Injection, notify: Callable[[tuple[Fault, ...]], object]
     ) -> None:
-        self._sim, self._case, self._injection, self._told = sim, case, injection, notify
+        self._sim, self._case, self._injection, self._notify = sim, case, injection, notify
         self._began = sim.loop.time()
         self.taken: tuple[Branch, ...] = ()
         for turn in case.turns:
@@ -106,7 +106,7 @@ class Turned:
         """Part from what was to come."""
         self.taken = (*self.taken, turn)
         self._injection.instead(turn.plan or ())
-        self._told(flat(replace(self._case, turns=self.taken)).plan or ())
+        self._notify(flat(replace(self._case, turns=self.taken)).plan or ())
         seed = f"{self._case.seed}/turn/{path_of(self.taken)}"
         self._sim.network.draw_anew(seed)
         self._sim.loop.draw_anew(seed)

@@ -54,9 +54,9 @@ class File:
         _apply(self.data, op)
         self.pending.append(op)
         if len(self.pending) > _LIMIT:
-            self.settle(_LIMIT // 2)
+            self.persist(_LIMIT // 2)
 
-    def settle(self, count: int | None = None) -> None:
+    def persist(self, count: int | None = None) -> None:
         """The oldest waiting operations are durable."""
         settled = self.pending[:count]
         for op in settled:
@@ -69,14 +69,14 @@ class File:
         pending, image = self.pending, self.durable
         fate = chance.randrange(4) if pending else 0
         if fate == 1:
-            self.settle()
+            self.persist()
         elif fate == 2:
-            self.settle(chance.randrange(len(pending)))
+            self.persist(chance.randrange(len(pending)))
             position, data = pending[0]
             if data is not None:
                 _apply(image, (position, data[: torn(position, len(data), chance)]))
         elif fate == 3:
-            self.settle(chance.randrange(len(pending)))
+            self.persist(chance.randrange(len(pending)))
             self._scatter(chance)
         self.data = bytearray(self.durable)
         self.done += len(self.pending)
@@ -124,11 +124,11 @@ class Directory:
         _name(self.names, names)
         self.pending.append((names, first, first.done + len(first.pending) if first is not None else 0))
 
-    def settle(self, count: int | None = None) -> None:
+    def persist(self, count: int | None = None) -> None:
         for names, first, operations in self.pending[:count]:
             _name(self.durable, names)
             if first is not None:
-                first.settle(max(operations - first.done, 0))
+                first.persist(max(operations - first.done, 0))
         del self.pending[:count]
 
     def lose_power(self, chance: random.Random) -> None:
@@ -137,7 +137,7 @@ class Directory:
         if chance.random() < 0.25:
             self._scatter(chance)
         else:
-            self.settle(count)
+            self.persist(count)
         self.names = dict(self.durable)
         self.pending.clear()
 
@@ -152,7 +152,7 @@ class Directory:
                     del self.durable[name]
             _name(self.durable, names)
             if first is not None and bytes_first:
-                first.settle(max(operations - first.done, 0))
+                first.persist(max(operations - first.done, 0))
 
 
 Node = File | Directory

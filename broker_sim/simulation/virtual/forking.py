@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from broker_sim.simulation.virtual import patches
 from broker_sim.simulation.virtual.loop import SimLoop
-from broker_sim.simulation.virtual.watchdog import at_ease
+from broker_sim.simulation.virtual.watchdog import watchdog_paused
 
 __all__ = ["CPU_S", "Fork", "Gone", "why_not"]
 
@@ -75,7 +75,7 @@ class Fork:
         ``within_s`` real seconds."""
         parts: list[bytes] = []
         try:
-            with at_ease():
+            with watchdog_paused():
                 until_s = _now_s() + within_s
                 while True:
                     if not _select([self._reading], [], [], max(0.0, until_s - _now_s()))[0]:

@@ -35,9 +35,9 @@ from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
 from broker_sim.simulation.virtual.alarms import uninterrupted
 from broker_sim.simulation.virtual.lots import Lot
-from broker_sim.simulation.virtual.names import SHOWN, callback_name, owner_of, tasks_text
 from broker_sim.simulation.virtual.patches import threads
 from broker_sim.simulation.virtual.process import PROCESS, Process
+from broker_sim.simulation.virtual.task_names import SHOWN, callback_name, owner_of, tasks_text
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.native import NativeThreads

@@ -31,7 +31,7 @@ from broker_sim.simulation.virtual.process import PROCESS
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
 
-__all__ = ["at_ease", "patience"]
+__all__ = ["patience", "watchdog_paused"]
 
 _LOOK_S = 1.0
 _IDLE = 10
@@ -188,7 +188,7 @@ _watch = _Watch()
 
 
 @contextmanager
-def at_ease() -> Iterator[None]:
+def watchdog_paused() -> Iterator[None]:
     """In this block the simulation itself waits, and the time does not count as stuck."""
     guard, _watch.guard = _watch.guard, None
     try:

@@ -144,7 +144,7 @@ class EpochMember(RawClient):
     """One process after another: each has an id of its own."""
 
     REPEATS: ClassVar[bool] = True
-    """Whether a heartbeat that says all is told all, though the member may have been told before."""
+    """Whether a full heartbeat gets the full assignment, although the member may have it already."""
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {
         **VERSIONS,
         OffsetCommitRequest: (9, 10),
@@ -189,12 +189,12 @@ class EpochMember(RawClient):
     def _begin_anew(self) -> None:
         """It joins: nothing is its, and it knows nothing."""
         self.epoch = self.previous = 0
-        self.told: frozenset[Unit] | None = None
+        self.assigned: frozenset[Unit] | None = None
         self.owned: frozenset[Unit] = frozenset()
         self._reported = True
         self._revoke_at_s = 0.0
         self._fine_s = -1.0  # when the last request that was answered well was sent
-        self._owes_s: float | None = None  # since when it may have been told to give something up
+        self._owes_s: float | None = None  # since when it may have been asked to revoke partitions
         self._debt = -1, 0.0  # under which leader, and since when, it has known that it owes something
         self._lost: list[float] = []  # when requests were sent whose answers it lacks
         self.holdings.drop(self.member)
@@ -273,15 +273,15 @@ class EpochMember(RawClient):
         """It leaves, for good or for now."""
         return ConsumerGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
 
-    def _told_by(self, answer: Any) -> frozenset[Unit] | None:
+    def _assignment_in(self, answer: Any) -> frozenset[Unit] | None:
         """What an answer says that it has; None where it says nothing."""
         return None if answer.assignment is None else listed(answer.assignment)
 
     async def _beat(self, broker: int) -> Err:
         loop = asyncio.get_running_loop()
         joins, full = self.epoch == 0, self.epoch == 0 or bool(self._lost) or self._says_all
-        if self.owned - (self.told or frozenset()) and loop.time() >= self._revoke_at_s and not self.stubborn:
-            self.owned &= self.told or frozenset()
+        if self.owned - (self.assigned or frozenset()) and loop.time() >= self._revoke_at_s and not self.stubborn:
+            self.owned &= self.assigned or frozenset()
             self._reported = False
         says = full or not self._reported or self.rng.random() < 0.1
         owned = (frozenset() if joins else self.owned) if says else None
@@ -294,7 +294,7 @@ class EpochMember(RawClient):
             self._says_all = self._says_all and not full
             self._reported = self._reported or says
             self._heard(answer, sent_s, joins=joins, full=full and says, lost=lost)
-            if says and not self.owned - (self.told or frozenset()):
+            if says and not self.owned - (self.assigned or frozenset()):
                 self._owes_s = None
             self._lost.clear()
         elif error not in _MOVED:
@@ -323,25 +323,28 @@ class EpochMember(RawClient):
         if answer.member_epoch < self.epoch:
             fail(
                 "group and member epochs never decrease",
-                f"{self.member} was told {self.epoch}, then {answer.member_epoch}",
+                f"{self.member} received epoch {self.epoch}, then {answer.member_epoch}",
             )
         if joins:
             self.scene.answers.members[GROUP, self.member] = None
             self._check_instance(sent_s)
         if answer.member_epoch != self.epoch:
             self.previous, self.epoch = self.epoch, answer.member_epoch
-        assignment = self._told_by(answer)
+        assignment = self._assignment_in(answer)
         if assignment is not None:
-            if assignment == self.told and not full and not lost and not joins:
-                fail("an assignment is sent only when it has changed", f"{self.member} was told the same twice")
-            self.told = assignment
+            if assignment == self.assigned and not full and not lost and not joins:
+                fail(
+                    "an assignment is sent only when it has changed",
+                    f"{self.member} received the same assignment twice",
+                )
+            self.assigned = assignment
             if self.owned - assignment and self._owes_s is None:
                 self._owes_s = sent_s
                 self._revoke_at_s = asyncio.get_running_loop().time() + self.rng.choice((0.0, 0.3, 1.0))
             self.owned |= assignment
             self.holdings.take(self.member, assignment)
         elif joins or (full and self.REPEATS):
-            fail("a full heartbeat gets a full response", f"{self.member} was told no assignment")
+            fail("a full heartbeat gets a full response", f"{self.member} received no assignment")
         self._check_debt(sent_s)
         self._fine_s = sent_s
         if self.instance is not None:
@@ -354,11 +357,11 @@ class EpochMember(RawClient):
         """Check that the member was fenced if its rebalance timeout has passed without a revocation. The timeout starts again at
         each coordinator load, and does not count while the broker is stopped."""
         leader_epoch = self.holdings.log.partition().leader_epoch
-        owes = bool(self.owned - (self.told or frozenset())) and not self._lost
+        owes = bool(self.owned - (self.assigned or frozenset())) and not self._lost
         if not owes or self._debt[0] != leader_epoch or self._now_s() - sent_s > _SLACK_S / 3:
             self._debt = leader_epoch, sent_s
         elif sent_s - self._debt[1] > REBALANCE_MS / 1000 + _SLACK_S:
-            what = f"{self.member} was told to give something up before {self._debt[1]:.3f} s, has not, and is fine"
+            what = f"{self.member} was asked to revoke partitions before {self._debt[1]:.3f} s, has not, and is fine"
             self.holdings.fail("members that revoke nothing are removed", what)
 
     def _check_instance(self, sent_s: float) -> None:
@@ -383,7 +386,7 @@ class EpochMember(RawClient):
         elif error in _GONE:
             owes = self._owes_s is not None and now_s >= self._owes_s + REBALANCE_MS / 1000
             if self._fine_s >= 0 and now_s < self._fine_s + SESSION_MS / 1000 and not owes:
-                what = f"{self.member} was heard of at {self._fine_s:.3f} s, and is told {error.name}"
+                what = f"{self.member} was heard of at {self._fine_s:.3f} s, and gets {error.name}"
                 holdings.fail("live members are not evicted", what)
         instance, gone = self.instance or "", (*_GONE, Err.FENCED_MEMBER_EPOCH, Err.FENCED_INSTANCE_ID)
         if error in gone and holdings.instances.get(instance, ("",))[0] == self.member:
@@ -406,7 +409,7 @@ class EpochMember(RawClient):
             if answer.member_epoch != epoch:
                 self.holdings.fail(
                     "responses follow the coordinator's rules",
-                    f"{gone} left with {epoch}, was told {answer.member_epoch}",
+                    f"{gone} left with {epoch}, received {answer.member_epoch}",
                 )
             if not for_now:
                 self.holdings.log.catch_up()
@@ -423,9 +426,7 @@ class EpochMember(RawClient):
         answer = await self._sent(request, broker, self._now_s())
         error = Err(answer.error_code)
         if error not in wanted | _MOVED | _GONE:
-            what = (
-                f"{request.member_id} with {request.member_epoch} is told {error.name}, not {[e.name for e in wanted]}"
-            )
+            what = f"{request.member_id} with {request.member_epoch} gets {error.name}, not {[e.name for e in wanted]}"
             self.holdings.fail("responses follow the coordinator's rules", what)
         elif error in _GONE and error not in wanted:
             self._refused(error, self._now_s(), None)
@@ -462,7 +463,7 @@ class EpochMember(RawClient):
         """Commit what it works on; now and then with an epoch that isn't its own."""
         dice = self.rng.random()
         if self.owned and not self._lost:
-            mine = self._mine(self.owned & (self.told or frozenset()))
+            mine = self._mine(self.owned & (self.assigned or frozenset()))
             if mine and dice < 0.75:
                 await self._commit(broker, mine[:2], self.epoch)
             elif mine and dice < 0.85 and self.member not in self.holdings.murky:

@@ -86,7 +86,7 @@ class StreamsGroupMember(EpochMember):
     def _last_request(self, epoch: int) -> StreamsGroupHeartbeatRequest:
         return StreamsGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
 
-    def _told_by(self, answer: Any) -> frozenset[Unit] | None:
+    def _assignment_in(self, answer: Any) -> frozenset[Unit] | None:
         if answer.active_tasks is None:
             return None
         return tasks(answer.active_tasks, answer.standby_tasks, answer.warmup_tasks)

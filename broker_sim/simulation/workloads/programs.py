@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.seams import RunControl
+    from broker_sim.simulation.protocols import RunControl
 
 __all__ = ["Consumer", "DeliveredRecord", "Producer"]
 

@@ -42,7 +42,7 @@ from kafka_wire.messages.k47_offset_delete import (
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import RunControl
+    from broker_sim.simulation.protocols import RunControl
 
 __all__ = [
     "GROUP",

@@ -17,7 +17,7 @@ from broker_sim.simulation.workloads.raw import GROUP, TOPIC
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.seams import RunControl
+    from broker_sim.simulation.protocols import RunControl
 
 __all__ = ["AiokafkaTeller"]
 
@@ -156,7 +156,7 @@ class AiokafkaTeller:
         attempt.offsets[partition.partition] = after
         commits = self._rng.random() >= _SECOND_THOUGHTS
         await (producer.commit_transaction() if commits else producer.abort_transaction())
-        attempt.told = commits
+        attempt.reported = commits
         if not commits:
             consumer.seek(partition, orders[0].offset)
 

@@ -3,7 +3,7 @@
     book = Book(breach)
     attempt = book.begin("c1", flow=2)              # a transaction, identified by its name
     entries = book.entries(attempt, [PaymentOrder(0, 17)], accounts=3, audits=2)
-    attempt.told = True                             # its teller got the response that it is committed
+    attempt.reported = True                             # its teller got the response that it is committed
 
 Books are kept in double entry, partition by partition: what leaves an account goes to the clearing account of the same partition. So a
 partition balances after each commit marker, and all of them together when every transaction has ended in all partitions. (The last
@@ -77,14 +77,14 @@ class BookEntry(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A transaction of a teller. ``flow``: 1 or 2, the transaction version (KIP-890). ``told``: True if the teller got the response
+    """A transaction of a teller. ``flow``: 1 or 2, the transaction version (KIP-890). ``reported``: True if the teller got the response
     that it is committed, False for aborted, None without a response. ``offsets``: next order by partition. ``acked``: partitions
     that have acknowledged a batch. ``unanswered``: requests in flight. ``given_up``: it, or an earlier one with the same epoch, has
     given up a request that may still arrive."""
 
     name: str
     flow: int
-    told: bool | None = None
+    reported: bool | None = None
     entries: dict[Place, list[BookEntry]] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
     acked: dict[Place, None] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Attempt:
     @property
     def is_doubtful(self) -> bool:
         """Whether something of it may come when it is over; of one whose process has died, what it had not heard of."""
-        return self.given_up or (self.unanswered > 0 and self.told is None)
+        return self.given_up or (self.unanswered > 0 and self.reported is None)
 
 
 class Book:
@@ -143,7 +143,7 @@ class Book:
         attempt = self.attempts.get(name)
         if attempt is None:
             return f"{name}, which nobody has begun"
-        end = {True: "committed", False: "aborted", None: "has not heard how it ended"}[attempt.told]
+        end = {True: "committed", False: "aborted", None: "has not heard how it ended"}[attempt.reported]
         return f"{name} (version {attempt.flow}, {end}{', has given up a request' if attempt.is_doubtful else ''})"
 
 
@@ -153,7 +153,7 @@ class Reading:
     def __init__(self, book: Book, place: Place) -> None:
         self.book, self.place = book, place
         self.stable = 0
-        """The last stable offset that it was told."""
+        """The last stable offset in its last response."""
         self._sums: dict[int, Counter[str]] = {}
         self._seen: dict[tuple[PaymentOrder, str, int], tuple[int, str]] = {}
 
@@ -171,7 +171,7 @@ class Reading:
             self.book.breach("an order is carried out once", what, [before[1], entry.attempt])
         self._seen[key] = offset, entry.attempt
         attempt = self.book.attempts.get(entry.attempt)
-        if attempt is None or attempt.told is False:
+        if attempt is None or attempt.reported is False:
             self.book.breach(
                 "read_committed returns no aborted records", f"{self.name} has {entry} at {offset}", [entry.attempt]
             )

@@ -15,7 +15,7 @@ from kafka_wire.offsets_log import OFFSET_COMMIT, decode_key, decode_value
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition, Topic
 
-__all__ = ["LogTransaction", "judge", "log_transactions", "orders_of"]
+__all__ = ["LogTransaction", "check_logs", "log_transactions", "orders_of"]
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ def orders_of(topic: Topic) -> list[PaymentOrder]:
     ]
 
 
-def judge(book: Book, orders: Topic, written: Iterable[Partition], committed: Mapping[int, int]) -> None:
+def check_logs(book: Book, orders: Topic, written: Iterable[Partition], committed: Mapping[int, int]) -> None:
     """Check at the end of a run: every transaction has ended in all partitions with the outcome of its teller's response, every
     order is carried out once, and offsets are committed with the records. ``written``: all partitions that attempts write to, with
     that of the offsets; ``committed``: the group's offsets by partition of the orders. Compaction may have removed superseded
@@ -109,7 +109,7 @@ def _judge_end(book: Book, attempt: Attempt, ends: Mapping[str, bool | None]) ->
         book.breach(
             "a transaction has one outcome in all partitions", f"whether it is committed: {dict(ends)}", [attempt.name]
         )
-    if attempt.told is not None and (not attempt.told) in ends.values():
+    if attempt.reported is not None and (not attempt.reported) in ends.values():
         book.breach(
             "a transaction ends as its producer was answered", f"whether it is committed: {dict(ends)}", [attempt.name]
         )
@@ -120,7 +120,7 @@ def _judge_end(book: Book, attempt: Attempt, ends: Mapping[str, bool | None]) ->
 
 def _judge_entries(book: Book, attempt: Attempt, entries: list[BookEntry]) -> None:
     wanted = sorted(entry for rows in attempt.entries.values() for entry in rows)
-    if (entries or attempt.told) and sorted(entries) != wanted:
+    if (entries or attempt.reported) and sorted(entries) != wanted:
         what = f"{len(entries)} of {len(wanted)} entries are committed"
         book.breach("a transaction is committed atomically", what, [attempt.name])
 

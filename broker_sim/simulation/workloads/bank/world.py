@@ -1,7 +1,7 @@
-"""The bank as a workload of sweeps: its cluster, its people, what must hold while things go wrong and when all is healed.
+"""The bank as a workload of sweeps: its cluster, its clients, the invariants during faults and the checks after healing.
 
-After the healing every order that was committed is carried out, no transaction is open, and the logs are read: see `logs.judge`. Where
-transactions of version 1 have left one open that their coordinator knows nothing of (`book.HOLE`), it is aborted as an operator would
+After the healing every committed order is carried out, no transaction is open, and the logs are read: see `logs.check_logs`. If a
+transaction of version 1 is open that its coordinator does not know (`book.HOLE`), it is aborted as an operator would
 (``kafka-transactions --abort``), and the bank goes on.
 """
 
@@ -20,7 +20,7 @@ from broker_sim.simulation.checks.liveness import NotAlive, bound_s
 from broker_sim.simulation.workloads.aiokafka_workload import consumer_options, through
 from broker_sim.simulation.workloads.bank.aiokafka_teller import AiokafkaTeller
 from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Book
-from broker_sim.simulation.workloads.bank.logs import LogTransaction, judge, log_transactions, orders_of
+from broker_sim.simulation.workloads.bank.logs import LogTransaction, check_logs, log_transactions, orders_of
 from broker_sim.simulation.workloads.bank.wire import Auditor, Clerk, Teller
 from broker_sim.simulation.workloads.catalogue import REBALANCE_S, REQUEST_S, SESSION_S
 from broker_sim.simulation.workloads.raw import CONFIG, GROUP, TOPIC, RawClient, RawContext, UncheckedAnswers
@@ -165,7 +165,7 @@ class Bank:
         committed = {
             index: offset for (topic, index), offset in self.kafka.group(GROUP).committed().items() if topic == TOPIC
         }
-        judge(self.book, state.topics[TOPIC], written, committed)
+        check_logs(self.book, state.topics[TOPIC], written, committed)
         self.watch.check()
         return quiet_s - began_s
 

@@ -262,7 +262,7 @@ class TransactionalWriter:
             error = Err.NONE  # nothing of it has reached the coordinator
         if error is not Err.NONE:
             raise FencedError(error.name)
-        attempt.told = commits
+        attempt.reported = commits
         if self.flow == 2 and answer is not None and answer.producer_id >= 0:
             self._epoch(answer.producer_id, answer.producer_epoch)
         elif self._gave_up and not commits and self.careful:

@@ -257,7 +257,7 @@ class TopicProber(Prober):
             for partition in topic.partitions
         ]  # fmt: skip
 
-    def _told(self, rows: Any, *, epochs: bool = True, offline: bool = True) -> list[tuple[Any, ...]]:
+    def _described(self, rows: Any, *, epochs: bool = True, offline: bool = True) -> list[tuple[Any, ...]]:
         return [
             (
                 Err(row.error_code), row.partition_index, row.leader_id, row.leader_epoch if epochs else -1,
@@ -307,7 +307,7 @@ class TopicProber(Prober):
                 continue
             head = Err(row.error_code), row.topic_id if version >= 10 else mine.topic_id, len(row.partitions)
             self.expect(_TOLD, f"Metadata v{version} of {mine.name}", head, (Err.NONE, mine.topic_id, mine.count))
-            actual = self._told(row.partitions, epochs=version >= 7, offline=version >= 5)
+            actual = self._described(row.partitions, epochs=version >= 7, offline=version >= 5)
             wanted = [
                 (
                     *partition[:3],
@@ -375,7 +375,9 @@ class TopicProber(Prober):
             )
         for mine in self.topics:
             wanted = self._partitions(self.state.topics[mine.name])
-            self.expect(_TOLD, f"DescribeTopicPartitions of {mine.name}", self._told(pages.get(mine.name, [])), wanted)
+            self.expect(
+                _TOLD, f"DescribeTopicPartitions of {mine.name}", self._described(pages.get(mine.name, [])), wanted
+            )
 
     async def _do_describe_log_dirs(self) -> None:
         if not self.topics:

@@ -12,8 +12,8 @@ from typing import Any
 
 from broker_sim.simulation.checks.answers import offsets_partition
 from broker_sim.simulation.workloads.probing.groups import Unsure
+from broker_sim.simulation.workloads.probing.pending_offsets import PendingOffsetsTransaction
 from broker_sim.simulation.workloads.probing.prober import Prober, standing
-from broker_sim.simulation.workloads.probing.staged import PendingOffsetsTransaction
 from kafka_wire.api_keys import release
 from kafka_wire.control_records import ControlType, control_type
 from kafka_wire.errors import Err

@@ -27,7 +27,7 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import RunControl
+    from broker_sim.simulation.protocols import RunControl
 
 __all__ = ["BROKEN_BY_FAULTS", "ClusterVerifier", "invariants"]
 

@@ -23,7 +23,7 @@ _LONG = 150
 _CODES = {int(error) for error in Err}
 
 
-def _told(events: Sequence[Event]) -> list[Event]:
+def _compared(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event["event"] not in ("mark", "fault_added", "fault_removed", "connection")]
 
 
@@ -34,7 +34,7 @@ def _same(event: Event | None, other: Event | None) -> bool:
 def parting(failing: Sequence[Event], passing: Sequence[Event], what: str, begun_ms: int) -> list[str]:
     """``what``: how the second run differs from the first; ``begun_ms``: the wall time of their beginning. Lines, none
     where the events are the same to the end."""
-    mine, others = _told(failing), _told(passing)
+    mine, others = _compared(failing), _compared(passing)
     at = next((at for at, (event, other) in enumerate(zip_longest(mine, others)) if not _same(event, other)), None)
     if at is None or not failing:
         return []

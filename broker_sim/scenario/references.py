@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, unknown
-from broker_sim.control.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, examine_log
+from broker_sim.control.resolve import OFFSETS_TOPIC, TRANSACTION_TOPIC, examine_log
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.selectors import fits
 from broker_sim.fields.kafka import OfTransactions
@@ -64,11 +64,11 @@ def examine(scenario: Scenario, unread: Iterable[str]) -> list[WrongFile]:
     for step in scenario.steps:
         for action in step.actions:
             names.action(action)
-        for sign in step.when or ():
-            names.sign(sign, step.where)
+        for matcher in step.when or ():
+            names.matcher(matcher, step.where)
     for expectation in scenario.expect:
-        for sign in expectation.signs:
-            names.sign(sign, expectation.where)
+        for matcher in expectation.matchers:
+            names.matcher(matcher, expectation.where)
     return names.errors
 
 
@@ -226,27 +226,27 @@ class _Names:
         if "broker" in params:
             self._broker(params["broker"], where)
 
-    def sign(self, sign: Matcher, where: str) -> None:
-        """What a sign names is there."""
-        where = sign.where or where
-        if isinstance(sign, FaultMatcher):
-            self._look("fault", sign.name, where, "fault")
-        elif isinstance(sign, ClientMatcher):
-            self._fitting("client", sign.client, where, "client", fnmatchcase_of)
-        elif isinstance(sign, GroupMatcher | OffsetRegression):
-            self._look("group", sign.group, where, "")
-            if isinstance(sign, GroupMatcher):
-                for log in sign.committed or ():
+    def matcher(self, matcher: Matcher, where: str) -> None:
+        """What a matcher names is there."""
+        where = matcher.where or where
+        if isinstance(matcher, FaultMatcher):
+            self._look("fault", matcher.name, where, "fault")
+        elif isinstance(matcher, ClientMatcher):
+            self._fitting("client", matcher.client, where, "client", fnmatchcase_of)
+        elif isinstance(matcher, GroupMatcher | OffsetRegression):
+            self._look("group", matcher.group, where, "")
+            if isinstance(matcher, GroupMatcher):
+                for log in matcher.committed or ():
                     self._partition(log, where, "committed")
-                if sign.leader is not None:
-                    self._member(sign.leader, where, "leader", fnmatchcase_of)
-        elif isinstance(sign, EventMatcher):
-            self._event(sign, where)
+                if matcher.leader is not None:
+                    self._member(matcher.leader, where, "leader", fnmatchcase_of)
+        elif isinstance(matcher, EventMatcher):
+            self._event(matcher, where)
 
-    def _event(self, sign: EventMatcher, where: str) -> None:
-        for key, value in sign.fields.items():
-            if (sign.kind, key) in _CHOICES and isinstance(value, str):
-                self._one_of(key, value, _CHOICES[sign.kind, key], where)
+    def _event(self, matcher: EventMatcher, where: str) -> None:
+        for key, value in matcher.fields.items():
+            if (matcher.kind, key) in _CHOICES and isinstance(value, str):
+                self._one_of(key, value, _CHOICES[matcher.kind, key], where)
             elif key in ("group", "client_id", "client", "transactional_id") and isinstance(value, str):
                 self._fitting(key, value, where, "", fnmatchcase_of)
             elif key == "groups" and isinstance(value, str):
@@ -257,7 +257,7 @@ class _Names:
                 self._log_of_event(value, where, key)
             elif key == "broker" and isinstance(value, int):
                 self._broker(value, where)
-            elif sign.kind == "mark" and key == "text" and isinstance(value, str):
+            elif matcher.kind == "mark" and key == "text" and isinstance(value, str):
                 self._fitting("mark", value, where, "", fnmatchcase_of)
 
     # --- kinds of names -----------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ _ELSEWHERE = {
 
 
 def fnmatchcase_of(pattern: str, name: str) -> bool:
-    """As `selectors.fits`, of a sign's pattern."""
+    """As `selectors.fits`, of a matcher's pattern."""
     return fnmatchcase(name, pattern)
 
 
