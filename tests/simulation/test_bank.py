@@ -25,7 +25,7 @@ from broker_sim.simulation.workloads.bank.book import (
     PaymentOrder,
     Reading,
 )
-from broker_sim.simulation.workloads.bank.logs import judge, log_transactions, orders_of
+from broker_sim.simulation.workloads.bank.logs import check_logs, log_transactions, orders_of
 from broker_sim.simulation.workloads.bank.wire import committed_records
 from broker_sim.simulation.workloads.bank.writer import AbortableError, TransactionalWriter
 from broker_sim.simulation.workloads.catalogue import WORKLOADS
@@ -182,9 +182,9 @@ class Bench:
         await writer.end(new, commits=True)
         await asyncio.sleep(1)
 
-    def judge(self) -> None:
+    def check_logs(self) -> None:
         topics = self.kafka.state.topics
-        judge(self.book, topics[TOPIC], topics[ACCOUNTS].partitions, {})
+        check_logs(self.book, topics[TOPIC], topics[ACCOUNTS].partitions, {})
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_late_write_of_version_1_is_committed_with_the_next_transaction(bench:
     (one,) = log_transactions(bench.kafka.log(ACCOUNTS, 0).partition)
     assert list(one.attempts) == attempts
     assert one.commits
-    bench.judge()
+    bench.check_logs()
     assert not bench.told
     assert bench.book.found[HOLE] >= 1
 
@@ -221,7 +221,7 @@ def test_an_epoch_of_its_own_keeps_a_late_write_out(bench: Bench) -> None:
     """As each transaction of version 2 has, and of version 1 the next of a producer that is careful."""
     (one,) = log_transactions(bench.kafka.log(ACCOUNTS, 0).partition)
     assert list(one.attempts) == ["teller/3"]
-    bench.judge()
+    bench.check_logs()
     assert not bench.told
     assert not bench.book.found
 
@@ -255,5 +255,5 @@ def test_orders_that_are_aborted_are_none() -> None:
 
         sim.run(give(), within=30)
         assert orders_of(bench.kafka.state.topics[TOPIC]) == [PaymentOrder(0, 0)]
-        bench.judge()
+        bench.check_logs()
         assert bench.told == ["every order is carried out"]

@@ -3,7 +3,7 @@
     answers = Answers(kafka.state, time_s, broken)
     ask = answers.sent("Heartbeat", request, version, broker); answers.answered(ask, response)
 
-See ``invariants`` for the rules. It needs no journal, so the brokers' short ways are checked with it, too.
+See ``invariants`` for the rules. It needs no journal, so the brokers' fast paths are checked, too.
 """
 
 from __future__ import annotations
@@ -132,20 +132,16 @@ class _Write:
 class _Life:
     """A group under one coordinator."""
 
-    announced: dict[int, int] = field(default_factory=dict)  # generation -> when somebody was told of it first
+    announced: dict[int, int] = field(default_factory=dict)  # generation -> when a response had it first
     newest: int = -1
-    lineup: dict[int, frozenset[str]] = field(default_factory=dict)  # generation -> members, as the leader was told
+    lineup: dict[int, frozenset[str]] = field(default_factory=dict)  # generation -> members in the leader's response
     leaders: dict[int, str] = field(default_factory=dict)
     owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)  # member -> when its leaving was confirmed
     synced: dict[str, int] = field(default_factory=dict)  # member -> the last generation whose assignment it has
-    beat: dict[str, tuple[float, float]] = field(
-        default_factory=dict
-    )  # member -> its last good Heartbeat: sent, answered
-    joined: dict[str, tuple[int, float]] = field(default_factory=dict)  # member -> its generation, told when
-    issued: dict[str, list[tuple[str, int, int]]] = field(
-        default_factory=dict
-    )  # instance -> ids: id, asked when, told when
+    beat: dict[str, tuple[float, float]] = field(default_factory=dict)  # member -> last good Heartbeat: sent, answered
+    joined: dict[str, tuple[int, float]] = field(default_factory=dict)  # member -> its generation, answered when
+    issued: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)  # instance -> (id, sent, answered)
 
 
 class Answers:
@@ -180,7 +176,7 @@ class Answers:
         ] = {}  # group, generation -> member -> what leaders gave it
         self._syncing: dict[tuple[str, str, int], None] = {}  # group, member, generation: has sent a SyncGroup
 
-    # --- what is told
+    # --- requests and responses
 
     def partition(self, group: str) -> Partition | None:
         """The group's partition of __consumer_offsets; None before the topic exists."""
