@@ -94,7 +94,7 @@ def _sockets(p: Patches) -> None:
 
 
 def _programs(p: Patches) -> None:
-    """Forbid the start of processes by simulated programs."""
+    """Simulated programs can not start processes."""
 
     def no_program(self: Any, *args: Any, **kwargs: Any) -> None:
         self._child_created = False  # for its __del__
