@@ -84,7 +84,7 @@ def test_going_on_before_an_acknowledged_commit_is_a_problem() -> None:
     ledger.assigned("c2", {0: 10})
     assert ledger.problems == []
     ledger.assigned("c2", {0: 9})
-    assert ledger.problems == ["c2 goes on at 9 in partition 0, but 10 was committed"]
+    assert ledger.problems == ["c2 continues at 9 in partition 0, but 10 was committed"]
 
 
 def test_a_gap_is_a_problem_and_what_was_not_committed_may_be_read_twice() -> None:

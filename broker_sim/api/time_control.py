@@ -230,7 +230,7 @@ def _thrown_out(owed: Owed, wait_ms: int) -> str:
         if wait_ms
         else "it was not waited for"
     )
-    text = f"{owed.name} was thrown out of {owed.group_id} because the step passed its {passed}; {had}"
+    text = f"{owed.name} was removed from {owed.group_id} because the step passed its {passed}; {had}"
     log.warning("%s", text)
     return text
 

@@ -341,7 +341,7 @@ def _drawing(parser: argparse.ArgumentParser) -> None:
 
 
 def _watching(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--watch", action="store_true", help="go on with every change, until interrupted")
+    parser.add_argument("--watch", action="store_true", help="print every change until interrupted")
 
 
 _EXTRAS: dict[str, Callable[[argparse.ArgumentParser], None]] = {

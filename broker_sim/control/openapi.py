@@ -33,10 +33,10 @@ _ERRORS: dict[int, tuple[str, str]] = {
     401: ("Unauthorized", "The token is missing or wrong."),
     403: ("Forbidden", "Asked under a foreign name, or by a web page."),
     404: ("NotFound", "The thing named in the path is not there."),
-    408: ("Timeout", "What was waited for did not come in time; history tells what happened instead."),
+    408: ("Timeout", "The condition did not hold in time; history has what happened instead."),
     409: (
         "Conflict",
-        "It can't be done as things stand: a broker would refuse it (kafka_error), or a rule that had to hit never did.",
+        "Not possible in the present state: a broker would refuse it (kafka_error), or a rule that had to hit never did.",
     ),
     413: ("TooLarge", "The body is larger than 1 MiB."),
     415: ("UnsupportedMediaType", "The body is not application/json."),

@@ -25,10 +25,10 @@ class TopicProgress:
             acknowledged, known = self.committed[partition], self.read_up_to[partition]
             if position < acknowledged:
                 self.problems.append(
-                    f"{name} goes on at {position} in partition {partition}, but {acknowledged} was committed"
+                    f"{name} continues at {position} in partition {partition}, but {acknowledged} was committed"
                 )
             if position > known:
-                self.problems.append(f"{name} goes on at {position} in partition {partition}; {known} was never read")
+                self.problems.append(f"{name} continues at {position} in partition {partition}; {known} was never read")
 
     def read(self, name: str, partition: int, offset: int) -> None:
         """A consumer has read one record."""

@@ -112,7 +112,7 @@ class DemoRun:
         self.view.generation(str(number))
         who = "  ".join(f"{name} has {_list(partitions)}" for name, partitions in sorted(assignment.items()))
         took = f", {self.view.now_s() - self.rebalance_since_s:.2f} s after the rebalance began"
-        self.view.say("group", f"generation {number}{took}: {who or 'nobody is left'}")
+        self.view.say("group", f"generation {number}{took}: {who or 'no member is left'}")
         self._news.set()
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:

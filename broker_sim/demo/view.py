@@ -11,7 +11,7 @@ from collections.abc import Iterator
 COLOURS = {"broker": "33", "group": "36", "check": "32", "PROBLEM": "31;1"}
 LEGEND = (
     "#  has partitions     ~  rebalancing, has none     =  broker runs",
-    "X  killed     .  dead, but still a member     !  thrown out     >  left",
+    "X  killed     .  dead, but still a member     !  removed        >  left",
 )
 AFTER = {"X": ".", "!": " ", ">": " "}
 """Signs for a moment: how the lane goes on behind them."""

@@ -112,7 +112,7 @@ class ScenarioClient(ABC):
 
     def _exited(self, code: int) -> None:
         """Report the exit of the client's process and its exit code."""
-        words = "" if self._end_requested else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
+        words = "" if self._end_requested else f"without a request; its last lines: {' / '.join(self.errors) or 'none'}"
         self._tell(self.plan.name, "exited", code=code, text=words)
 
 

@@ -246,7 +246,7 @@ class _Stage:
             after = event["after"]
             if event["before"] and after and _progress_of(event["before"]) == _progress_of(after):
                 return
-            line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is gone")
+            line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is deleted")
             self.story.append(line)
             self.options.progress(f"{self.at(event)}  {line}")
         elif kind == "client":
@@ -463,7 +463,7 @@ _TOLD = {
     "load": "{log}: load {action}",
     "broker": "broker {broker}: {action}",
     "fault_added": "fault {fault}: {rule}",
-    "fault_removed": "fault {fault} is gone after {hits} hits",
+    "fault_removed": "fault {fault} is removed after {hits} hits",
 }
 """The events that are progress, and how they are told."""
 

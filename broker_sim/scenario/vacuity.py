@@ -82,7 +82,7 @@ def never_met(
         state for state in states if not any(_meets(event, state.log, logs_of) for event in _during(state, events))
     ]
     why = "no request spoke of it, and nothing was appended"
-    return [(f"nobody met {state.log} while it was {state.state}: {why}", state.where) for state in unmet]
+    return [(f"no request met {state.log} while it was {state.state}: {why}", state.where) for state in unmet]
 
 
 def _during(state: Lasting, events: Iterable[Event]) -> Iterable[Event]:

@@ -342,7 +342,7 @@ def text_of(summary: SweepSummary) -> str:
         lines.append(f"{len(summary.features)} features{forked}")
     if summary.skipped:
         lines.append(f"{summary.skipped} runs had been done before")
-    lines += [f"fails no more: {path}" for path in summary.mended]
+    lines += [f"no longer fails: {path}" for path in summary.mended]
     lines += _reach(summary)
     for failure in summary.failures.values():
         lines += ["", *_failure(failure)]

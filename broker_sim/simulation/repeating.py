@@ -37,5 +37,5 @@ def check_repeatable(run: Callable[[Simulation], object], seed: object = 0, **op
         stop_at_the_first_difference()
         if sim.schedule_hash != schedule:
             raise NotRepeatable(
-                f"seed {seed!r}: the same events, but not the same schedule of the loop (trace=True tells more)"
+                f"seed {seed!r}: the same events, but not the same schedule of the loop (trace=True also hashes the callbacks' names)"
             )

@@ -216,7 +216,7 @@ class ClusterVerifier:
         ]
         if violations[-1].short == "lag":
             lines.append(
-                "  (lag=None does not ask for that: for groups that read from the end, or with a producer that goes on)"
+                "  (lag=None does not ask for that: for groups that read from the end, or with a producer that continues)"
             )
         for group in dict.fromkeys(violation.group for violation in violations if violation.group is not None):
             lines += ["", self.kafka.group(group).explain()]

@@ -334,7 +334,7 @@ class Simulation:
             if task.cancelling() or (task.process is not None and task.process.state):
                 return
             error = SimError(
-                f"{task.get_name()} ended by a CancelledError though nobody has cancelled it, as aiokafka's stop() may; "
+                f"{task.get_name()} ended by a CancelledError without a call of cancel(), as aiokafka's stop() may; "
                 'spawn(..., again="1s") starts a program again'
             )
         else:
@@ -517,7 +517,7 @@ class _Block:
     @uninterrupted
     def __enter__(self) -> Simulation:
         if events._get_running_loop() is not None:
-            raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
+            raise RuntimeError("simulate() runs its own loop: use it in a function that is not a coroutine")
         with ExitStack() as undo:
             alarms = self._alarms = undo.enter_context(self._alarms)
             sim = Simulation(self._seed, **self._options)

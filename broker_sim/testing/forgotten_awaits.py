@@ -88,7 +88,7 @@ def left_in_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
         if user is not None and file.startswith(_OURS):
             source = linecache.getline(*user).strip()
             texts.append(
-                f"{_shown(user[0])}:{user[1]}: {coroutine.__name__}() goes on in a task that nobody awaits: {source}"
+                f"{_shown(user[0])}:{user[1]}: {coroutine.__name__}() runs in a task that is never awaited: {source}"
             )
     return sorted(texts)
 

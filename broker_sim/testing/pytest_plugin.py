@@ -322,7 +322,7 @@ def pytest_runtest_makereport(
             if outcome is not None and pictures is not None:
                 texts += timelines(outcome.events, outcome.groups, pictures, item.nodeid)
         except Exception as error:
-            texts = [f"could not be told: {error!r}"]
+            texts = [f"could not be described: {error!r}"]
         text = "\n".join(text for text in texts if text)
         if text:
             report.sections.append((SECTION, text))

@@ -222,7 +222,7 @@ class SimPlugin:
             try:
                 text = self.failure_text(item, finding)
             except Exception as error:
-                text = f"could not be told: {error!r}"
+                text = f"could not be described: {error!r}"
             report.sections.append((SECTION, text))  # type: ignore[attr-defined]
         return report
 

@@ -217,8 +217,8 @@ async def test_a_client_that_dies_is_told_with_its_last_words() -> None:
     dies = "sh -c 'echo no such library >&2; exit 3'"
     outcome = await play(LATE, clients={"app": dies}, progress=told.append)
     assert outcome.code == 3
-    assert "CLIENT  app ended with code 3; nobody told it to; its last words: no such library" in outcome.report()
-    assert [line for line in told if "client app: exited, nobody told it to; its last words: no such library" in line]
+    assert "CLIENT  app ended with code 3; without a request; its last lines: no such library" in outcome.report()
+    assert [line for line in told if "client app: exited, without a request; its last lines: no such library" in line]
     assert outcome.to_dict()["ended"] == outcome.ended
 
 

@@ -185,7 +185,7 @@ def test_a_client_that_dies_of_itself_is_told_with_its_last_words(caplog: pytest
     text = CONSUMER.replace("session_timeout: 30s", "session_timeout: 30s, config: {security_protocol: nonsense}")
     outcome = play_text(text.replace("when: " + STABLE, "when: {client: app, says: exited}"))
     assert outcome.code == 1
-    assert "ended with code 1; nobody told it to; its last words: " in outcome.ended["app"]
+    assert "ended with code 1; without a request; its last lines: " in outcome.ended["app"]
     assert "ValueError: " in outcome.ended["app"]
     with caplog.at_level(logging.WARNING):
         outcome = play_text(CONSUMER.replace("expect", "  - {do: {broker: 1, action: down}}\n  - {after: 20s}\nexpect"))

@@ -35,7 +35,7 @@ def test_a_log_is_what_was_acknowledged() -> None:
     assert "was" in (log.read(0, [(0, A), (1, C)], 2) or "")
     assert "left out" in (log.read(0, [(1, B)], 2) or "")
     assert "nothing from 1 on" in (log.read(0, [(0, A)], 2) or "")
-    assert "nobody has sent" in (log.read(0, [(0, A), (1, B), (2, C)], 3) or "")
+    assert "never sent" in (log.read(0, [(0, A), (1, B), (2, C)], 3) or "")
 
 
 def test_what_is_in_doubt_may_be_there_once() -> None:

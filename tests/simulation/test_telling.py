@@ -102,7 +102,7 @@ def test_what_was_committed_and_given_to_nobody_is_passed_by() -> None:
         *fetched(2, 2000, 6, 3),
     ]
     assert in_question(events, 1000) == [
-        "committed, though nobody was given them:",
+        "committed, but delivered to no consumer:",
         "  orders-0 [2 to 5]: committed (6) by c1 at 0.500 s",
     ]
 

@@ -283,7 +283,7 @@ class LogHandle:
     def _now(self) -> str:
         partition = self.partition
         states = ", ".join(self.states) or "no state"
-        requests = ", ".join(map(repr, self._waiting())) or "nobody waits"
+        requests = ", ".join(map(repr, self._waiting())) or "no request waits"
         return f"{states}; high watermark {partition.high_watermark} of {partition.log_end_offset}; {requests}"
 
     def about(self, event: dict[str, Any]) -> bool:

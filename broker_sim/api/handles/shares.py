@@ -137,7 +137,7 @@ class ShareGroupHandle(GroupHandle):
                 for lock in self.locks
             )
 
-        who = "anybody" if member is None else repr(member)
+        who = "any member" if member is None else repr(member)
         await self._until(holds, f"{topic}-{partition} {offset} locked by {who}", timeout)
         return self
 

@@ -198,7 +198,7 @@ class TransactionHandle:
     def _now(self) -> str:
         looked = self._look()
         if looked.error is not Err.NONE:
-            return f"no coordinator can tell: {looked.error.name}"
+            return f"no coordinator responds: {looked.error.name}"
         if looked.found is None:
             meant = nearest(self.transactional_id, ids_of(self.cluster))
             return f"no transactional id {self.transactional_id!r}" + (f"; did you mean {meant!r}?" if meant else "")

@@ -400,7 +400,7 @@ class Answers:
             life.issued.setdefault(ask.instance, []).append((member_id, ask.sent, self.tick))
         leader = _of(body, "leader")
         if leader != member_id and _of(body, "members"):
-            self.fail("only the leader gets the member list", ask, f"{member_id} is told, {leader} leads")
+            self.fail("only the leader gets the member list", ask, f"{member_id} gets it, {leader} leads")
         members = frozenset(_of(member, "member_id") for member in _of(body, "members") or ())
         if ask.group in self._static:
             return
@@ -489,7 +489,9 @@ class Answers:
                 self._check_generation(ask, life, ask.generation)
                 self._check_fenced(ask, life)
                 if (ask.group, ask.member) not in self._ids and (ask.group, ask.member) not in self.members:
-                    self.fail("commits of non-members are refused", ask, "taken from an id that nobody was given")
+                    self.fail(
+                        "commits of non-members are refused", ask, "accepted from a member id that was never issued"
+                    )
         elif ask.error in _REFUSED:
             for write in ask.writes:
                 write.refused()

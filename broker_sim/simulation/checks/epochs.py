@@ -299,7 +299,7 @@ class EpochLog:
         }
         has = frozenset[Unit]().union(*(standing.assigned for standing in self.standings.values()))
         if has != wanted:
-            return f"partitions without an owner, or that nobody reads: {sorted((unit[0].hex()[:8], unit[1]) for unit in has ^ wanted)}"
+            return f"partitions without an owner or a reader: {sorted((unit[0].hex()[:8], unit[1]) for unit in has ^ wanted)}"
         return None
 
 

@@ -281,7 +281,11 @@ class Invariants:
             and shown is not None
             and self.now_ms < beat[0] * 1000 + shown["session_timeout_ms"] - 1
         ):
-            self._fail("live members are not evicted", group, f"the session of {member} ends, heard of at {beat[0]} s")
+            self._fail(
+                "live members are not evicted",
+                group,
+                f"the session of {member} expires, its last request was at {beat[0]} s",
+            )
 
     def _check_expired(self, group: str, member: str) -> None:
         live = self._live(group, member)

@@ -105,7 +105,9 @@ class Leaders:
         elif alive & set(isr) and not partition.barred:
             self._fail("an eligible replica leads", partition, f"alive are {sorted(alive)}")
         elif len(isr) > 1 and not partition.barred and not _ails(partition):
-            self._fail("brokers that are down are not in the ISR", partition, "nobody leads, and the ISR has several")
+            self._fail(
+                "brokers that are down are not in the ISR", partition, "no replica leads, and the ISR has several"
+            )
 
     def _check_step(self, state: ClusterState, partition: Partition, before: _Seen) -> None:
         if partition.leader_epoch < before.epoch or partition.partition_epoch < before.changes:

@@ -40,7 +40,7 @@ class DeliveryLedger:
         if first > end:
             self._breach(
                 "no record is skipped",
-                f"group {group}: {who} is given {topic}-{index} from {first} on, nobody had {end}",
+                f"group {group}: {who} is given {topic}-{index} from {first} on, no member received {end}",
             )
         last = offsets[-1]
         if last - first != len(offsets) - 1:

@@ -77,7 +77,7 @@ class LogModel:
     ) -> str | None:
         """As the batch at ``base``."""
         if self.exact and base != self.end:
-            return f"{self.name}: the batch is told to be at {base}; the log ended at {self.end}"
+            return f"{self.name}: the response says that the batch is at {base}; the log ended at {self.end}"
         for offset, row in enumerate(rows, base):
             wrong = self._place(offset, row)
             if wrong is not None:
@@ -97,7 +97,7 @@ class LogModel:
         if known is not None and known != row:
             return f"{self.name}: offset {offset} is {row}, and was {known}"
         if known is None and row not in self.doubts:
-            return f"{self.name}: offset {offset} is {row}, which nobody has sent, or which is there already"
+            return f"{self.name}: offset {offset} is {row}, which was never sent, or is in the log already"
         self.doubts.pop(row, None)
         self.rows[offset] = row
         self.end = max(self.end, offset + 1)

@@ -138,7 +138,7 @@ def at_once(ask: SentRequest, shown: dict[str, Any], body: dict[str, Any]) -> st
     elif ask.api == "SyncGroup" and shown["state"] == STABLE:
         given = (body["assignment"] or {}).get("assigned_partitions") if isinstance(body["assignment"], dict) else None
         if given is not None and given != (mine["assignment"] or {}):
-            return f"it has {mine['assignment']}, and is told {given}"
+            return f"it has {mine['assignment']}, and gets {given}"
     return None
 
 
@@ -154,7 +154,7 @@ def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
     if grown not in allowed:
         return f"from {old} to {new} its generation grew by {grown}"
     if old == new and old in (STABLE, COMPLETING) and not grown and _who(before) != _who(after):
-        return f"{new} goes on with {sorted(_who(after))} in place of {sorted(_who(before))}"
+        return f"{new} continues with {sorted(_who(after))} in place of {sorted(_who(before))}"
     return None
 
 

@@ -94,7 +94,7 @@ def lost(before: Mapping[str, LogState], state: ClusterState, disk: SimDisk, *, 
     for name, old in before.items():
         new = now.get(name)
         if new is None:
-            return f"{name} is gone; it ended at {old.end}"
+            return f"{name} is missing; it ended at {old.end}"
         difference = _differs(old, new, all_of_it)
         if difference is not None:
             return difference

@@ -55,7 +55,7 @@ class Surroundings:
         self._tell("the log will refuse the next append")
 
     def _heal(self) -> None:
-        self._tell("the log goes on")
+        self._tell("the log continues")
         self.ground.heal()
 
     def _move(self, what: str) -> None:

@@ -94,7 +94,7 @@ FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
         kill,
         DYING,
     ),
-    ("power", "the brokers' machines lose power: what is not synced may be gone; as ``kill``", power, DYING),
+    ("power", "the brokers' machines lose power: what is not synced may be lost; as ``kill``", power, DYING),
     (
         "disk",
         "the brokers' disk: ``what`` is full (``free_bytes`` left), fails (``calls`` of write, read, sync), readonly or stalls; "

@@ -246,10 +246,10 @@ def _hang(on: Injection, args: dict[str, Any]) -> None:
 
 
 LOG = Field("log", LogName(), "a log partition", required=True)
-HOST = Field("host", Text(), "a host, a broker's too", required=True)
-SENDER = Field("sender", OneOrMore(), "the host, or hosts, that send; * stands for all", required=True)
-RECEIVER = Field("receiver", OneOrMore(), "who receives; * stands for all others, as does none")
-BOTH = Field("both", Flag(), "back, too")
+HOST = Field("host", Text(), "a host, also of a broker", required=True)
+SENDER = Field("sender", OneOrMore(), "hosts that send; *: all", required=True)
+RECEIVER = Field("receiver", OneOrMore(), "hosts that receive; * or none: all others")
+BOTH = Field("both", Flag(), "also in the opposite direction")
 
 _ALL = (
     FaultKind(
@@ -301,12 +301,12 @@ _ALL = (
     FaultKind("reset", "all connections between two hosts are lost", _reset, (SENDER, RECEIVER)),
     FaultKind(
         "crash",
-        "a host, a broker's too, dies silently, or with ``reset`` its process alone",
+        "a host (also of a broker) dies silently, or with ``reset`` its process alone",
         _crash,
         (
             HOST,
             Field("reset", Flag(), "its process alone dies: its connections are reset"),
-            Field("noticed_after_s", Seconds(), "of a broker: so long nobody knows"),
+            Field("noticed_after_s", Seconds(), "of a broker: time until the other brokers notice it"),
         ),
     ),
     FaultKind("pause", "a host is stopped", _pause, (HOST,)),

@@ -73,7 +73,7 @@ def in_question(
             _UNDONE,
             _undone(book, value_of),
         ),
-        ("committed, though nobody was given them:", _passed_by(book, value_of)),
+        ("committed, but delivered to no consumer:", _passed_by(book, value_of)),
         ("given to two processes:", _twice(book, value_of)),
     ):
         if texts:
@@ -183,7 +183,7 @@ def _passed_by(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
         for delivered in given:
             if delivered[0] > end and any(commit.offset >= delivered[0] for commit in commits):
                 commit = next(candidate for candidate in commits if candidate.offset >= delivered[0])
-                who = commit.host or "somebody"
+                who = commit.host or "another client"
                 texts.append(
                     f"{_stretch(log, end, delivered[0], value_of)}: committed ({commit.offset}) by {who} at {commit.at_s:.3f} s"
                 )

@@ -260,7 +260,7 @@ class ShareMember(RawClient):
     def _refused(self, session: MemberSession, error: Err) -> None:
         """A session that its member knows of is there, as long as its connection is, and counts as its member does."""
         if error in (Err.INVALID_SHARE_SESSION_EPOCH, Err.SHARE_SESSION_NOT_FOUND) and not session.line.lost:
-            self.hands.fail("share sessions check their epoch", f"{self.name} is told {error.name} at {session.epoch}")
+            self.hands.fail("share sessions check their epoch", f"{self.name} gets {error.name} at {session.epoch}")
 
     def _goes_on(self, session: MemberSession, sent_s: float) -> None:
         """Its session lives: what was doubted before this request was sent can't be."""
@@ -400,10 +400,10 @@ class ShareMember(RawClient):
                 if (kinds[at] if len(kinds) > 1 else kinds[0]) in (ACCEPT, REJECT, GAP)
             }
         elif sure and row_error in (Err.INVALID_RECORD_STATE, Err.INVALID_REQUEST) and wanted is Err.NONE:
-            what = f"{self.name} says {kinds} of {first} to {last}, which it has, and is told {row_error.name}"
+            what = f"{self.name} says {kinds} of {first} to {last}, which it has, and gets {row_error.name}"
             self.hands.fail("a member may acknowledge its acquired records", what)
         elif wanted is not Err.NONE and row_error is not wanted and row_error in _OF_RECORDS:
-            what = f"{self.name} says {kinds} of {first} to {last} and is told {row_error.name}, not {wanted.name}"
+            what = f"{self.name} says {kinds} of {first} to {last} and gets {row_error.name}, not {wanted.name}"
             self.hands.fail("responses follow the coordinator's rules", what)
         return True
 
@@ -449,7 +449,7 @@ class ShareMember(RawClient):
             error, _ = await self._acknowledge(leader, session, unit, first, last, [ACCEPT], epoch)
             if error is not Err.INVALID_SHARE_SESSION_EPOCH:
                 self.hands.fail(
-                    "share sessions check their epoch", f"{epoch} in place of {session.epoch} is told {error.name}"
+                    "share sessions check their epoch", f"{epoch} in place of {session.epoch} gets {error.name}"
                 )
         stranger = base64.urlsafe_b64encode(self.rng.randbytes(16)).decode().rstrip("=")
         request = ShareFetchRequest(

@@ -129,7 +129,7 @@ class RawConnection(asyncio.Protocol):
     def start(self, request: Any, version: int) -> asyncio.Future[Any]:
         """Send now; the future gives the response. Raises ConnectionResetError."""
         if self.lost:
-            raise ConnectionResetError("the connection is gone")
+            raise ConnectionResetError("the connection is closed")
         key = type(request).__spec__.api_key
         self._number += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -145,7 +145,7 @@ class RawConnection(asyncio.Protocol):
     def start_unanswered(self, request: Any, version: int) -> None:
         """Send what gets no answer, as a Produce with acks=0. Raises ConnectionResetError."""
         if self.lost:
-            raise ConnectionResetError("the connection is gone")
+            raise ConnectionResetError("the connection is closed")
         self._number += 1
         head = encode_request_header(type(request).__spec__.api_key, version, self._number, self.client_id)
         self._transport.write(frame(head + encode(request, version)))

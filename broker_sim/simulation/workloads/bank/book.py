@@ -142,7 +142,7 @@ class Book:
     def _about(self, name: str) -> str:
         attempt = self.attempts.get(name)
         if attempt is None:
-            return f"{name}, which nobody has begun"
+            return f"{name}, which was never begun"
         end = {True: "committed", False: "aborted", None: "has not heard how it ended"}[attempt.reported]
         return f"{name} (version {attempt.flow}, {end}{', has given up a request' if attempt.is_doubtful else ''})"
 
