@@ -136,7 +136,7 @@ FACES = {
         *("Fault", "Faults", "Order", "Hold", "Recording", "Replay", "TimeControl", "Journal"),
     )
 }
-"""Class by the name of the class that it stands for."""
+"""The blocking class, by the name of the class that it wraps."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

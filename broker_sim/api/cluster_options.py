@@ -288,7 +288,7 @@ def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
         values = None if config is None else _FIELDS["config"].read(config)
         release = DEFAULT_VERSION if as_version is None else _FIELDS["as_version"].read(as_version)
     except UsageError:
-        return  # which is told already
+        return  # which is reported already
     try:
         BrokerConfig(values, release)
     except ConfigError as error:

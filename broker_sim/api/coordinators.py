@@ -40,13 +40,13 @@ class Coordinators:
         self._prepare, self._prepare_transactions = prepare, prepare_transactions
         self._prepare_shares = prepare_shares
         self.made_groups: GroupCoordinator | None = None
-        """Those of groups, None as long as nobody needed them."""
+        """Group coordinators; None until they are needed."""
         self.made_transactions: TransactionCoordinator | None = None
-        """Those of transactions, likewise."""
+        """Transaction coordinators; None until they are needed."""
         self.made_share_states: ShareStateCoordinator | None = None
-        """Those of share groups' state, likewise."""
+        """Share coordinators (__share_group_state); None until they are needed."""
         self.made_shares: SharePartitions | None = None
-        """What share groups have of partitions, at their leaders, likewise."""
+        """Share partitions at their leaders; None until they are needed."""
         for broker in state.brokers.values():
             broker.runtime = cast("GroupCoordinator", _ToBe(lambda: self.groups))
             broker.transactions = cast("TransactionCoordinator", _ToBe(lambda: self.transactions))

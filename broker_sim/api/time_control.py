@@ -41,8 +41,8 @@ LONGEST_MS = 3653 * 86_400_000
 """Ten years: more can't be moved at once."""
 
 _BACK_MS = 1000
-"""After a step the silent come back that much later, in real time: whoever moved time sees the group without them first. Most clients
-need longer, to notice at their next heartbeat that they are out."""
+"""After a step members whose session expired rejoin this much later, in real time: the caller sees the group without them first.
+Most clients need longer, since they notice it at their next heartbeat."""
 
 _TURNS = 8
 """Turns of the loop after an instant at which a group's or a request's timer fired: the broker's own work needs no more."""

@@ -434,7 +434,7 @@ def _plain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
 
 HINT_S = 1.0
-"""A wait that lasts so long is told, if it may be for a name that nobody has."""
+"""After this time a wait prints a hint if its name may be misspelled."""
 
 
 @contextmanager

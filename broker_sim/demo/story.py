@@ -23,7 +23,7 @@ from broker_sim.demo.watch import GroupPoller
 from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE
 
 RECORDS = 400
-"""Records in each partition: more than the consumers read before they are told to hurry."""
+"""Records in each partition: more than the consumers read before the command ``fast``."""
 
 ENOUGH = 3 * COMMIT_EVERY + COMMIT_EVERY // 2  # in the middle between two commits
 """Records that a member reads before the next act begins."""
@@ -270,7 +270,7 @@ def run(data: str | None, as_version: str) -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(data or stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
         directory.mkdir(parents=True, exist_ok=True)
-        pictures = directory if data else Path(tempfile.mkdtemp(prefix=_SCRATCH))  # stays, and is nobody else's
+        pictures = directory if data else Path(tempfile.mkdtemp(prefix=_SCRATCH))  # stays
         logging.basicConfig(filename=directory / "demo.log")  # aiokafka tells of every connection that fails meanwhile
         try:
             return asyncio.run(_run(directory, as_version, pictures))

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ApiName = str | Iterable[str]
-"""An API by Kafka's name in any case (``OffsetCommit``); several, with commas or as a list; ``*`` stands for any characters."""
+"""An API by Kafka's name in any case (``OffsetCommit``); several, with commas or as a list; ``*`` matches any characters."""
 
 
 class SelectorKeys(TypedDict, total=False):

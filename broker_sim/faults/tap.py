@@ -68,7 +68,7 @@ class RequestInterceptor:
         self._open: dict[int, _Open] = {}
         self._muted: dict[int, Timer] = {}  # by the connection's number
         self.bodies: frozenset[str] | None = None
-        """APIs whose requests and answers are told with their bodies; None: all. Most of a journal's time goes into them."""
+        """APIs whose requests and responses are recorded with their bodies; None: all. Most of a journal's time goes into them."""
         self.host_of: Callable[[str], str | None] = lambda peer: None
         """The name of a client's host by its address, where there are names: in simulations."""
 
@@ -135,7 +135,7 @@ class RequestInterceptor:
             self._close(opened)
             self._tell_response(opened, None, "not answered")
 
-    # --- for whoever looks ---------------------------------------------------------------------------------------------
+    # --- for the journal ----------------------------------------------------------------------------------------------
 
     @property
     def unanswered(self) -> list[str]:
@@ -330,7 +330,7 @@ class RequestInterceptor:
         held = ctx.route.traits.held
         return () if held is None or request is None else held(ctx.broker, request)
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- journal events------------------------------------------------------------------------------------------------
 
     def _tell_connection(self, connection: ConnectionLike, action: str) -> None:
         if self.journal is not None:

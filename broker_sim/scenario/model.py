@@ -169,7 +169,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
 
     table.only("name", "story", "known", "cluster", "import", "topics", "outside", "clients", "steps", "expect")
     sections = ["cluster", "topics", "clients", "steps"]
-    unread = sections if table.errors else []  # one of them stands there under another name
+    unread = sections if table.errors else []  # one of them may be misspelled
 
     def section(name: str, read: Callable[[], T], otherwise: T) -> T:
         """A part of the file; what can't be made of it is noted, and remembered as not read."""

@@ -104,7 +104,7 @@ class Outcome:
     groups: list[str]
     story: list[str]
     ended: dict[str, str] = field(default_factory=dict)
-    """Clients that ended although nobody told them to, and their last words."""
+    """Clients that ended without a request, and the last lines of their stderr."""
     known: list[str] = field(default_factory=list)
     """What the file knows of these clients, where the verdict did not hold."""
     journal_hash: str | None = None
@@ -169,7 +169,7 @@ class _Stage:
         self.rules: list[tuple[Fault, str, str]] = []
         self.holds: list[tuple[Hold, str]] = []
         self.states: list[Lasting] = []
-        """Every rule, its name in the file, and where it stands."""
+        """Every rule, its name and its place in the file."""
         self.events: list[Event] = []
         self.requests: dict[int, Event] = {}
         self.matchers: list[Matcher] = []
@@ -465,7 +465,7 @@ _TOLD = {
     "fault_added": "fault {fault}: {rule}",
     "fault_removed": "fault {fault} is removed after {hits} hits",
 }
-"""The events that are progress, and how they are told."""
+"""The events that are progress, and their texts."""
 
 _PROGRAM = "the program of --attach"
 

@@ -24,11 +24,11 @@ __all__ = ["Lasting", "absent", "came_from_outside", "never_held", "never_hit", 
 
 Event = Mapping[str, Any]
 Wrong = tuple[str, str]
-"""What is wrong, and where it stands in the file."""
+"""A problem and its place in the file."""
 
 _SHOWN = 5
 _HANDS = ("started", "exited")
-"""What is told of a client, not by it."""
+"""Events about a client that the client does not report itself."""
 
 
 def never_hit(rules: Iterable[tuple[Fault, str, str]]) -> list[Wrong]:

@@ -114,9 +114,9 @@ class SimCluster(Cluster):
         self.process, self.hosts = process, hosts
         self.on_journal: Callable[[Journal], object] = lambda journal: None
         self.on_process: list[Callable[[Process], object]] = []
-        """Told of every process after the first."""
+        """Called with every process after the first."""
         self.on_loss: Callable[[InvariantBroken], object] = lambda error: None
-        """Told where its disk has not what it must have after a death."""
+        """Called if the disk has lost data that it must have after a crash."""
         self._stood: dict[str, LogState] = {}
         self._keeps_all = True
         self._shown: Journal | None = None

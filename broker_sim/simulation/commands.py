@@ -62,7 +62,7 @@ _LONG_S = 100 * 3600
 _WIDE = 110
 _KEPT = "\N{NO-BREAK SPACE}"
 _HEADS = {"buggify": "site was on", "site": "site fired", "rebalance:": "rebalance by", "log": "log was"}
-"""What stands before things of a kind, where that is not its name."""
+"""The heading of the things of a kind, if it is not the kind's name."""
 
 _EVERY_RUNS = 100
 """Where stderr is no terminal, a line after so many runs."""

@@ -101,7 +101,7 @@ class Host:
                     raise
                 self.failures.append(
                     (self.sim.elapsed_s, error)
-                )  # nobody has cancelled it: aiokafka's stop() may raise that
+                )  # without a call of cancel(): aiokafka's stop() may raise that
             await asyncio.sleep(pause_s)
 
     def _start(self, coro: Coroutine[Any, Any, object], name: str | None) -> SimTask:

@@ -266,7 +266,7 @@ def test_a_process_has_an_id_and_can_not_signal_the_test() -> None:
 
 
 def test_what_the_documentation_says_of_functions_is_so() -> None:
-    """Each name of the table that is a function of a module has a door."""
+    """Each name of the table that is a function of a module has a patch point."""
     text = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text()
     table = text.partition("| what | in a simulation |")[2].partition("\n\n")[0]
     told = ("virtual", "drawn", "forbidden", "simulated")

@@ -20,7 +20,7 @@ class Down:
     def __init__(self, broker: BrokerHandle, graceful: bool) -> None:
         self.broker = broker
         self._done = self._over = False
-        # made here, so that Python knows of one that nobody awaits
+        # made here, so that Python warns of one that is never awaited
         self._deed: Coroutine[Any, Any, None] | None = broker.cluster.broker_down(broker.node_id, graceful=graceful)
 
     async def _take(self) -> Down:

@@ -73,7 +73,7 @@ _IN_EPOCHS = {
     "topics": "topics",
     "assignment": "assignment",
 }
-"""What a member of a consumer group shows, and where that stands in the journal's *holder*."""
+"""What a member of a consumer group shows, and its key in the journal's *holder*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class GroupHandle:
         self._journal = cluster.observe()
         self._journal.tell = lambda group: story(self._journal, group)
 
-    # how it stands
+    # state
 
     @property
     def state(self) -> str:

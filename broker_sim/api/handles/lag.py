@@ -31,8 +31,8 @@ class PartitionLag:
     end: int
     assigned: bool
     markers: int = 0
-    """How many offsets between the two are markers of transactions: nobody is given them, and who commits the offset behind its last
-    record has them before it. Counted where a lag is small, and nothing but markers."""
+    """How many offsets between the two are markers of transactions. They are delivered to no consumer, so a consumer that has committed
+    the offset behind its last record keeps them as lag. Counted if the lag is small and consists of markers alone."""
     stable: int | None = None
     """The last stable offset, where a transaction holds it below the end: read_committed consumers get what is before it."""
 

@@ -131,7 +131,7 @@ class LogHandle:
         """The partition itself. Raises UsageError if its topic is deleted."""
         return find_partition(self.cluster.state, self.topic, self.index)
 
-    # how it stands
+    # state
 
     @property
     def leader(self) -> int:

@@ -64,7 +64,7 @@ class ShareGroupHandle(GroupHandle):
     """A share group of ``cluster``; it need not exist yet. Its `lag` is its backlog: committed records without the completed
     ones."""
 
-    # how it stands
+    # state
 
     @property
     def partitions(self) -> dict[tuple[str, int], SharedPartition]:

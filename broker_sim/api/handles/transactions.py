@@ -54,7 +54,7 @@ class TransactionHandle:
         self.cluster, self.transactional_id = cluster, transactional_id
         self._journal = cluster.observe()
 
-    # how it stands
+    # state
 
     @property
     def state(self) -> str:

@@ -104,7 +104,7 @@ class SentRequest:
     made: int = 0
     """How often its group had been removed when it was sent."""
     over: bool = False
-    """Nobody waits for it: its connection is lost, or its member has sent another one."""
+    """Its response is not awaited: its connection is lost, or its member has sent another request."""
 
     def __str__(self) -> str:
         result = "-" if self.error is None else self.error.name

@@ -24,7 +24,7 @@ RULED = frozenset(
         Err.MEMBER_ID_REQUIRED,
     }
 )  # fmt: skip
-"""Answers that follow from how the group stands; all others may come at any time."""
+"""Errors that follow from the state of the group; all others may come at any time."""
 
 _ID_FIRST_SINCE = 4
 """JoinGroup version from which a dynamic member is given its id before it joins (KIP-394)."""

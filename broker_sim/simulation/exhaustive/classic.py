@@ -223,7 +223,7 @@ class ClassicWorld(Surroundings):
                 GROUP, SESSION_MS, REBALANCE_MS, client.member_id, client.instance, "consumer", protocols
             )
         else:
-            # what is given names the one who is meant, and the generation: nobody may get another's
+            # an assignment contains its member and generation: no member may get another's
             given = [
                 SyncGroupRequestAssignment(member, f"{client.generation}/{self._name_of(member)}".encode())
                 for member in client.line_up

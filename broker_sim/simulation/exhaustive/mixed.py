@@ -133,7 +133,7 @@ class MixedWorld(ConsumerWorld):
         elif error is not Err.NONE:
             member.stage = "out"
             if what == "sync":
-                # An assignment that can't be stored is everybody's no more (resetAndPropagateAssignmentError): whoever worked on, as
+                # An assignment that can't be stored is taken from all (resetAndPropagateAssignmentError): who worked on, as
                 # cooperative members do, would share a partition with one of the new protocol that joins now, as it may in Kafka.
                 member.holds = member.assigned = ()
         elif what == "join":

@@ -43,7 +43,7 @@ _RULED = frozenset(
         Err.CONCURRENT_TRANSACTIONS,
     }
 )  # fmt: skip
-"""Answers that follow from how the transaction stands; all others say how the log is."""
+"""Errors that follow from the state of the transaction; all others from the state of the log."""
 
 
 class _Marker(NamedTuple):

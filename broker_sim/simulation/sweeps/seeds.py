@@ -71,7 +71,7 @@ class SeedRun:
     skipped: list[tuple[Fault, str]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     loose: list[dict[str, Any]] = field(default_factory=list)
-    """Errors that nobody has handled: `Simulation.errors`."""
+    """Unhandled errors: `Simulation.errors`."""
     elapsed_s: float = 0.0
     schedule_hash: str = ""
     not_pinned: list[str] = field(default_factory=list)

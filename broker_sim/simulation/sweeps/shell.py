@@ -78,7 +78,7 @@ class Shell:
         self.case = replace(case, journal=True)
         self._until_s, self._read, self._write, self._prompt = until_s, read, write, prompt
         self._now_s = 0.0
-        """Where it stands: at that time, not at the last thing that happened before."""
+        """The position in virtual time; it may be later than the last event."""
         self._more = 0
         """Events that the journal is to have; 0 for any."""
         self._sim: Simulation
@@ -112,7 +112,7 @@ class Shell:
             self._say("\n".join(text.splitlines()[:20]))
         self._talk()
 
-    # --- where it stands
+    # --- position
 
     @property
     def kafka(self) -> SimCluster:

@@ -1,6 +1,6 @@
 """What blocks, for the threads of a simulation: sleeping, locks, conditions, joins, sockets, selectors. See ``threads``.
 
-Everything is put behind doors when the first thread starts: it is virtual for these threads alone.
+Everything is patched when the first thread starts: it is virtual for these threads alone.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _me() -> SimThread:
 
 def _of_threads(p: Patches, owner: Any, name: str, virtual: Callable[..., Any], *, at_name: bool = False) -> None:
     """Replace a function for the simulation's threads; in the loop's one it is what it was, or what it is already."""
-    p.in_threads[p.door(owner, name, None, at_name=at_name)] = virtual
+    p.in_threads[p.patch(owner, name, None, at_name=at_name)] = virtual
 
 
 def _clocks(p: Patches, threads: Threads) -> None:

@@ -263,7 +263,7 @@ class TcpSocket(_Socket):
         self._full = not there_is
         self.changed()
 
-    # --- and is told
+    # --- and is notified
 
     def _taken(self, size: int) -> None:
         if self._held and len(self.inbox) <= _ROOM // 2 and self._transport is not None:

@@ -78,7 +78,7 @@ class SimDisk(Files):
         self.dead = False
         """Whether its process is."""
         self.on_stall: Callable[[DiskFault], object] = lambda fault: None
-        """A call has to wait for the end of this: its process stands still until then."""
+        """A call has to wait for the end of this fault: its process is blocked until then."""
         self.calls = 0
         """Calls that change something, so far."""
         self._last_call: int | None = None

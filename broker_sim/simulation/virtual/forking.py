@@ -58,7 +58,9 @@ class Fork:
         self.child = self._pid == 0
         os.close(self._reading if self.child else self._writing)
         if self.child and loop.is_running():
-            events._set_running_loop(loop)  # asyncio notes the process with it, and to any other there is none
+            events._set_running_loop(
+                loop
+            )  # asyncio stores the process id with it, and in another process no loop is running
 
     def end(self, result: object) -> NoReturn:
         """Of the child: tell its parent, and be gone, with nothing undone or flushed that is the parent's, too."""

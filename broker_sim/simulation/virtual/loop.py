@@ -291,7 +291,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     # --- running --------------------------------------------------------------------------------------------------------
 
     def run_forever(self) -> None:
-        inside = events._get_running_loop() is self  # the test stands inside between two runs: `world`
+        inside = events._get_running_loop() is self  # between two runs the test is inside of it: `world`
         if inside:
             events._set_running_loop(None)
         try:

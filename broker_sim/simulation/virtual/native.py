@@ -186,7 +186,7 @@ def _refuse(p: Patches, kinds: list[type], stand_in: type) -> None:
     for kind in kinds:
         if kind is not stand_in:
             _refuse(p, kind.__subclasses__(), stand_in)
-            p.door(kind, "__init__", _no_client(p, kind.__name__))
+            p.patch(kind, "__init__", _no_client(p, kind.__name__))
 
 
 def _no_client(p: Patches, name: str) -> Callable[..., None]:

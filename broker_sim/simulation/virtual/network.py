@@ -166,7 +166,7 @@ class SimNetwork:
         self.cuts: dict[tuple[str, str], int] = {}
         self.context = contextvars.Context()
         self.tell: Callable[[str], object] = lambda text: None
-        """Who is told of cuts and losses, in words."""
+        """Called with cuts and losses, as text."""
         self._cuts: dict[Cut, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._bound: dict[tuple[str, int], SimSocket] = {}

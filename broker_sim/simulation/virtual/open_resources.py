@@ -110,9 +110,9 @@ def _identity(number: int) -> _Identity:
 def _opened_files(p: Patches) -> None:
     """A process that dies has its files closed, without what it has not flushed, and with their locks."""
     files = _Files(p)
-    p.door(builtins, "open", files.open)
-    p.door(io, "open", files.open)
-    p.door(os, "open", files.os_open)
+    p.patch(builtins, "open", files.open)
+    p.patch(io, "open", files.open)
+    p.patch(os, "open", files.os_open)
 
 
 # --- SQLite ------------------------------------------------------------------------------------------------------------
@@ -238,8 +238,8 @@ def _sqlite(p: Patches) -> None:
     if sqlite3 is not None:
         databases = _Databases(p)
         databases.guard()
-        p.door(sqlite3, "connect", databases.connect)
-        p.door(sqlite3.dbapi2, "connect", databases.connect)
+        p.patch(sqlite3, "connect", databases.connect)
+        p.patch(sqlite3.dbapi2, "connect", databases.connect)
 
 
 PINS: dict[str, Callable[[Patches], None]] = {"opened files": _opened_files, "SQLite": _sqlite}

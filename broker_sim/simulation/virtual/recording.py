@@ -39,7 +39,7 @@ def hashed(entry: tuple[int, dict[str, Any]]) -> bytes:
     has no references, and takes a quarter of JSON's time."""
     try:
         return marshal.dumps(entry, 2)
-    except ValueError:  # something that only JSON is told how to write
+    except ValueError:  # something that only the JSON encoder can write
         return encoded(entry).encode()
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["AiokafkaWorkload", "InvariantWatch", "consumer_options", "through"]
 
 _REST_S = 5.0
-"""An application without records commits where it stands after that time."""
+"""An application without records commits its position after that time."""
 
 _METADATA_S = 10.0
 """Age at which clients ask for metadata again."""

@@ -88,7 +88,7 @@ class Holdings:
     murky: set[str] = field(default_factory=set)
     """Members of which a request has been lost: it may be taken at any time yet, and move them."""
     instances: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """Instance id -> the member id behind it, and until when nobody else can be."""
+    """Instance id -> its member id, and until when no other member can have it."""
 
     def fail(self, name: str, what: str) -> None:
         """Report a breach of the invariant ``name``."""

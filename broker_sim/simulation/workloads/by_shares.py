@@ -81,7 +81,7 @@ class Acquisitions:
     calm: bool = False
     holds: dict[Record, AcquiredRecord] = field(default_factory=dict)
     done: set[Record] = field(default_factory=set)
-    """What a member has accepted or rejected, and was told that it is stored."""
+    """The records that a member has accepted or rejected by an acknowledgement without an error."""
     said: dict[int, set[Record]] = field(default_factory=lambda: {ACCEPT: set(), REJECT: set(), GAP: set()})
     """What any member has ever said, heard or not."""
     met: Counter[str] = field(default_factory=Counter)

@@ -106,7 +106,7 @@ class Consumer:
     assigned: Sequence[tuple[str, int]] = ()
     gave: Callable[[str, str, int, Sequence[int], str], object] | None = None
     rest_s: float | None = None
-    """After so long without a record it commits where it stands: aiokafka tries a commit again across rebalances, in the new generation
+    """After so long without a record it commits its position: aiokafka tries a commit again across rebalances, in the new generation
     (0.14), and so an old one may come behind that of the next owner."""
     _told_s: float = 0.0
 

@@ -123,7 +123,7 @@ class RawConnection(asyncio.Protocol):
             self.answers.lost(ask)
             if not future.done():
                 future.set_exception(ConnectionResetError("the broker has hung up"))
-                future.exception()  # it may be that nobody waits
+                future.exception()  # its waiter may have been cancelled
         self._waiting.clear()
 
     def start(self, request: Any, version: int) -> asyncio.Future[Any]:

@@ -46,14 +46,14 @@ _VERSIONS: dict[int, dict[Any, tuple[int, int]]] = {
         TxnOffsetCommitRequest: (5, 5),
     },
 }
-"""By the version of transactions, those that clients use; a group's generation is told from TxnOffsetCommit v3 on (KIP-447)."""
+"""By the version of transactions, those that clients use; TxnOffsetCommit has the group's generation since v3 (KIP-447)."""
 
 _FIND = 3
 _TRANSACTION = 1
 _PATIENCE_S, _GIVES_UP_S, _PAUSE_S = 1.2, 5.0, 0.1
 _TRIES = 3
 _LINGERS_S = 12.0
-"""So long the connection of a request that nobody waits for any more stays open."""
+"""How long the connection of an abandoned request stays open, in seconds."""
 
 _MOVED = {Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE}
 _AGAIN = {

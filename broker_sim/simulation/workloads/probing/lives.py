@@ -512,7 +512,7 @@ class _Life:
         )
         if group.leader == old:
             group.leader = player.member
-            raise Unsure  # what it is told of who leads differs from version to version
+            raise Unsure  # the leader in the response differs between versions
         player.heard_s = self.now_s()
         await self.sync(player, [])
         await self.beat(player, Err.FENCED_INSTANCE_ID, member=old)

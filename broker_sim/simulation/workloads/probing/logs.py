@@ -227,7 +227,7 @@ class LogProber(Prober):
             late_ms = rng.choice((0, 0, rng.randrange(1000))) if topic.retention_ms is None else 0
             headers: tuple[tuple[str, bytes | None], ...] = (("h", b"1"), ("none", None)) if rng.random() < 0.1 else ()
             value: bytes | None = self.value()
-            if log.compacts and rng.random() < 0.2:  # a tombstone, told from others by its header
+            if log.compacts and rng.random() < 0.2:  # a tombstone, identified by its header
                 headers, value = (("n", value),), None
             rows.append(SentRecord(-2 if topic.append_time else now_ms - late_ms, key, value, headers))
         while len(rows) > 1 and sum(len(row.value or b"") + 60 for row in rows) > _LARGEST - 100:
@@ -342,7 +342,7 @@ class LogProber(Prober):
         if not topic.append_time and answer.log_append_time_ms not in (
             -1,
             latest_ms,
-        ):  # a resend is told the batch's own
+        ):  # a resend gets the first append's offset
             self.breach("Produce returns the log append time", f"{log.name}: {answer.log_append_time_ms}, must be -1")
 
     async def _unanswered(

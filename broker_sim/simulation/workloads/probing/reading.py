@@ -85,7 +85,7 @@ class ReadingProber(LogProber):
         if not asked:
             return
         head = asked[0][0]
-        asked.sort(key=lambda entry: entry[0] is not head)  # in the request a topic stands once
+        asked.sort(key=lambda entry: entry[0] is not head)  # a request has a topic once
         options: dict[str, Any] = {}
         if self.rng.random() < 0.3:
             options["max_bytes"] = self.rng.choice((1, 100, 1000))
