@@ -61,14 +61,14 @@ def measure(row: Row, ours: list[System], runs: int, seconds: float, say: Callab
         kept: dict[str, Running] = {}
         for number in range(runs):
             for system in systems:
-                found = results[system.name]
-                if found.missing:
+                outcome = results[system.name]
+                if outcome.missing:
                     continue
                 say(f"{row.title}: run {number + 1} of {runs}, {system.name}")
                 try:
                     if not system.warm:
                         with system.running(BROKER_CORE) as broker:
-                            _run(row, system, broker, seconds, found, fill=True)
+                            _run(row, system, broker, seconds, outcome, fill=True)
                         continue
                     fresh = system.name not in kept
                     if not fresh:
@@ -76,19 +76,19 @@ def measure(row: Row, ours: list[System], runs: int, seconds: float, say: Callab
                     if fresh:
                         kept[system.name] = stack.enter_context(system.running(BROKER_CORE))
                         _warm_up(row, system, kept[system.name], seconds)
-                    _run(row, system, kept[system.name], seconds, found, fill=fresh)
+                    _run(row, system, kept[system.name], seconds, outcome, fill=fresh)
                     os.kill(kept[system.name].pid, signal.SIGSTOP)  # its background work is not the others' burden
                 except (Unavailable, LoadFailed, RuntimeError) as error:
-                    found.missing = str(error)
+                    outcome.missing = str(error)
     return results
 
 
-def _run(row: Row, system: System, broker: Running, seconds: float, found: Measured, *, fill: bool) -> None:
+def _run(row: Row, system: System, broker: Running, seconds: float, outcome: Measured, *, fill: bool) -> None:
     if row.before and fill:
         kload(broker, LOAD_CORE, [*row.before, *system.load_flags])
     result = kload(broker, LOAD_CORE, _arguments(row, system, seconds))
-    found.values.append(measured(result, row.measure))
-    found.cpus_us.append(cpu_us(result, row.measure))
+    outcome.values.append(measured(result, row.measure))
+    outcome.cpus_us.append(cpu_us(result, row.measure))
 
 
 def _warm_up(row: Row, system: System, broker: Running, seconds: float) -> None:

@@ -102,21 +102,21 @@ def _struct(
     cls: type, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes, at: int | None
 ) -> Any:
     """One element of an array, the `at`-th, or the message itself; `path` leads to what is filled in it."""
-    one = cls()
+    message = cls()
     for name, spec in _fields(cls, version):
         if spec.kind == "array":
             if path and path[0] == name:
-                setattr(one, name, _array(spec, version, path[1:], count, equal, topic_id))
-            elif getattr(one, name) is None or spec.nullable.low > version:
-                setattr(one, name, [])
+                setattr(message, name, _array(spec, version, path[1:], count, equal, topic_id))
+            elif getattr(message, name) is None or spec.nullable.low > version:
+                setattr(message, name, [])
         elif spec.kind == "struct":
             if path and path[0] == name:
-                setattr(one, name, _struct(spec.inner, version, path[1:], count, equal, topic_id, at=None))
+                setattr(message, name, _struct(spec.inner, version, path[1:], count, equal, topic_id, at=None))
         elif spec.tag is None or version not in spec.tagged:
-            setattr(one, name, _scalar(name, spec, at, topic_id, getattr(one, name)))
+            setattr(message, name, _scalar(name, spec, at, topic_id, getattr(message, name)))
     for name, value in _USUAL_OF.get(cls.__name__, {}).items():
-        setattr(one, name, value)
-    return one
+        setattr(message, name, value)
+    return message
 
 
 def _array(spec: FieldSpec, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes) -> list[Any]:

@@ -77,11 +77,11 @@ def pipeline(say: Callable[[str], None] = lambda text: None) -> list[Figure]:
         write_logs(small, COMMITS)
         repeat_logs(small, large, TIMES)
         say("pipeline: starting Spark")
-        with _Session(1, small, large) as one, _Session(2, small, large) as two:
+        with _Session(1, small, large) as first, _Session(2, small, large) as two:
             for number in range(WARM + RUNS):
                 for name, mine in runs.items():  # in turns: whatever else the machine does, it does to all of them
                     say(f"pipeline: {name}, {number + 1} of {WARM + RUNS}")
-                    run = one.run("table") if name == "one core" else two.run(name)
+                    run = first.run("table") if name == "one core" else two.run(name)
                     if number >= WARM:
                         mine.append(run)
             before = two.ask("memory")
@@ -127,8 +127,8 @@ def _at_least(title: str, peer: list[Run], ours: list[Run], goal: float, cores: 
     ``cores``: how many times as many cores it has.
     """
     ratio, by_cpu = _seconds(peer) / _seconds(ours), cores * _cpu(peer) / _cpu(ours)
-    told = f"{ratio:.2f}x, by CPU {by_cpu:.2f}x, goal {goal:g}x: {_told(ours)}; {_told(peer)}"
-    return Figure(title, goal / ratio, "of the goal", 1, told)
+    note = f"{ratio:.2f}x, by CPU {by_cpu:.2f}x, goal {goal:g}x: {_told(ours)}; {_told(peer)}"
+    return Figure(title, goal / ratio, "of the goal", 1, note)
 
 
 # ------------------------------------------------------------------------------------------------ logs
@@ -139,7 +139,7 @@ def write_logs(directory: Path, commits: int) -> None:
     from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
     from kafka_wire.record_batch import build_batch
 
-    each = commits // PARTITIONS
+    commits_each = commits // PARTITIONS
     for partition in range(PARTITIONS):
         folder = directory / f"__consumer_offsets-{partition}"
         folder.mkdir(parents=True)
@@ -148,7 +148,7 @@ def write_logs(directory: Path, commits: int) -> None:
             for group in range(4)
         ]
         with (folder / f"{0:020d}.log").open("wb") as file:
-            for at in range(0, each, PER_BATCH):
+            for at in range(0, commits_each, PER_BATCH):
                 now_ms = 1_700_000_000_000 + at
                 value = offset_commit_value(4, at, 3, "", now_ms)
                 pairs = [(key, value) for key in keys[at // PER_BATCH % 4]]
@@ -245,10 +245,10 @@ def _ours() -> list[int]:
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             below.setdefault(int(_stat(int(path.name))[1]), []).append(int(path.name))
-    found = [os.getpid()]
-    for pid in found:
-        found += below.get(pid, [])
-    return found
+    pids = [os.getpid()]
+    for pid in pids:
+        pids += below.get(pid, [])
+    return pids
 
 
 def _stat(pid: int) -> list[str]:

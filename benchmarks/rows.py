@@ -37,8 +37,8 @@ class Row:
 
     def without(self, peer: str) -> Row:
         """The row without the peers whose name begins so, and without goals against them alone."""
-        peers = tuple(one for one in self.peers if not one.name.startswith(peer))
-        goals = tuple(one for one in self.goals if not one.peers[0].startswith(peer))
+        peers = tuple(system for system in self.peers if not system.name.startswith(peer))
+        goals = tuple(goal for goal in self.goals if not goal.peers[0].startswith(peer))
         return replace(self, peers=peers, goals=goals)
 
 

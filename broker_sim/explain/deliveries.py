@@ -49,7 +49,7 @@ class SharedPartition:
 
     def ends(self) -> Counter[str]:
         """How deliveries have ended: what by -> how often; "" of those that have not."""
-        return Counter(one.end for deliveries in self.records.values() for one in deliveries)
+        return Counter(delivery.end for deliveries in self.records.values() for delivery in deliveries)
 
     def held(self) -> Iterator[tuple[int, Delivery]]:
         """What members have now: (offset, delivery)."""
@@ -100,10 +100,10 @@ class Reader:
         if event.get("action") == "loaded":
             partition.loads.append((ts_ms, number(event, "leader_epoch") or 0))
         elif event.get("action") == "dropped":
-            for _, one in list(
+            for _, delivery in list(
                 partition.held()
             ):  # the next leader finds them free, and counts no delivery that wasn't written
-                one.end, one.ended_ms, one.becomes = "dropped", ts_ms, "available"
+                delivery.end, delivery.ended_ms, delivery.becomes = "dropped", ts_ms, "available"
 
     def _delivery(self, event: Event, partition: SharedPartition) -> None:
         first, last, ts_ms = number(event, "first"), number(event, "last"), number(event, "ts_ms") or 0
@@ -129,12 +129,12 @@ class Reader:
 
     def by_member(self) -> dict[str, dict[str, list[tuple[int, Delivery]]]]:
         """Member -> partition -> (offset, delivery), in the order of offsets: whoever has had records."""
-        found: dict[str, dict[str, list[tuple[int, Delivery]]]] = {}
+        by_member: dict[str, dict[str, list[tuple[int, Delivery]]]] = {}
         for log, partition in self.partitions.items():
             for offset, all_ in sorted(partition.records.items()):
-                for one in all_:
-                    found.setdefault(one.member, {}).setdefault(log, []).append((offset, one))
-        return found
+                for delivery in all_:
+                    by_member.setdefault(delivery.member, {}).setdefault(log, []).append((offset, delivery))
+        return by_member
 
 
 def read(events: Iterable[Event], group: str) -> Reader:

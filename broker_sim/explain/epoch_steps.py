@@ -119,19 +119,21 @@ class EpochStep:
     def over(self) -> list[str]:
         """Classic members with whom the group has come over from the classic protocol (rule 4)."""
         came = not self.before and not self.found
-        return [name for name, one in self.after.items() if one.classic] if came else []
+        return [name for name, holder in self.after.items() if holder.classic] if came else []
 
     @property
     def stays(self) -> list[str]:
         """Classic members with whom it goes over to the classic protocol."""
         over = self.epoch is None and not self.unloaded
-        return [name for name, one in self.before.items() if one.classic] if over else []
+        return [name for name, holder in self.before.items() if holder.classic] if over else []
 
     @property
     def back(self) -> dict[str, str]:
         """Static members under another id: the new id -> the one before."""
-        was = {one.instance: name for name, one in self.before.items() if name not in self.after and one.instance}
-        new = ((name, one.instance) for name, one in self.after.items() if name not in self.before)
+        was = {
+            holder.instance: name for name, holder in self.before.items() if name not in self.after and holder.instance
+        }
+        new = ((name, holder.instance) for name, holder in self.after.items() if name not in self.before)
         return {name: was[instance] for name, instance in new if instance in was}
 
     @property
@@ -155,8 +157,8 @@ class EpochStep:
     @property
     def subscribed(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         """Members that stayed, with other topics than before: those before, those now."""
-        both = ((name, self.before[name], one) for name, one in self.after.items() if name in self.before)
-        return {name: (was.topics, one.topics) for name, was, one in both if was.topics != one.topics}
+        both = ((name, self.before[name], holder) for name, holder in self.after.items() if name in self.before)
+        return {name: (was.topics, holder.topics) for name, was, holder in both if was.topics != holder.topics}
 
     @property
     def new_units(self) -> frozenset[Unit]:
@@ -186,7 +188,7 @@ class EpochSteps:
         state, self._first = text(event, "state") or "", False
         unloaded = state == _DEAD and text(cause, "kind") == "unload"
         if state != _DEAD:
-            shown = {one.member: one for one in map(Holder.of, _objects(event))}
+            shown = {holder.member: holder for holder in map(Holder.of, _objects(event))}
             self.known = self._completed(shown, number(event, "size") or 0, cause)
             self.epoch = number(event, "group_epoch")
             self.assignor = text(event, "assignor") or self.assignor
@@ -227,7 +229,7 @@ class EpochSteps:
 def from_epochs(step: EpochStep) -> tuple[Snapshot, Cause]:
     """How a group that goes over to the classic protocol stood before, as a step of classic groups has it, and why that step: its last
     member of the consumer protocol is gone."""
-    members = {name: one.shown for name, one in step.before.items()}
+    members = {name: holder.shown for name, holder in step.before.items()}
     before = Snapshot(STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer")
     return before, Cause("went_over", step.ts_ms, members=step.gone, protocol_type="consumer")
 
@@ -243,25 +245,25 @@ def _objects(event: Event) -> Iterable[Event]:
 
 
 def _all(members: Mapping[str, Holder]) -> frozenset[Unit]:
-    return frozenset[Unit]().union(*(one.all for one in members.values()))
+    return frozenset[Unit]().union(*(holder.all for holder in members.values()))
 
 
 def _units(row: Event, key: str) -> frozenset[Unit]:
     return frozenset(
-        Unit(str(topic), one)
+        Unit(str(topic), number)
         for topic, numbers in table(row, key).items()
         if isinstance(numbers, list)
-        for one in numbers
-        if isinstance(one, int)
+        for number in numbers
+        if isinstance(number, int)
     )
 
 
 def _tasks(row: Event, key: str) -> frozenset[Unit]:
     """``0_3`` is task 3 of subtopology 0."""
-    found = []
+    tasks = []
     for role, ids in table(row, key).items():
-        for one in ids if isinstance(ids, list) else ():
-            name, _, index = str(one).rpartition("_")
+        for task in ids if isinstance(ids, list) else ():
+            name, _, index = str(task).rpartition("_")
             if index.isdecimal():
-                found.append(Unit(name, int(index), str(role)))
-    return frozenset(found)
+                tasks.append(Unit(name, int(index), str(role)))
+    return frozenset(tasks)

@@ -120,7 +120,7 @@ class _Reader:
             self.names[member_id] = text(row, "instance") or (client if alone and client else member_id)
 
     def _named(self, members: Iterable[str]) -> str:
-        return joined([self.names[each] for each in members])
+        return joined([self.names[member] for member in members])
 
     def _why(self, step: EpochStep, earlier: set[str]) -> str:
         """``earlier``: the ids of all that have been members."""
@@ -130,13 +130,13 @@ class _Reader:
                 if step.after
                 else "the journal begins with it"
             )
-        new = [each for each in step.came if each not in earlier]
-        again = [each for each in step.came if each in earlier]
+        new = [member for member in step.came if member not in earlier]
+        again = [member for member in step.came if member in earlier]
         said = [
             *([f"{self._named(new)} joined"] if new else []),
             *([f"{self._named(again)} joined again"] if again else []),
             *([f"the classic group went over to it with {self._named(step.over)}"] if step.over else []),
-            *(f"{self.names[each]} came back under another id" for each in step.back),
+            *(f"{self.names[member]} came back under another id" for member in step.back),
             *([self._gone(step)] if step.gone else []),
         ]
         return "; ".join(said) or self._changed(step)
@@ -158,16 +158,16 @@ class _Reader:
         if out is not None:
             return f"{names} was out, {out}"
         client = self.clients.get(number(step.cause, "request") or 0)
-        gone = [step.before[each] for each in step.gone]
-        if api == "LeaveGroup" and not any(one.classic and one.client_id == client for one in gone):
+        gone = [step.before[member] for member in step.gone]
+        if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in gone):
             return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
         return f"{names} left" if api is not None else f"{names} is no member any more"
 
     def _changed(self, step: EpochStep) -> str:
         """What else than its members has moved its epoch."""
         others = [
-            f"{self.names[each]} subscribes to {joined(now)} now (before: {joined(was)})"
-            for each, (was, now) in step.subscribed.items()
+            f"{self.names[member]} subscribes to {joined(now)} now (before: {joined(was)})"
+            for member, (was, now) in step.subscribed.items()
             if was and now
         ]
         if others:
@@ -227,32 +227,32 @@ class _Reader:
         if error is not None and words:
             self.refusals[client] = _Refusal(number(event, "ts_ms") or 0, client, error, words)
 
-    def _tell_refusal(self, one: _Refusal) -> None:
-        often = "" if one.times == 1 else f" {times(one.times)}"
-        words = f"{one.client}'s heartbeat was refused{often}: {one.error}, {_lower(one.words.rstrip('.'))}"
-        self.out.append(Told(one.since_ms, words))
+    def _tell_refusal(self, refusal: _Refusal) -> None:
+        often = "" if refusal.times == 1 else f" {times(refusal.times)}"
+        words = f"{refusal.client}'s heartbeat was refused{often}: {refusal.error}, {_lower(refusal.words.rstrip('.'))}"
+        self.out.append(Told(refusal.since_ms, words))
 
     def _owners(self) -> dict[Unit, list[str]]:
-        found: dict[Unit, list[str]] = {}
+        by_owner: dict[Unit, list[str]] = {}
         for member_id, member in self.known.items():
             for unit in sorted(member.has | member.gives_up):
-                found.setdefault(unit, []).append(member_id)
-        return found
+                by_owner.setdefault(unit, []).append(member_id)
+        return by_owner
 
     def _owner(self, member_id: str, unit: Unit, owners: dict[Unit, list[str]]) -> str | None:
         """The other member that a member waits for."""
         if unit.role in ("", ACTIVE):
-            first = next((one for one in owners.get(unit, ()) if one != member_id), None)
+            first = next((owner for owner in owners.get(unit, ()) if owner != member_id), None)
             if first is not None or not unit.role:
                 return first
         process = self.known[member_id].process
-        same = [one for one in self.known if one != member_id and self.known[one].process == process]
+        same = [other for other in self.known if other != member_id and self.known[other].process == process]
         return next(
             (
-                one
+                owner
                 for role in _ROLES
-                for one in owners.get(Unit(unit.name, unit.number, role), ())
-                if one in same and process
+                for owner in owners.get(Unit(unit.name, unit.number, role), ())
+                if owner in same and process
             ),
             None,
         )
@@ -295,7 +295,7 @@ class _Reader:
             self._tell(last_ms, member, owner, since_ms, units, over=False)
         for refusal in self.refusals.values():
             self._tell_refusal(refusal)
-        return sorted(self.out, key=lambda one: one.ts_ms)
+        return sorted(self.out, key=lambda line: line.ts_ms)
 
 
 _ROLES = (ACTIVE, "standby", "warm-up")
@@ -358,4 +358,4 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
 
 def lines(things: Iterable[Told]) -> list[str]:
     """One line for each."""
-    return [f"{clock(one.ts_ms)}  {one.text}" for one in things]
+    return [f"{clock(line.ts_ms)}  {line.text}" for line in things]

@@ -43,14 +43,18 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     if by_epochs is not None and generation is None:
         own = [" ".join([by_epochs[0], *_commits_by_epochs(past)]), *_lines(past, by_epochs[1])]
         classic = (
-            [header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))] if past.existed else []
+            [header(past), *(f"{clock(paragraph.ts_ms)}  {paragraph.text}" for paragraph in paragraphs(past))]
+            if past.existed
+            else []
         )
         return _fill([*classic, *own], width)
     if not past.existed and not past.calls:
         return _fill([_not_there(events, group)], width)
     if generation is not None:
         return _fill(_one(past, generation), width)
-    return _fill([header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))], width)
+    return _fill(
+        [header(past), *(f"{clock(paragraph.ts_ms)}  {paragraph.text}" for paragraph in paragraphs(past))], width
+    )
 
 
 def _shared_lines(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[str]:
@@ -71,19 +75,28 @@ def _lines(past: History, own: Iterable[epochs.Told]) -> list[str]:
     if past.existed:
         since = [ts_ms for ts_ms, _, _ in past.epochs]
         states = [state for _, state, _ in past.epochs]
-        others = [one for one in failures(past) if (at := bisect_right(since, one.ts_ms)) and states[at - 1] != DEAD]
-        told = [epochs.Told(one.ts_ms, one.text, one.request) for one in others]
+        others = [
+            failure
+            for failure in failures(past)
+            if (at := bisect_right(since, failure.ts_ms)) and states[at - 1] != DEAD
+        ]
+        lines = [epochs.Told(failure.ts_ms, failure.text, failure.request) for failure in others]
     else:
-        told = [epochs.Told(one.ts_ms, one.text, one.request) for one in moments(past)]
-        told += [epochs.Told(one.ts_ms, one.text) for one in _transactions(past)]
-    return epochs.lines(sorted([*own, *told], key=lambda one: (one.ts_ms, one.request)))
+        lines = [epochs.Told(moment.ts_ms, moment.text, moment.request) for moment in moments(past)]
+        lines += [epochs.Told(paragraph.ts_ms, paragraph.text) for paragraph in _transactions(past)]
+    return epochs.lines(sorted([*own, *lines], key=lambda line: (line.ts_ms, line.request)))
 
 
 def _transactions(past: History) -> Iterator[Paragraph]:
     """Those that did not end as meant, or held readers up."""
-    for one in past.transactions:
-        if is_trouble(one, past.last_ms):
-            yield Paragraph(one.begun_ms or past.first_ms, "trouble", tell_transaction(one, past.last_ms), one.order)
+    for transaction in past.transactions:
+        if is_trouble(transaction, past.last_ms):
+            yield Paragraph(
+                transaction.begun_ms or past.first_ms,
+                "trouble",
+                tell_transaction(transaction, past.last_ms),
+                transaction.order,
+            )
     for held in past.held:
         if held.hangs:
             yield Paragraph(held.from_ms, "trouble", tell_held(held, past.last_ms), held.order)
@@ -126,7 +139,7 @@ def standing(past: History) -> str:
     if now is None:
         return "gone" if past.existed else "never seen in a step of the coordinator"
     words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
-    names = [past.name(one) + (" (leader)" if one == now.leader else "") for one in now.members]
+    names = [past.name(member) + (" (leader)" if member == now.leader else "") for member in now.members]
     if names:
         words += ": " + (joined(names) if len(names) <= 6 else joined([*names[:5], f"{now.size - 5} more"]))
     waits = [f"{api} of {listed(past, waiting)}" for api in ("JoinGroup", "SyncGroup") if (waiting := now.waiting(api))]
@@ -136,9 +149,9 @@ def standing(past: History) -> str:
 
 
 def _one(past: History, generation: int) -> list[str]:
-    found = [one for one in past.rebalances if one.generation == generation]
-    if not found:
-        known = sorted({one.generation for one in past.rebalances if one.generation is not None})
+    matches = [rebalance for rebalance in past.rebalances if rebalance.generation == generation]
+    if not matches:
+        known = sorted({rebalance.generation for rebalance in past.rebalances if rebalance.generation is not None})
         has = (
             f"it holds generation{'s'[: len(known) != 1]} {_ranges(known)}"
             if known
@@ -146,12 +159,12 @@ def _one(past: History, generation: int) -> list[str]:
         )
         return [f"The journal holds nothing of how generation {generation} of group {past.group} came about; {has}."]
     paragraphs = []
-    for rebalance in found:
+    for rebalance in matches:
         words = [tell(past, rebalance), life_of(past, rebalance)]
         words += [
             f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {restless(stretch)}."
             for stretch in past.stretches
-            if any(one is rebalance for one in stretch.rebalances)
+            if any(other is rebalance for other in stretch.rebalances)
         ]
         paragraphs.append(" ".join(word for word in words if word))
     return paragraphs
@@ -181,35 +194,45 @@ class Paragraph:
 def paragraphs(past: History) -> list[Paragraph]:
     """What is to be told, in order: at one moment what was on, then stretches, then rebalances."""
     in_stretch = {
-        id(one)
+        id(rebalance)
         for stretch in past.stretches
-        for one in stretch.rebalances
-        if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in one.removals)
+        for rebalance in stretch.rebalances
+        if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in rebalance.removals)
     }
-    told = [Paragraph(one.ts_ms, "note", f"{_capital(incident_words(one))}.", one.order) for one in past.incidents]
-    told += [
-        Paragraph(one.from_ms, "note", f"{_capital(span_words(past, one, past.last_ms))}.", one.order)
-        for one in past.spans
+    result = [
+        Paragraph(incident.ts_ms, "note", f"{_capital(incident_words(incident))}.", incident.order)
+        for incident in past.incidents
     ]
-    told += [
-        Paragraph(one.ts_ms, "trouble" if one.contested else "note", f"{_capital(one.text)}.", one.order)
-        for one in taken_over(past)
+    result += [
+        Paragraph(span.from_ms, "note", f"{_capital(span_words(past, span, past.last_ms))}.", span.order)
+        for span in past.spans
     ]
-    told += _transactions(past)
-    told += [
+    result += [
+        Paragraph(
+            replacement.ts_ms,
+            "trouble" if replacement.contested else "note",
+            f"{_capital(replacement.text)}.",
+            replacement.order,
+        )
+        for replacement in taken_over(past)
+    ]
+    result += _transactions(past)
+    result += [
         Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch), stretch.rebalances[0].order)
         for stretch in past.stretches
     ]
-    for one in past.rebalances:
-        if id(one) not in in_stretch:
-            words = (tell(past, one, dated=False), life_of(past, one))
-            told.append(Paragraph(one.began_ms, "rebalance", " ".join(word for word in words if word), one.order))
-    told.sort(key=lambda one: (one.ts_ms, one.order))
-    if len(told) > MOST_PARAGRAPHS:
+    for rebalance in past.rebalances:
+        if id(rebalance) not in in_stretch:
+            words = (tell(past, rebalance, dated=False), life_of(past, rebalance))
+            result.append(
+                Paragraph(rebalance.began_ms, "rebalance", " ".join(word for word in words if word), rebalance.order)
+            )
+    result.sort(key=lambda paragraph: (paragraph.ts_ms, paragraph.order))
+    if len(result) > MOST_PARAGRAPHS:
         kept = MOST_PARAGRAPHS - FIRST_PARAGRAPHS
-        left_out = Paragraph(told[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(told) - MOST_PARAGRAPHS} more ...")
-        told = [*told[:FIRST_PARAGRAPHS], left_out, *told[-kept:]]
-    return told
+        left_out = Paragraph(result[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(result) - MOST_PARAGRAPHS} more ...")
+        result = [*result[:FIRST_PARAGRAPHS], left_out, *result[-kept:]]
+    return result
 
 
 def _capital(words: str) -> str:
@@ -232,13 +255,13 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     lines = [f"group {past.group}: {standing(past)}"]
     on = [span_words(past, span, past.last_ms) for span in past.spans if span.to_ms is None]
     lines += [f"  now: {words}" for words in on]
-    told = moments(past)
-    left_out = len(told) - max(limit, 0)
+    shown = moments(past)
+    left_out = len(shown) - max(limit, 0)
     if left_out > 0:
         lines.append(f"  ... {left_out} earlier")
-        told = told[left_out:]
-    lines += [f"  {clock(moment.ts_ms)}  {moment.text}" for moment in told]
-    last = told[-1].ts_ms if told else past.first_ms
+        shown = shown[left_out:]
+    lines += [f"  {clock(moment.ts_ms)}  {moment.text}" for moment in shown]
+    last = shown[-1].ts_ms if shown else past.first_ms
     if past.last_ms - last >= 1000:
         lines.append(f"  {clock(past.last_ms)}  (nothing more for {duration_text(past.last_ms - last)})")
     return "\n".join(lines)

@@ -104,8 +104,8 @@ class Generations:
         last, self._last = self._last, record
         another = last is None or record.generation != last.generation
         if (another or not record.members) and record.since_ms is not None:
-            for one in self._lasting:
-                one.left_ms = record.since_ms
+            for member in self._lasting:
+                member.left_ms = record.since_ms
             self._lasting.clear()
         if another and record.generation is not None and record.generation > 0:
             self.found.append(_generation(last, record, record.generation))
@@ -142,7 +142,7 @@ def _generation(last: GroupRecord | None, record: GroupRecord, generation: int) 
 
 def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[Change, list[str]]:
     """What is another one, and who did it."""
-    was, now = {one.member: one for one in old}, {one.member: one for one in new}
+    was, now = {member.member: member for member in old}, {member.member: member for member in new}
     came, gone = [name for name in now if name not in was], [name for name in was if name not in now]
     if came:
         back = {now[name].instance for name in came} & {was[name].instance for name in gone} - {None}
@@ -154,8 +154,8 @@ def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[C
 
 
 def _topics(members: Iterable[StoredMember]) -> set[str]:
-    return {topic for one in members for topic in one.topics}
+    return {topic for member in members for topic in member.topics}
 
 
 def _assigned(members: Iterable[StoredMember]) -> list[str]:
-    return sorted(partition for one in members for partition in one.assigned)
+    return sorted(partition for member in members for partition in member.assigned)

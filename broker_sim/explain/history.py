@@ -119,8 +119,8 @@ class _Reader:
     def _name(self, call: Call) -> None:
         """A static member's request without its id is the member's that has the instance."""
         if not call.member and call.instance and call.api != "JoinGroup" and self.history.now is not None:
-            for name, one in self.history.now.members.items():
-                if one.get("instance") == call.instance:
+            for name, member_row in self.history.now.members.items():
+                if member_row.get("instance") == call.instance:
                     call.member = name
 
     def _response(self, event: Event) -> None:
@@ -208,14 +208,17 @@ class _Reader:
     def _note_members(self, before: Snapshot | None, after: Snapshot | None) -> None:
         seen = self.history.members
         for snapshot in (before, after):
-            for name, one in () if snapshot is None else snapshot.members.items():
+            for name, member_row in () if snapshot is None else snapshot.members.items():
                 info = seen.get(name)
                 if info is None:
                     info = seen[name] = Info(name, first_ms=self.ts_ms if snapshot is after else self.history.first_ms)
-                    info.client_id, info.client_host = text(one, "client_id") or "", text(one, "client_host") or ""
-                    info.instance = text(one, "instance")
-                    info.session_timeout_ms = number(one, "session_timeout_ms")
-                    info.rebalance_timeout_ms = number(one, "rebalance_timeout_ms")
+                    info.client_id, info.client_host = (
+                        text(member_row, "client_id") or "",
+                        text(member_row, "client_host") or "",
+                    )
+                    info.instance = text(member_row, "instance")
+                    info.session_timeout_ms = number(member_row, "session_timeout_ms")
+                    info.rebalance_timeout_ms = number(member_row, "rebalance_timeout_ms")
         now: Iterable[str] = () if after is None else after.members
         for name in () if before is None else before.members.keys() - set(now):
             seen[name].last_ms = self.ts_ms
@@ -276,8 +279,8 @@ class _Reader:
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         came = [
             name
-            for name, one in after.members.items()
-            if one.get("waits") == "JoinGroup" and (name not in old or old[name].get("waits") != "JoinGroup")
+            for name, member_row in after.members.items()
+            if member_row.get("waits") == "JoinGroup" and (name not in old or old[name].get("waits") != "JoinGroup")
         ]
         if cause.call is not None and cause.call.api == "JoinGroup":
             came += [name for name in after.members if name not in old]
@@ -293,7 +296,7 @@ class _Reader:
                     call.client_id or info.client_id,
                     call.client_host or info.client_host,
                 )
-        others_in = all(one.get("waits") == "JoinGroup" for one in after.members.values())
+        others_in = all(member_row.get("waits") == "JoinGroup" for member_row in after.members.values())
         for name in after.pending if others_in and not rebalance.from_empty else ():
             rebalance.pending_from_ms.setdefault(name, self.ts_ms)
 
@@ -327,8 +330,8 @@ class _Reader:
         rebalance.members, rebalance.protocol = list(after.members), after.protocol
         rebalance.silent_static = [
             name
-            for name, one in after.members.items()
-            if text(one, "instance") and name not in rebalance.arrivals and rebalance.whole
+            for name, member_row in after.members.items()
+            if text(member_row, "instance") and name not in rebalance.arrivals and rebalance.whole
         ]
         for name, arrival in rebalance.arrivals.items():
             if name in rebalance.told and rebalance.told[name][0] <= arrival.ts_ms:
@@ -424,14 +427,16 @@ class _Reader:
 
 def replaced(before: Snapshot, after: Snapshot) -> list[tuple[str, str, str]]:
     """Static members that have another id now: (old id, new id, instance)."""
-    gone = {text(one, "instance"): name for name, one in before.members.items() if name not in after.members}
+    gone = {
+        text(member_row, "instance"): name for name, member_row in before.members.items() if name not in after.members
+    }
     gone.pop(None, None)
     if not gone:
         return []
     return [
         (gone[instance], name, instance)
-        for name, one in after.members.items()
-        if name not in before.members and (instance := text(one, "instance")) in gone and instance is not None
+        for name, member_row in after.members.items()
+        if name not in before.members and (instance := text(member_row, "instance")) in gone and instance is not None
     ]
 
 

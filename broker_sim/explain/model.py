@@ -110,7 +110,7 @@ class Rebalance(Phases):
 
     @property
     def last_arrival(self) -> Arrival | None:
-        return max(self.arrivals.values(), key=lambda one: one.ts_ms, default=None)
+        return max(self.arrivals.values(), key=lambda arrival: arrival.ts_ms, default=None)
 
     @property
     def sync_error(self) -> str | None:

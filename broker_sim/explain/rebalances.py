@@ -182,13 +182,13 @@ class Rebalances(Generic[R]):
 
     def _under_way(self, before: Snapshot, step: Step) -> R:
         since_ms = step.ts_ms if self.since_ms is None else self.since_ms
-        found = self._kind(since_ms, before.generation, Cause("unknown", since_ms), found_in=before.state)
+        rebalance = self._kind(since_ms, before.generation, Cause("unknown", since_ms), found_in=before.state)
         if before.state == COMPLETING:
-            found.generation_before = before.generation - 1
-            found.generation, found.closed_ms = before.generation, since_ms
-        self.found.append(found)
-        self.open = found
-        return found
+            rebalance.generation_before = before.generation - 1
+            rebalance.generation, rebalance.closed_ms = before.generation, since_ms
+        self.found.append(rebalance)
+        self.open = rebalance
+        return rebalance
 
     def _begin(self, before: Snapshot | None, step: Step) -> R:
         generation = 0 if before is None else before.generation

@@ -43,14 +43,14 @@ def taken_over(past: History) -> Iterator[TakenOver]:
     """What became of static members without a rebalance, in order."""
     clients = _Clients(past)
     stories: dict[str, list[Replacement]] = {}
-    for one in past.replacements:
-        if one.rebalanced:
+    for replacement in past.replacements:
+        if replacement.rebalanced:
             continue
-        story = stories.get(one.instance, [])
-        if story and one.ts_ms - story[-1].ts_ms > _APART_MS:
+        story = stories.get(replacement.instance, [])
+        if story and replacement.ts_ms - story[-1].ts_ms > _APART_MS:
             yield from _told(story, clients)
             story = []
-        stories[one.instance] = [*story, one]
+        stories[replacement.instance] = [*story, replacement]
     for story in stories.values():
         yield from _told(story, clients)
 
@@ -73,21 +73,31 @@ class _Clients:
         return self._by_member.get(member, "a client")
 
 
-def _client(one: Call | Info) -> str:
-    return f"{one.client_id or 'a client'} at {one.client_host or '?'}"
+def _client(source: Call | Info) -> str:
+    return f"{source.client_id or 'a client'} at {source.client_host or '?'}"
 
 
 def _told(story: list[Replacement], clients: _Clients) -> Iterator[TakenOver]:
-    rivals = [one for one in story if clients.whom(one.old) != clients.whom(one.new) or one.old in clients.refused]
+    rivals = [
+        replacement
+        for replacement in story
+        if clients.whom(replacement.old) != clients.whom(replacement.new) or replacement.old in clients.refused
+    ]
     first, last = story[0], story[-1]
     if len(rivals) < 2:
-        for one in story:
+        for replacement in story:
             words = (
-                _once(one, clients) if one in rivals else f"the static member {one.instance} came back under a new id"
+                _once(replacement, clients)
+                if replacement in rivals
+                else f"the static member {replacement.instance} came back under a new id"
             )
-            yield TakenOver(one.ts_ms, one.order, f"{words}; no rebalance was needed", False, one.new)
+            yield TakenOver(
+                replacement.ts_ms, replacement.order, f"{words}; no rebalance was needed", False, replacement.new
+            )
         return
-    names = list(dict.fromkeys(clients.whom(name) for one in story for name in (one.old, one.new)))
+    names = list(
+        dict.fromkeys(clients.whom(name) for replacement in story for name in (replacement.old, replacement.new))
+    )
     who = joined(names) if len(names) > 1 else f"several processes of {names[0]}"
     text = (
         f"the static member {first.instance} was taken over {len(story)} times until {clock(last.ts_ms)}, without a rebalance: "
@@ -96,10 +106,10 @@ def _told(story: list[Replacement], clients: _Clients) -> Iterator[TakenOver]:
     yield TakenOver(first.ts_ms, first.order, text, True, last.new)
 
 
-def _once(one: Replacement, clients: _Clients) -> str:
-    error = clients.refused.get(one.old)
+def _once(replacement: Replacement, clients: _Clients) -> str:
+    error = clients.refused.get(replacement.old)
     refused = f", which was answered {error} after that" if error else ""
     return (
-        f"{clients.whom(one.new)} took the place of {clients.whom(one.old)}{refused}: it joined with the same group.instance.id, "
-        f"{one.instance}"
+        f"{clients.whom(replacement.new)} took the place of {clients.whom(replacement.old)}{refused}: "
+        f"it joined with the same group.instance.id, {replacement.instance}"
     )

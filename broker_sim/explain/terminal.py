@@ -225,12 +225,12 @@ class _Drawing:
 
     def _notes(self) -> list[str]:
         past = self.scene.past
-        notes = [(one.began_ms, _note(past, one)) for one in past.rebalances]
-        notes += [(one.ts_ms, incident_words(one)) for one in self.scene.incidents]
+        notes = [(rebalance.began_ms, _note(past, rebalance)) for rebalance in past.rebalances]
+        notes += [(incident.ts_ms, incident_words(incident)) for incident in self.scene.incidents]
         notes += [
-            (one.begun_ms or past.first_ms, tell(one, past.last_ms))
-            for one in past.transactions
-            if is_trouble(one, past.last_ms)
+            (transaction.begun_ms or past.first_ms, tell(transaction, past.last_ms))
+            for transaction in past.transactions
+            if is_trouble(transaction, past.last_ms)
         ]
         notes.sort(key=lambda note: note[0])
         lines = []
@@ -261,14 +261,16 @@ def _phases(band: Band) -> list[tuple[str, int, int]]:
     return parts
 
 
-def _note(past: History, one: Rebalance) -> str:
+def _note(past: History, rebalance: Rebalance) -> str:
     number = (
-        f"generation {one.generation}" if one.generation is not None else f"after generation {one.generation_before}"
+        f"generation {rebalance.generation}"
+        if rebalance.generation is not None
+        else f"after generation {rebalance.generation_before}"
     )
-    lasted = "" if one.ended_ms is None else f" after {duration_text(one.ended_ms - one.began_ms)}"
+    lasted = "" if rebalance.ended_ms is None else f" after {duration_text(rebalance.ended_ms - rebalance.began_ms)}"
     why = (
-        because(past, one.cause, generation=one.generation_before, brief=True)
-        if one.whole
+        because(past, rebalance.cause, generation=rebalance.generation_before, brief=True)
+        if rebalance.whole
         else "it began before the journal"
     )
-    return f"{number} {outcome_of(one)}{lasted}" + (f": {why}" if why else "")
+    return f"{number} {outcome_of(rebalance)}{lasted}" + (f": {why}" if why else "")

@@ -127,7 +127,7 @@ class Found:
     last_ms: int
 
     def of(self, transactional_id: str) -> list[Transaction]:
-        return [one for one in self.transactions if one.transactional_id == transactional_id]
+        return [transaction for transaction in self.transactions if transaction.transactional_id == transactional_id]
 
 
 class Transactions:
@@ -180,8 +180,8 @@ class Transactions:
         for topic in items(body, "topics"):
             name = text(topic, "topic") if isinstance(topic, Mapping) else None
             name = name or (names.get(text(topic, "topic_id") or "") if isinstance(topic, Mapping) else None)
-            for one in items(topic, "partitions") if name else ():
-                offset, index = number(one, "fetch_offset"), number(one, "partition")
+            for partition in items(topic, "partitions") if name else ():
+                offset, index = number(partition, "fetch_offset"), number(partition, "partition")
                 log = f"{name}-{index}"
                 if offset is None or self._position.get((client, log), (-1, 0))[0] == offset:
                     continue
@@ -192,7 +192,7 @@ class Transactions:
 
     def _response(self, event: Event) -> None:
         asked = self._asked.pop(number(event, "request") or 0, None)
-        error = next((one for one in errors_of(event) if one in _FENCING), None)
+        error = next((code for code in errors_of(event) if code in _FENCING), None)
         if asked is None:
             return
         who, owner = asked
@@ -208,11 +208,15 @@ class Transactions:
 
     def _taken_from(self, who: Who, owner: str) -> Transaction | None:
         """The last transaction that was ended for this client: others may have come under the same id before it asks again."""
-        for one in reversed(self.found):
-            if one.transactional_id == owner and one.ends in _NOT_ITS_OWN and one.began_by is not None:
-                began = one.began_by
+        for transaction in reversed(self.found):
+            if (
+                transaction.transactional_id == owner
+                and transaction.ends in _NOT_ITS_OWN
+                and transaction.began_by is not None
+            ):
+                began = transaction.began_by
                 if (began.client_id, began.client_host) == (who.client_id, who.client_host):
-                    return one
+                    return transaction
         return None
 
     def _who(self, event: Event) -> Who | None:
@@ -243,7 +247,9 @@ class Transactions:
         if action == "found":
             current.found_ms.append(self._ts_ms)
         elif action == "added":
-            current.partitions += [one for one in names_in(event, "partitions") if one not in current.partitions]
+            current.partitions += [
+                partition for partition in names_in(event, "partitions") if partition not in current.partitions
+            ]
         if action == "prepared" or (action == "found" and not current.ends and "Prepare" in self.states[name]):
             current.ends = text(event, "ends") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
             current.decided_ms, current.ended_by = self._ts_ms, self._who(event)
@@ -295,7 +301,9 @@ class Transactions:
             current.staged.setdefault(group, {}).update(offsets)
 
     def _of(self, producer_id: int | None) -> Transaction | None:
-        return next((one for one in self._open.values() if one.producer_id == producer_id), None)
+        return next(
+            (transaction for transaction in self._open.values() if transaction.producer_id == producer_id), None
+        )
 
     # what waits for it
 
@@ -332,7 +340,7 @@ class Transactions:
 
 
 def concern(
-    found: Transactions, group: str, clients: Iterable[str], until_ms: int
+    result: Transactions, group: str, clients: Iterable[str], until_ms: int
 ) -> tuple[list[Transaction], list[Held]]:
     """What concerns a group: the transactions that commit for it, those whose end its members (``clients``: their client ids) waited
     for long enough to be told; and the last stable offsets at which they waited, of transactions that hang, too."""
@@ -344,9 +352,11 @@ def concern(
             for name, since in held.readers.items()
         )
 
-    mine = [one for one in found.found if group in one.staged or any(map(waited, one.held))]
-    held = [held for one in mine for held in one.held if waited(held)]
-    return mine, [*held, *filter(waited, found.hanging)]
+    mine = [
+        transaction for transaction in result.found if group in transaction.staged or any(map(waited, transaction.held))
+    ]
+    held = [held for transaction in mine for held in transaction.held if waited(held)]
+    return mine, [*held, *filter(waited, result.hanging)]
 
 
 def transactions(events: Iterable[Event]) -> Found:

@@ -53,17 +53,17 @@ class ErrorCode(Kind[Err]):
         if code is not None:
             if code not in Err._value2member_map_:
                 raise error_about(what, f"Kafka has no error with the code {value}")
-            found = Err(int(code))
+            error = Err(int(code))
         elif isinstance(value, str):
             named = Err.__members__.get(value.strip().upper().replace("-", "_"))
             if named is None:
                 raise unknown("error", value, Err.__members__)
-            found = named
+            error = named
         else:
             raise error_about(what, f"{value!r} is not an error (expected a name such as NOT_COORDINATOR, or a code)")
-        if found is Err.NONE and not self.none:
+        if error is Err.NONE and not self.none:
             raise error_about(what, "NONE is not an error")
-        return found
+        return error
 
     def schema(self) -> dict[str, Any]:
         return {"$ref": "#/components/schemas/ErrorCode"}
@@ -112,12 +112,12 @@ class ApiNames(Kind["str | list[str]"]):
             raise refusal(what, value, "the name of an API, or a list of them")
         if not names:
             raise error_about(what, "an empty list selects nothing")
-        found = list(dict.fromkeys(ApiName().read(name, what) for name in names))
-        return found[0] if len(found) == 1 else found
+        apis = list(dict.fromkeys(ApiName().read(name, what) for name in names))
+        return apis[0] if len(apis) == 1 else apis
 
     def schema(self) -> dict[str, Any]:
-        one = ApiName().schema()
-        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+        name_schema = ApiName().schema()
+        return {"anyOf": [name_schema, {"type": "array", "items": name_schema, "minItems": 1}]}
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ class OfTransactions:
 def log_named(text: str) -> tuple[str, int] | str | OfTransactions | None:
     """What a log's name says: topic and partition, the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``; None for
     what names no log."""
-    if found := _OFFSETS_OF.fullmatch(text):
-        return found[1]
-    if found := _TRANSACTIONS_OF.fullmatch(text):
-        return OfTransactions(found[1])
-    if found := _PARTITION.fullmatch(text):
-        return found[1], int(found[2])
+    if match := _OFFSETS_OF.fullmatch(text):
+        return match[1]
+    if match := _TRANSACTIONS_OF.fullmatch(text):
+        return OfTransactions(match[1])
+    if match := _PARTITION.fullmatch(text):
+        return match[1], int(match[2])
     return None

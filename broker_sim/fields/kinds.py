@@ -62,9 +62,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-def error_about(what: str, told: str) -> UsageError:
+def error_about(what: str, message: str) -> UsageError:
     """``times: 3 is too many``; without ``what`` the rest alone."""
-    return UsageError(f"{what}: {told}" if what else told)
+    return UsageError(f"{what}: {message}" if what else message)
 
 
 def refusal(what: str, value: object, meant: str) -> UsageError:
@@ -108,7 +108,7 @@ def _bounds(least: object, most: object) -> str:
 
 
 def _limits(least: float | None, most: float | None) -> dict[str, float]:
-    return {name: one for name, one in (("minimum", least), ("maximum", most)) if one is not None}
+    return {name: bound for name, bound in (("minimum", least), ("maximum", most)) if bound is not None}
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class Flag(Kind[bool]):
     meant = "true or false"
 
     def read(self, value: object, what: str = "") -> bool:
-        found = _FLAGS.get(str(value).strip().lower()) if isinstance(value, str | int) else None
-        if found is None:
+        flag = _FLAGS.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+        if flag is None:
             raise refusal(what, value, self.meant)
-        return found
+        return flag
 
     def schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
@@ -194,7 +194,9 @@ class Duration(Kind[float]):
 
     @property
     def meant(self) -> str:  # type: ignore[override]
-        low, high = (None if one is None else duration_text(one * 1000) for one in (self.least or None, self.most))
+        low, high = (
+            None if seconds is None else duration_text(seconds * 1000) for seconds in (self.least or None, self.most)
+        )
         return f"a duration{_bounds(low, high)}, as in 40s, 500ms, 1m30s or a number of seconds"
 
     def read(self, value: object, what: str = "") -> float:
@@ -245,10 +247,10 @@ class Choice(Kind[str]):
 
     def read(self, value: object, what: str = "") -> str:
         names = self.names()
-        found = {name.lower(): name for name in names}.get(str(value).strip().lower())
-        if found is None:
+        known = {name.lower(): name for name in names}.get(str(value).strip().lower())
+        if known is None:
             raise unknown(self.label or what or "choice", value, names)
-        return found
+        return known
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "maxLength": MAX_TEXT, "enum": self.names()}
@@ -282,7 +284,7 @@ class Setting(Kind[str]):
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, list | tuple):
-            return ",".join(self.read(one, what) for one in value)
+            return ",".join(self.read(item, what) for item in value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return Text(0).read(value, what)
@@ -306,13 +308,13 @@ class ListOf(Kind[list[T]]):
             raise refusal(what, value, self.meant)
         items = list(value)
         _few(items, what)
-        found: list[T] = []
+        result: list[T] = []
         problems = Problems()
-        for place, one in enumerate(items):
+        for place, item in enumerate(items):
             with problems.at(place):
-                found.append(self.item.read(one, what))
+                result.append(self.item.read(item, what))
         problems.check()
-        return found
+        return result
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "items": self.item.schema(), "maxItems": MAX_ITEMS}
@@ -331,13 +333,13 @@ class MapOf(Kind[dict[str, T]]):
         if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
             raise refusal(what, value, self.meant)
         _few(given, what)
-        found: dict[str, T] = {}
+        result: dict[str, T] = {}
         problems = Problems()
-        for name, one in given.items():
+        for name, item in given.items():
             with problems.at(name):
-                found[name] = self.value.read(one, f"{what}: {name}" if what else name)
+                result[name] = self.value.read(item, f"{what}: {name}" if what else name)
         problems.check()
-        return found
+        return result
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": self.value.schema(), "maxProperties": MAX_ITEMS}
@@ -384,11 +386,11 @@ class Objects(Kind[list[dict[str, Any]]]):
     metavar: str = field(default="", init=False)
 
     def read(self, value: object, what: str = "") -> list[dict[str, Any]]:
-        if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
             raise refusal(what, value, self.meant)
         if len(value) > MAX_OBJECTS:
             raise error_about(what, f"{len(value)} objects are too many, at most {MAX_OBJECTS}")
-        return [dict(one) for one in value]
+        return [dict(item) for item in value]
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "items": {"type": "object"}, "maxItems": MAX_OBJECTS}

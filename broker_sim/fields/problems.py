@@ -31,14 +31,14 @@ class Problem:
     @property
     def pointer(self) -> str:
         """As a JSON pointer (RFC 6901): ``/config/num.partitions``; "" is the whole input."""
-        return "".join("/" + str(one).replace("~", "~0").replace("/", "~1") for one in self.path)
+        return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in self.path)
 
 
 class WrongInput(UsageError):
     """An invalid input. The message has a line for each error; ``problems`` has them with their places."""
 
     def __init__(self, *problems: Problem) -> None:
-        super().__init__("\n".join(dict.fromkeys(one.text for one in problems)))
+        super().__init__("\n".join(dict.fromkeys(problem.text for problem in problems)))
         self.problems = problems
         self.nearest = problems[0].nearest
 
@@ -52,7 +52,7 @@ class Problems:
     def add(self, error: UsageError, *path: str | int) -> None:
         """Note what was raised of the value at ``path``."""
         if isinstance(error, WrongInput):
-            self.found += [Problem(one.text, (*path, *one.path), one.nearest) for one in error.problems]
+            self.found += [Problem(problem.text, (*path, *problem.path), problem.nearest) for problem in error.problems]
         else:
             self.found.append(Problem(str(error), path, error.nearest))
 

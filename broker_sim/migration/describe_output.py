@@ -236,21 +236,21 @@ def _is_header(words: list[str]) -> bool:
 def _said(lines: list[Line], at: int) -> tuple[re.Match[str] | None, int]:
     """What the tool says there of a group, and the number of its lines."""
     text = lines[at].text.strip()
-    found = _SAYS.fullmatch(text)
-    if found is None and "Consumer group '" in text and at + 1 < len(lines):
+    match = _SAYS.fullmatch(text)
+    if match is None and "Consumer group '" in text and at + 1 < len(lines):
         following = lines[at + 1].text
         return _SAYS.fullmatch(text + following) or _SAYS.fullmatch(f"{text} {following}"), 2
-    return found, 1
+    return match, 1
 
 
 def _header(lines: list[Line], at: int, group: str | None) -> tuple[_Table, int]:
     """The table whose header begins there, and the number of the header's lines. Raises UsageError."""
     line, number = lines[at], lines[at].number
     text, taken, width = _whole_header(lines, at, _width(lines, at))
-    found = [(match[0], match.start()) for match in _NAME.finditer(text)]
+    columns = [(match[0], match.start()) for match in _NAME.finditer(text)]
     if line.cells is not None:
-        found = [(cell, 0) for cell in line.cells]
-    names = [name for name, _ in found]
+        columns = [(cell, 0) for cell in line.cells]
+    names = [name for name, _ in columns]
     kind = next((kind for name, kind in _TELLING.items() if name in names), None)
     if kind is None:
         expected = " or ".join(_TELLING)
@@ -263,8 +263,8 @@ def _header(lines: list[Line], at: int, group: str | None) -> tuple[_Table, int]
     for name in names:
         if name not in COLUMNS[kind]:
             raise UsageError(f"line {number}: {unknown(f'column of --{kind}', name, COLUMNS[kind])}")
-    starts = [start for _, start in found]
-    ends = [start + len(name) for name, start in found]
+    starts = [start for _, start in columns]
+    ends = [start + len(name) for name, start in columns]
     squeezed = line.had_tabs or all(start == end + 1 for start, end in zip(starts[1:], ends, strict=False))
     return _Table(kind, names, starts, squeezed, width, taken > 1, None if names[0] == "GROUP" else group), taken
 
@@ -343,12 +343,12 @@ def _joined(table: _Table, pieces: list[Line]) -> list[str] | None:
     have been one wider than it: of both widths the one is right that leaves fewer cells empty.
     """
     texts = [piece.text for piece in pieces]
-    found = []
+    cuts = []
     for width in () if table.squeezed else (table.width, table.width + 1):
         starts = [start + start // table.width * (width - table.width) for start in table.starts]
-        found.append(_cut(replace(table, starts=starts), _refilled(texts, width)))
+        cuts.append(_cut(replace(table, starts=starts), _refilled(texts, width)))
     spaced = " ".join(text.strip() for text in texts)
-    for ways in (found, [_counted(table, _refilled(texts, table.width)), _counted(table, spaced)]):
+    for ways in (cuts, [_counted(table, _refilled(texts, table.width)), _counted(table, spaced)]):
         rows: list[list[str]] = [
             cells for cells in ways if table.fits(cells) and not any("  " in cell for cell in cells)
         ]

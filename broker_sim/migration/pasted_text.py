@@ -63,8 +63,8 @@ class Line:
     @property
     def group(self) -> str | None:
         """The group that a command names with ``--group``; None for other lines."""
-        found = _GROUP.search(self.text) if self.is_command else None
-        return None if found is None else found["group"]
+        match = _GROUP.search(self.text) if self.is_command else None
+        return None if match is None else match["group"]
 
 
 def read_lines(text: str) -> Iterator[Line]:

@@ -96,8 +96,8 @@ def _returned(row: Row, rows: Iterable[Row], who: set[str]) -> str | None:
     fresh = {short_member(member) for member in row["members_after"] or () if member not in before}
     if row["size_after"] and who <= fresh:
         return "same"
-    later = [each for each in rows if (at_of(each) or 0) > (at_of(row) or 0)]
-    joined = {short_member(member) for each in later for member in each["members_after"] or ()}
+    later = [other for other in rows if (at_of(other) or 0) > (at_of(row) or 0)]
+    joined = {short_member(member) for other in later for member in other["members_after"] or ()}
     return "later" if who <= joined else None
 
 
@@ -236,9 +236,13 @@ def _holder(facts: Facts, row: Row) -> str:
     """Whose transaction held the partition where it stood, as a clause; "" for none that is known."""
     at = f"{row['topic']}-{row['partition']} at {row['offset']}"
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
-    for one in facts.transactions:
-        if at in (one["held"] or ()) and one["from_ms"] <= to_ms and (one["to_ms"] or to_ms) >= row["from_ms"]:
-            whose = one["transactional_id"] or f"producer {one['producer_id']}"
+    for transaction in facts.transactions:
+        if (
+            at in (transaction["held"] or ())
+            and transaction["from_ms"] <= to_ms
+            and (transaction["to_ms"] or to_ms) >= row["from_ms"]
+        ):
+            whose = transaction["transactional_id"] or f"producer {transaction['producer_id']}"
             return f"; a transaction of {whose} held its last stable offset there"
     return ""
 
@@ -246,17 +250,17 @@ def _holder(facts: Facts, row: Row) -> str:
 def _died(facts: Facts, group: str, row: Row) -> int:
     """How many rebalances of a group in a stall began with, or waited for, a session that ran out."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
-    mine = [each for each in facts.rebalances if each["group"] == group and lost_members(each)]
-    return sum(row["from_ms"] <= (at_of(each) or 0) <= to_ms for each in mine)
+    mine = [rebalance for rebalance in facts.rebalances if rebalance["group"] == group and lost_members(rebalance)]
+    return sum(row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms for rebalance in mine)
 
 
 def _restarted(facts: Facts, group: str, row: Row) -> bool:
     """Whether the group's members went and came back once in a stall, as in a release. Who dies of a record comes back more often."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     run = [
-        each
-        for each in facts.rebalances
-        if each["group"] == group and row["from_ms"] - LONG_MS <= (at_of(each) or 0) <= to_ms + LONG_MS
+        rebalance
+        for rebalance in facts.rebalances
+        if rebalance["group"] == group and row["from_ms"] - LONG_MS <= (at_of(rebalance) or 0) <= to_ms + LONG_MS
     ]
     return bool(run) and is_orderly(run)
 
@@ -269,18 +273,18 @@ def _explained(facts: Facts, row: Row) -> bool:
         open_ = stuck["to_ms"] is None or row["from_ms"] < stuck["to_ms"]
         if stuck["log_partition"] == row["log_partition"] and stuck["from_ms"] < to_ms and open_:
             return True
-    for one in facts.moves:
-        gone_ms = one["after_ms"] if one["after_ms"] is not None else one["at_ms"]
-        mine = one["log_partition"] == row["log_partition"] and gone_ms is not None
-        if mine and gone_ms <= to_ms and (one["at_ms"] or gone_ms) >= row["from_ms"]:
+    for move in facts.moves:
+        gone_ms = move["after_ms"] if move["after_ms"] is not None else move["at_ms"]
+        mine = move["log_partition"] == row["log_partition"] and gone_ms is not None
+        if mine and gone_ms <= to_ms and (move["at_ms"] or gone_ms) >= row["from_ms"]:
             return True
-    for one in facts.transactions:
-        over = one["to_ms"] is not None and one["to_ms"] <= row["from_ms"]
-        if row["group"] in (one["groups"] or ()) and one["from_ms"] < to_ms and not over:
+    for move in facts.transactions:
+        over = move["to_ms"] is not None and move["to_ms"] <= row["from_ms"]
+        if row["group"] in (move["groups"] or ()) and move["from_ms"] < to_ms and not over:
             return True
-    for each in facts.rebalances:
-        gone = lost_members(each) or each["cause"] in ("poll timeout", "rebalance timeout")
-        if each["group"] == row["group"] and gone and row["from_ms"] <= (at_of(each) or 0) <= to_ms + LONG_MS:
+    for rebalance in facts.rebalances:
+        gone = lost_members(rebalance) or rebalance["cause"] in ("poll timeout", "rebalance timeout")
+        if rebalance["group"] == row["group"] and gone and row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms + LONG_MS:
             return bool(row["generations"] < FEW)
     return row["members"] is False and bool(row["generations"] < FEW)
 
@@ -304,7 +308,7 @@ def _moved(facts: Facts) -> Iterable[Finding]:
             continue
         partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
         first = rows[0]
-        which = named([f"__consumer_offsets-{each}" for each in partitions], 12)
+        which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
         words = (
             f"{which} went to {'another leader' if len(partitions) == 1 else 'other leaders'} at {when(first['at_ms'])}"
         )
@@ -344,7 +348,7 @@ def _stayed(row: Row) -> bool:
 def _elected_again(rows: list[Row]) -> Finding:
     """Partitions at one time whose leaders went on in a new epoch."""
     partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
-    which = named([f"__consumer_offsets-{each}" for each in partitions], 12)
+    which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
     who = named(str(row["node"]) for row in rows)
     return Finding(
         "epoch",
@@ -371,7 +375,7 @@ def _unclean(facts: Facts) -> Iterable[Finding]:
             topics[row["topic"], row["partition"] if ours else None].append(row)
     for (topic, index), rows in topics.items():
         partitions = list(dict.fromkeys(row["partition"] for row in rows))
-        which = named([f"{topic}-{each}" for each in partitions], 6)
+        which = named([f"{topic}-{partition}" for partition in partitions], 6)
         words = f"{which} got a leader from outside of the in-sync replicas at {when(rows[0]['ts_ms'])}"
         groups = [] if index is None else [name for name, row in facts.states.items() if row["log_partition"] == index]
         if index is None:

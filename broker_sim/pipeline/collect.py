@@ -213,16 +213,16 @@ def _beyond(table: DataFrame) -> list[Row]:
     """Offsets that were committed beyond their log's end."""
     some = table.where(f.col("lag") < 0).groupBy("group", "topic", "partition")
     first = f.min_by(f.struct("lag", "window_start_ms", "committed", "end"), "window_start_ms").alias("first")
-    found = some.agg(first).select("group", "topic", "partition", "first.*")
-    return _rows(found.orderBy("lag", "group", "topic", "partition").limit(MOST_BEYOND))
+    result = some.agg(first).select("group", "topic", "partition", "first.*")
+    return _rows(result.orderBy("lag", "group", "topic", "partition").limit(MOST_BEYOND))
 
 
 def _below(table: DataFrame) -> list[Row]:
     """Offsets that were committed before their log's start, as they stood then for the last time."""
     some = table.where(f.col("below_start") > 0).groupBy("group", "topic", "partition")
     last = f.max_by(f.struct("below_start", "window_start_ms", "committed", "start"), "window_start_ms").alias("last")
-    found = some.agg(last).select("group", "topic", "partition", "last.*")
-    return _rows(found.orderBy(f.desc("below_start"), "group", "topic", "partition").limit(MOST_BEYOND))
+    result = some.agg(last).select("group", "topic", "partition", "last.*")
+    return _rows(result.orderBy(f.desc("below_start"), "group", "topic", "partition").limit(MOST_BEYOND))
 
 
 def _committed(table: DataFrame, facts: Facts) -> None:

@@ -73,9 +73,9 @@ def on_its_engine(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _first_frame(given: list[object]) -> object:
-    for one in given:
-        if isinstance(one, Mapping):
-            one = next(iter(one.values()), None)
-        if hasattr(one, "unionByName"):
-            return one
+    for argument in given:
+        if isinstance(argument, Mapping):
+            argument = next(iter(argument.values()), None)
+        if hasattr(argument, "unionByName"):
+            return argument
     return None

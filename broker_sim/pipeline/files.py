@@ -166,8 +166,8 @@ def listing(folder: str) -> list[Entry]:
         if path is None and other is not None:
             return other.listing(folder)
         if path is not None:
-            found = [_local_entry(Path(path, name)) for name in sorted(os.listdir(path))]
-            return [one for one in found if one is not None]
+            entries = [_local_entry(Path(path, name)) for name in sorted(os.listdir(path))]
+            return [entry for entry in entries if entry is not None]
         from pyarrow import fs
 
         system, place = _remote(folder)
@@ -186,19 +186,19 @@ def expand(name: str) -> list[str]:
     if not _WILD.search(name) or _exists(name):
         return [name]
     head = name[: _WILD.search(name).start()].rpartition("/")[0]  # type: ignore[union-attr]
-    found = [head]
+    paths = [head]
     for part in name[len(head) + 1 :].split("/"):
         if not _WILD.search(part):
-            found = [inside(folder, part) for folder in found]
+            paths = [inside(folder, part) for folder in paths]
         else:
-            found = [
-                inside(folder, one.name)
-                for folder in found
+            paths = [
+                inside(folder, child.name)
+                for folder in paths
                 if (here := entry(folder or "/")) is not None and here.is_dir
-                for one in listing(folder or "/")
-                if fnmatch.fnmatchcase(one.name, part)
+                for child in listing(folder or "/")
+                if fnmatch.fnmatchcase(child.name, part)
             ]
-    return [one for one in found if _exists(one)]
+    return [path for path in paths if _exists(path)]
 
 
 class Source:

@@ -44,28 +44,32 @@ MUCH_GONE = 0.1
 
 def findings(facts: Facts) -> list[Finding]:
     """All that is to be told; one of the kind `nothing` where there is nothing."""
-    found = [one for tell in _KINDS for one in _few(list(tell(facts)))]
-    found = [replace(one, text=_dated(one)) for one in found]
+    result = [finding for tell in _KINDS for finding in _few(list(tell(facts)))]
+    result = [replace(finding, text=_dated(finding)) for finding in result]
     if not facts.logged:  # offsets of a `journal_log` are the journal's numbers
-        found = [replace(one, records=()) for one in found]
-    found.sort(key=lambda one: (-one.weight, one.at_ms or 0, one.text))
-    if not any(one.severity in ("bad", "warn") for one in found):
-        found.insert(0, _nothing(facts))
-    return found
+        result = [replace(finding, records=()) for finding in result]
+    result.sort(key=lambda finding: (-finding.weight, finding.at_ms or 0, finding.text))
+    if not any(finding.severity in ("bad", "warn") for finding in result):
+        result.insert(0, _nothing(facts))
+    return result
 
 
-def _dated(one: Finding) -> str:
+def _dated(finding: Finding) -> str:
     """Its text, without the date that stands before it."""
-    return one.text.replace("\N{NO-BREAK SPACE}", " ") if one.at_ms is None else on_its_day(one.text, one.at_ms)
+    return (
+        finding.text.replace("\N{NO-BREAK SPACE}", " ")
+        if finding.at_ms is None
+        else on_its_day(finding.text, finding.at_ms)
+    )
 
 
 def _few(alike: list[Finding]) -> list[Finding]:
     """The weightiest ones of a kind; the last of them names the groups of the others."""
     if len(alike) <= MOST_ALIKE:
         return alike
-    alike.sort(key=lambda one: -one.weight)
+    alike.sort(key=lambda finding: -finding.weight)
     kept, rest = alike[:MOST_ALIKE], alike[MOST_ALIKE:]
-    whose = [one.group or f"__consumer_offsets-{one.log_partition}" for one in rest]
+    whose = [finding.group or f"__consumer_offsets-{finding.log_partition}" for finding in rest]
     groups = named(whose, 5)
     return [*kept[:-1], replace(kept[-1], text=f"{kept[-1].text} The same in less measure: {groups}.")]
 
@@ -355,16 +359,16 @@ def _most_waited(run: list[Row]) -> str:
 
 def _dense(rows: list[Row]) -> list[list[Row]]:
     """Runs of at least OFTEN rebalances of which any OFTEN in a row began within OFTEN_MS."""
-    found: list[list[Row]] = []
+    runs: list[list[Row]] = []
     for at in range(OFTEN - 1, len(rows)):
         first = rows[at - OFTEN + 1]
         if rows[at]["started_ms"] - first["started_ms"] > OFTEN_MS:
             continue
-        if found and found[-1][-1] is rows[at - 1]:
-            found[-1].append(rows[at])
+        if runs and runs[-1][-1] is rows[at - 1]:
+            runs[-1].append(rows[at])
         else:
-            found.append(list(rows[at - OFTEN + 1 : at + 1]))
-    return found
+            runs.append(list(rows[at - OFTEN + 1 : at + 1]))
+    return runs
 
 
 def _advice(cause_: str, protocol_type: str | None, kind: str | None) -> str:
@@ -429,15 +433,15 @@ def _held_up(facts: Facts, row: Row) -> tuple[str, str]:
     if what != "rebalance timeout":
         return words, advice_about(what, closed, consumers=consumers)
     refused = [
-        one
-        for one in facts.refusals
-        if one["member"] in (row["held_who"] or ())
-        and one["last_ms"] >= row["started_ms"]
-        and one["first_ms"] <= row["ended_ms"]
+        refusal
+        for refusal in facts.refusals
+        if refusal["member"] in (row["held_who"] or ())
+        and refusal["last_ms"] >= row["started_ms"]
+        and refusal["first_ms"] <= row["ended_ms"]
     ]
     if refused:
-        told = named(f"{one['topic']} ({one['error']})" for one in refused)
-        words += f"; commits of {named(names)} were refused then, for {told}"
+        refusals = named(f"{refusal['topic']} ({refusal['error']})" for refusal in refused)
+        words += f"; commits of {named(names)} were refused then, for {refusals}"
     return words, advice_about(what, consumers=consumers)
 
 
@@ -454,7 +458,7 @@ def _slow(facts: Facts) -> Iterable[Finding]:
         slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or _in_vain(row)]
         if not slow:
             continue
-        row = max(slow, key=lambda one: (_in_vain(one), one["ended_ms"] - one["started_ms"]))
+        row = max(slow, key=lambda rebalance: (_in_vain(rebalance), rebalance["ended_ms"] - rebalance["started_ms"]))
         lasted = row["ended_ms"] - row["started_ms"]
         words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
         if row.get("kind") in ("consumer", "share", "streams"):
@@ -559,15 +563,15 @@ _KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
 )
 
 
-def text(found: Iterable[Finding]) -> str:
+def text(findings: Iterable[Finding]) -> str:
     """The findings for a terminal or a file: one paragraph each."""
     lines = []
-    for one in found:
-        at = "" if one.at_ms is None else f"{date(one.at_ms)} {clock(one.at_ms)}  "
-        unsure = "" if one.certainty == "certain" else f" ({one.certainty})"
-        lines.append(f"{at}{one.text}{unsure}")
-        if one.advice:
-            lines.append(f"    {one.advice}")
-        if one.records or one.lines:
-            lines.append(f"    Shown by {one.evidence()}.")
+    for finding in findings:
+        at = "" if finding.at_ms is None else f"{date(finding.at_ms)} {clock(finding.at_ms)}  "
+        unsure = "" if finding.certainty == "certain" else f" ({finding.certainty})"
+        lines.append(f"{at}{finding.text}{unsure}")
+        if finding.advice:
+            lines.append(f"    {finding.advice}")
+        if finding.records or finding.lines:
+            lines.append(f"    Shown by {finding.evidence()}.")
     return "\n".join(lines) + "\n"

@@ -64,12 +64,12 @@ def check(name: str, conf: Mapping[str, str], jars: Callable[[], Iterable[str]])
         raise UsageError(f"--input {name}: which bucket? {scheme}://BUCKET/DIR")
     library = NEEDS.get(scheme)
     given = [value for key, value in conf.items() if key in ("spark.jars", "spark.jars.packages") or "ClassPath" in key]
-    if library is None or any(library in one or "*" in one for one in given):
+    if library is None or any(library in value or "*" in value for value in given):
         return
     own = list(jars())
     if not any(jar.startswith(f"{library}-") for jar in own):
         hadoop = next(
-            (found[1] for jar in own if (found := re.match(r"hadoop-client-api-([\d.]+)\.jar", jar))), "VERSION"
+            (match[1] for jar in own if (match := re.match(r"hadoop-client-api-([\d.]+)\.jar", jar))), "VERSION"
         )
         raise UsageError(
             f"--input {name}: {scheme}:// is {library}'s, which Spark does not have:"
@@ -172,7 +172,9 @@ def _reason(java: Any) -> str:
 
 def offset_rows(spark: SparkSession, logs: Iterable[Log], run_id: str) -> tuple[DataFrame, DataFrame]:
     """Rows of OFFSET_LOG of these logs, and of SKIPPED."""
-    bounds = {_place(one.path): (one.path, one.base, one.until) for log in logs for one in log.segments}
+    bounds = {
+        _place(segment.path): (segment.path, segment.base, segment.until) for log in logs for segment in log.segments
+    }
     if not bounds:
         return OFFSET_LOG.frame(spark), SKIPPED.frame(spark)
     whole = spark.read.format("binaryFile").load([path for path, *_ in bounds.values()]).select("path", "content")
@@ -197,19 +199,19 @@ def _reader(bounds: Bounds, run_id: str, *, skips: bool) -> Callable[[Iterable[A
         for batch in batches:
             for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
                 there, start, end = bounds[_place(path.as_py())]
-                told: list[Skipped] = []
-                for rows in _of_segment(there, content, start, end, run_id, told):
+                skipped: list[Skipped] = []
+                for rows in _of_segment(there, content, start, end, run_id, skipped):
                     if not skips:
                         yield rows
-                if skips and told:
-                    lost = [{"run_id": run_id, **one._asdict(), "file": there} for one in told]
+                if skips and skipped:
+                    lost = [{"run_id": run_id, **entry._asdict(), "file": there} for entry in skipped]
                     yield pyarrow.RecordBatch.from_pylist(lost, SKIPPED.arrow())
 
     return read
 
 
 def _of_segment(
-    path: str, content: Any, start: int, end: int | None, run_id: str, told: list[Skipped]
+    path: str, content: Any, start: int, end: int | None, run_id: str, skipped: list[Skipped]
 ) -> Iterator[Any]:
     """The rows of one segment's bytes, by the reader of segments on a disk."""
     folder, name = _place(path)
@@ -219,4 +221,4 @@ def _of_segment(
         place.mkdir()
         with (place / name).open("wb") as file:
             file.write(content.as_buffer())
-        yield from read_offsets(str(place), start=start, end=end, run_id=run_id, skipped=told.append)
+        yield from read_offsets(str(place), start=start, end=end, run_id=run_id, skipped=skipped.append)

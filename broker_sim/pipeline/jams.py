@@ -76,8 +76,8 @@ class Jams:
     @property
     def open(self) -> list[Period]:
         """What goes on, the oldest first."""
-        found = [one.period for one in self._logs.values() if one.period is not None]
-        return sorted(found, key=lambda period: period.from_ms)
+        periods = [log.period for log in self._logs.values() if log.period is not None]
+        return sorted(periods, key=lambda period: period.from_ms)
 
     def look(self, batch: DataFrame, *, past: bool = False) -> None:
         """A batch, or with ``past`` all that there was before this watch, of which only what goes on is told."""
@@ -130,7 +130,7 @@ class Jams:
         log = self.homes.get(group) if group is not None else None
         if log is None or group is None or row["action"] is not None:
             return
-        error = next((one for one in row.get("errors") or () if one in UNAVAILABLE), None)
+        error = next((name for name in row.get("errors") or () if name in UNAVAILABLE), None)
         if error is not None:
             self._attempt(log, row["ts_ms"] - (row["took_ms"] or 0), [group], error)
         elif row["api"] in APIS:

@@ -81,18 +81,18 @@ Line = tuple[int, bytes, bool]
 
 def rows_in(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
     """The rows of ranges of files; what can't be read of them is rows, too."""
-    for one in ranges:
-        where = Where(one.file.run_id, one.file.journal, one.file.name, body)
-        if one.refused:
-            yield skipped_row(where, one.start or None, one.end - one.start, one.refused)
+    for part in ranges:
+        where = Where(part.file.run_id, part.file.journal, part.file.name, body)
+        if part.refused:
+            yield skipped_row(where, part.start or None, part.end - part.start, part.refused)
             continue
-        read_to = one.start
+        read_to = part.start
         try:
-            for row in rows_of(lines(one), where):
+            for row in rows_of(lines(part), where):
                 read_to = row["position"]
                 yield row
         except OSError as error:
-            yield skipped_row(where, read_to, one.end - read_to, f"can't be read: {error.strerror or error}")
+            yield skipped_row(where, read_to, part.end - read_to, f"can't be read: {error.strerror or error}")
 
 
 def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:
@@ -225,9 +225,9 @@ def _fitting(value: Any, kind: Any) -> Any:
         pyarrow.array([value], kind)
     except (pyarrow.ArrowInvalid, OverflowError, UnicodeEncodeError, TypeError):
         if isinstance(value, list):
-            return [_fitting(one, kind.value_type) for one in value]
+            return [_fitting(element, kind.value_type) for element in value]
         if isinstance(value, tuple):
-            return tuple(_fitting(one, kind.field(place).type) for place, one in enumerate(value))
+            return tuple(_fitting(element, kind.field(place).type) for place, element in enumerate(value))
         return None
     return value
 
@@ -307,7 +307,9 @@ def _request(event: Event, row: Row) -> None:
     row["text"] = call.reason
     if call.api == "JoinGroup":
         row["detail"] = json.dumps(sorted(f"{topic}-{partition}" for topic, partition in owned(body)))
-    groups = [name for one in items(body, "groups") if isinstance(one, Mapping) and (name := text(one, "group_id"))]
+    groups = [
+        name for entry in items(body, "groups") if isinstance(entry, Mapping) and (name := text(entry, "group_id"))
+    ]
     if len(groups) > 1:
         row["group"], row["groups"] = None, groups
 
@@ -327,12 +329,12 @@ def _response(event: Event, row: Row) -> None:
 def _partitions(body: Event, names: Iterable[str]) -> list[Part] | None:
     """What a body says of partitions, None for nothing. ``names``: the request event's, in the body's order, for topics that it has by
     id."""
-    found: list[Part] = []
+    parts: list[Part] = []
     named = iter(names)
-    for one in _objects(body, "groups") if "groups" in body else ():
-        _of_topics(one, named, text(one, "group_id"), found)
-    _of_topics(body, named, None, found)
-    return found or None
+    for group in _objects(body, "groups") if "groups" in body else ():
+        _of_topics(group, named, text(group, "group_id"), parts)
+    _of_topics(body, named, None, parts)
+    return parts or None
 
 
 _TOPIC_LISTS = ("topics", "topic_data", "responses")
@@ -343,44 +345,49 @@ _STARTS = ("log_start_offset", "low_watermark")
 _EPOCHS = ("committed_leader_epoch", "leader_epoch", "current_leader_epoch")
 
 
-def _of_topics(body: Event, named: Iterator[str], group: str | None, found: list[Part]) -> None:
+def _of_topics(body: Event, named: Iterator[str], group: str | None, parts: list[Part]) -> None:
     for key in _TOPIC_LISTS:
-        for one in _objects(body, key) if key in body else ():
-            topic, topic_id = text(one, "name") or text(one, "topic"), text(one, "topic_id")
+        for entry in _objects(body, key) if key in body else ():
+            topic, topic_id = text(entry, "name") or text(entry, "topic"), text(entry, "topic_id")
             if topic_id == _NO_ID:
                 topic_id = None
             for kind in _PARTITION_LISTS:
-                if kind in one:
-                    _of_partitions(items(one, kind), named, group, topic, topic_id, found)
+                if kind in entry:
+                    _of_partitions(items(entry, kind), named, group, topic, topic_id, parts)
 
 
 def _of_partitions(
-    each: list[Any], named: Iterator[str], group: str | None, topic: str | None, topic_id: str | None, found: list[Part]
+    partitions: list[Any],
+    named: Iterator[str],
+    group: str | None,
+    topic: str | None,
+    topic_id: str | None,
+    parts: list[Part],
 ) -> None:
     """The partitions of one topic; all of them have the same fields."""
-    like = next((one for one in each if isinstance(one, Mapping)), _NOTHING)
+    like = next((entry for entry in partitions if isinstance(entry, Mapping)), _NOTHING)
     index, offset, epoch = (
         next((name for name in names if name in like), names[0]) for names in (_INDEXES, _OFFSETS, _EPOCHS)
     )
-    for one in each:
-        told = next(named, None)
-        name = topic or (_split(told)[0] if told else None)
-        if isinstance(one, int):
-            found.append(_part(name, one, group=group, topic_id=topic_id))
-        elif isinstance(one, Mapping) and (partition := _whole(one, index)) is not None:
-            records = one.get("records")
-            found.append(
+    for element in partitions:
+        log_name = next(named, None)
+        name = topic or (_split(log_name)[0] if log_name else None)
+        if isinstance(element, int):
+            parts.append(_part(name, element, group=group, topic_id=topic_id))
+        elif isinstance(element, Mapping) and (partition := _whole(element, index)) is not None:
+            records = element.get("records")
+            parts.append(
                 (
                     group,
                     name,
                     topic_id,
                     partition,
-                    _whole(one, offset) if offset in one else None,
-                    _whole(one, epoch) if epoch in one else None,
-                    _whole(one, "high_watermark") if "high_watermark" in one else None,
+                    _whole(element, offset) if offset in element else None,
+                    _whole(element, epoch) if epoch in element else None,
+                    _whole(element, "high_watermark") if "high_watermark" in element else None,
                     _whole(records, "records") if isinstance(records, Mapping) else None,
-                    _whole(one, "error_code") if "error_code" in one else None,
-                    next((_whole(one, start) for start in _STARTS if start in one), None),
+                    _whole(element, "error_code") if "error_code" in element else None,
+                    next((_whole(element, start) for start in _STARTS if start in element), None),
                 )
             )
 
@@ -397,7 +404,7 @@ def _name_topics(parts: list[Part], row: Row, named: set[str]) -> None:
 
 
 def _objects(event: Event, key: str) -> list[Event]:
-    return [one for one in items(event, key) if isinstance(one, Mapping)]
+    return [item for item in items(event, key) if isinstance(item, Mapping)]
 
 
 # ------------------------------------------------------------------------------------------------ groups
@@ -462,16 +469,16 @@ def _members(snapshot: Snapshot) -> list[tuple[Any, ...]]:
     return [
         (
             name,
-            text(one, "client_id"),
-            text(one, "client_host"),
-            text(one, "instance"),
-            text(one, "waits"),
-            number(one, "session_timeout_ms"),
-            number(one, "rebalance_timeout_ms"),
-            names_in(one, "topics") if isinstance(one.get("topics"), list) else None,
-            _assigned(one),
+            text(member, "client_id"),
+            text(member, "client_host"),
+            text(member, "instance"),
+            text(member, "waits"),
+            number(member, "session_timeout_ms"),
+            number(member, "rebalance_timeout_ms"),
+            names_in(member, "topics") if isinstance(member.get("topics"), list) else None,
+            _assigned(member),
         )
-        for name, one in snapshot.members.items()
+        for name, member in snapshot.members.items()
     ]
 
 
@@ -490,7 +497,7 @@ def _append(event: Event, row: Row) -> None:
     row["groups"] = groups
     if len(groups) == 1:
         row["group"] = groups[0]
-    row["requests"] = [one for one in items(event, "requests") if isinstance(one, int)]
+    row["requests"] = [request for request in items(event, "requests") if isinstance(request, int)]
     row["kinds"] = names_in(event, "kinds")
 
 

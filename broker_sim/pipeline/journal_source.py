@@ -80,18 +80,18 @@ class Options:
     def of(cls, given: Mapping[str, str]) -> Options:
         """Raises UsageError."""
         known = {name.lower(): name for name in _OPTIONS}
-        told = {}
+        options = {}
         for name, value in given.items():
             if name.lower() not in known:
                 raise unknown("option of sim_journal", name, _OPTIONS)
-            told[known[name.lower()]] = value
+            options[known[name.lower()]] = value
         return cls(
-            tuple(names_of(told)),
-            told.get("runId"),
-            _one_of("body", told.get("body", "true"), ("true", "false")) == "true",
-            _number("tasks", told.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
-            _number("maxBytesPerTrigger", told.get("maxBytesPerTrigger")),
-            _one_of("startingOffsets", told.get("startingOffsets", "earliest"), _STARTS) == "latest",
+            tuple(names_of(options)),
+            options.get("runId"),
+            _one_of("body", options.get("body", "true"), ("true", "false")) == "true",
+            _number("tasks", options.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
+            _number("maxBytesPerTrigger", options.get("maxBytesPerTrigger")),
+            _one_of("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
         )
 
     def files(self) -> list[JournalFile]:
@@ -248,7 +248,7 @@ class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
             begin = start["positions"].get(name, 0)
             if position > begin:
                 ranges.append(self._range(there.get(name), name, begin, position, end["journals"].get(name, 1)))
-        ranges.sort(key=lambda one: (one.file.run_id, one.file.number, one.file.name))
+        ranges.sort(key=lambda range_: (range_.file.run_id, range_.file.number, range_.file.name))
         return [Ranges(task) for task in tasks(ranges, self.options.tasks)]
 
     def _range(self, file: JournalFile | None, name: str, begin: int, end: int, journal: int) -> Range:

@@ -82,8 +82,8 @@ def poll_ran_out(words: str | None) -> bool:
 
 def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
     """(cause, members, error) of what a broker gives as its reason: GroupCoordinator.scala, GroupMetadataManager.java."""
-    found = _MEMBER.search(reason)
-    who = [] if found is None else [found["member"]]
+    member = _MEMBER.search(reason)
+    who = [] if member is None else [member["member"]]
     said = _SAID.search(reason)
     why = "" if said is None else said[1]
     if "on heartbeat expiration" in reason:
@@ -233,9 +233,9 @@ class Windows:
     def of(self, generation: int, stored_ms: int | None) -> Window | None:
         """The one that led to a generation, the nearest where a group began anew. Rule: its moment is before the record's."""
         fits = [
-            one
-            for one in self.found
-            if one.old + 1 == generation and (stored_ms is None or one.started_ms <= stored_ms + SLACK_MS)
+            window
+            for window in self.found
+            if window.old + 1 == generation and (stored_ms is None or window.started_ms <= stored_ms + SLACK_MS)
         ]
         return fits[-1] if fits else None
 
@@ -248,37 +248,37 @@ def _last_commit(member: StoredMember, seen: Progress) -> tuple[int, int | None]
     mine = [seen[name] for name in member.assigned if name in seen]
     if not mine:
         return None
-    last = max(mine, key=lambda each: each[1])
-    rhythms = [(each[1] - each[0]) // (each[2] - 1) for each in mine if each[2] >= REGULAR]
+    last = max(mine, key=lambda commits: commits[1])
+    rhythms = [(commits[1] - commits[0]) // (commits[2] - 1) for commits in mine if commits[2] >= REGULAR]
     return last[1], min(rhythms) if rhythms else None
 
 
-def departures(one: Generation, seen: Progress) -> tuple[str, str, list[str]] | None:
+def departures(generation: Generation, seen: Progress) -> tuple[str, str, list[str]] | None:
     """(cause, certainty, members) where members are gone, None where what was committed does not tell. ``seen``: what was committed in
     the generation before, or earlier."""
-    if one.old is None or one.closed_ms is None:
+    if generation.old is None or generation.closed_ms is None:
         return None
-    stay = {member.member for member in one.new}
-    gone = [member for member in one.old if member.member not in stay]
-    back = {member.client_id for member in one.new} if one.new else set()
-    told: list[tuple[str, str, str]] = []
+    stay = {member.member for member in generation.new}
+    gone = [member for member in generation.old if member.member not in stay]
+    back = {member.client_id for member in generation.new} if generation.new else set()
+    reasons: list[tuple[str, str, str]] = []
     for member in gone:
-        if member.instance is not None and any(other.instance == member.instance for other in one.new):
+        if member.instance is not None and any(other.instance == member.instance for other in generation.new):
             continue  # the same static member
-        known = _last_sign(member, seen, one.before_stored_ms)
+        known = _last_sign(member, seen, generation.before_stored_ms)
         if known is None or not member.session_ms:
             return None
-        found = _departure(member, known, one.closed_ms, member.client_id in back)
-        if found is None:
+        reason = _departure(member, known, generation.closed_ms, member.client_id in back)
+        if reason is None:
             return None
-        told.append((*found, member.member))
-    if not told:
+        reasons.append((*reason, member.member))
+    if not reasons:
         return None
-    causes = {cause for cause, _, _ in told}
+    causes = {cause for cause, _, _ in reasons}
     if len(causes) > 1:
         return None
-    sure = CERTAIN if all(each[1] == CERTAIN for each in told) else LIKELY
-    return told[0][0], sure, [member for _, _, member in told]
+    sure = CERTAIN if all(reason[1] == CERTAIN for reason in reasons) else LIKELY
+    return reasons[0][0], sure, [member for _, _, member in reasons]
 
 
 def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tuple[int, int | None] | None:
@@ -311,22 +311,22 @@ def _departure(
     return ("session timeout", LIKELY) if by_session <= slack_ms else None
 
 
-def waiting(one: Generation, seen: Progress) -> tuple[int, list[str]] | None:
+def waiting(generation: Generation, seen: Progress) -> tuple[int, list[str]] | None:
     """(ms, clients): how long those who stayed had not committed when the window closed, and who committed last; None where that is no
     sign of waiting: nobody's rhythm is known, or the first silent one was silent for no longer than usual."""
-    if one.old is None or one.closed_ms is None:
+    if generation.old is None or generation.closed_ms is None:
         return None
-    stayed = {member.member for member in one.new}
-    found = []
-    for member in one.old:
+    stayed = {member.member for member in generation.new}
+    rhythms = []
+    for member in generation.old:
         known = _last_commit(member, seen) if member.member in stayed else None
         if known is not None and known[1] is not None:
-            found.append((known[0], known[1], member.client_id or member.member))
-    if len(found) < 2:
+            rhythms.append((known[0], known[1], member.client_id or member.member))
+    if len(rhythms) < 2:
         return None
-    first_ms, rhythm_ms, _ = min(found)
-    waited_ms = one.closed_ms - first_ms
-    last_ms, _, last = max(found)
-    if waited_ms < 3 * rhythm_ms or one.closed_ms - last_ms > waited_ms // 2:
+    first_ms, rhythm_ms, _ = min(rhythms)
+    waited_ms = generation.closed_ms - first_ms
+    last_ms, _, last = max(rhythms)
+    if waited_ms < 3 * rhythm_ms or generation.closed_ms - last_ms > waited_ms // 2:
         return None
     return max(waited_ms - rhythm_ms, 0), [last]

@@ -96,5 +96,5 @@ def log_ends(spark: SparkSession, directory: str, run_id: str, step_ms: int = 10
     import pyarrow
 
     rows = log_ends_rows(directory, run_id, step_ms)
-    found: DataFrame = LOG_ENDS.of_arrow(spark, pyarrow.Table.from_pylist(rows, schema=LOG_ENDS.arrow()))
-    return found
+    ends: DataFrame = LOG_ENDS.of_arrow(spark, pyarrow.Table.from_pylist(rows, schema=LOG_ENDS.arrow()))
+    return ends

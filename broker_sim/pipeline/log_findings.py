@@ -39,9 +39,9 @@ def _since(row: Row) -> int | None:
 def _generations(facts: Facts) -> Iterator[tuple[str, list[Row]]]:
     """The rows of each group that the log alone tells, and that have a time, in the order of their generations."""
     for group, rows in by_group(facts.rebalances):
-        found = [row for row in rows if row["source"] in ("log", "broker log") and _since(row) is not None]
-        if found:
-            yield group, sorted(found, key=lambda row: (_at(row), row["generation"] or 0))
+        refused = [row for row in rows if row["source"] in ("log", "broker log") and _since(row) is not None]
+        if refused:
+            yield group, sorted(refused, key=lambda row: (_at(row), row["generation"] or 0))
 
 
 def _at(row: Row) -> int:
@@ -78,7 +78,7 @@ def _runs(rows: list[Row]) -> Iterator[list[Row]]:
         behind = next((at for at in range(first, len(rows)) if _at(rows[at]) - _at(row) > OFTEN_MS), len(rows))
         if _begun(rows[first:behind]) >= OFTEN:
             dense.update(dict.fromkeys(range(first, behind)))
-    for _, run in groupby(enumerate(dense), key=lambda each: each[1] - each[0]):
+    for _, run in groupby(enumerate(dense), key=lambda numbered: numbered[1] - numbered[0]):
         yield [rows[at] for _, at in run]
 
 
@@ -144,15 +144,19 @@ def _told_causes(run: list[Row]) -> str:
 
 def _moves(run: list[Row], *, came: bool) -> Counter[str]:
     """Client id (a member's id without one) -> how often it came, or went, in these generations."""
-    found: Counter[str] = Counter()
+    clients: Counter[str] = Counter()
     for row in run:
         before, after = row["members_before"], row["members_after"]
         if before is None or after is None:
             continue
         names = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
-        moved = [one for one in after if one not in before] if came else [one for one in before if one not in after]
-        found.update(names.get(one) or _client_of(one) for one in moved)
-    return found
+        moved = (
+            [member for member in after if member not in before]
+            if came
+            else [member for member in before if member not in after]
+        )
+        clients.update(names.get(member) or _client_of(member) for member in moved)
+    return clients
 
 
 def _client_of(member: str) -> str:
@@ -190,7 +194,7 @@ def _late(facts: Facts) -> Iterable[Finding]:
         ]
         if not late:
             continue
-        row = max(late, key=lambda one: max(one["completing_ms"] or 0, one.get("waited_ms") or 0))
+        row = max(late, key=lambda rebalance: max(rebalance["completing_ms"] or 0, rebalance.get("waited_ms") or 0))
         if (row.get("waited_ms") or 0) > (row["completing_ms"] or 0):
             yield _waited(group, row)
             continue
@@ -242,7 +246,7 @@ def _waited(group: str, row: Row) -> Finding:
 
 def _gone(facts: Facts) -> Iterable[Finding]:
     """Members that went and did not come back, where others stay."""
-    stormy = {one.group for one in _storms(facts)}
+    stormy = {storm.group for storm in _storms(facts)}
     for group, rows in _generations(facts):
         if group in stormy:
             continue

@@ -73,7 +73,7 @@ class Snapshot:
             {(row["group"], row["topic"], row["partition"]): int(row["lag"]) for row in rows[:MOST_SERIES]},
             left_out,
             {row["group"]: int(row["n"]) for row in counted.limit(MOST_SERIES).collect()},
-            [(one.kind, one.severity) for one in findings if one.kind != "nothing"],
+            [(finding.kind, finding.severity) for finding in findings if finding.kind != "nothing"],
             to_ms,
         )
 
@@ -133,8 +133,8 @@ class Metrics:
         for name, values in self.values().items():
             kind, labels, says = METRICS[name]
             family: Any = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(name, says, labels=labels)
-            for told, value in values:
-                family.add_metric(told, value)
+            for label_values, value in values:
+                family.add_metric(label_values, value)
             yield family
 
     @contextmanager

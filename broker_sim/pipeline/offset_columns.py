@@ -89,9 +89,9 @@ def decode(piece: Piece, wanted: Wanted) -> Decoded:
         return Decoded(_of_rows((), wanted), [])
     headers = headers_at(piece.data, piece.at) if piece.headers is None else piece.headers
     payload, starts, stops, odd = payload_of(piece, headers)
-    found, counts = places_of(payload, starts, stops, headers["record_count"].astype(numpy.int64))
+    places, counts = places_of(payload, starts, stops, headers["record_count"].astype(numpy.int64))
     odd |= counts != headers["record_count"]
-    rows = _Rows(payload, found, counts, headers)
+    rows = _Rows(payload, places, counts, headers)
     odd[rows.batch[rows.odd]] = True
     if odd.any():
         rows.keep(~odd[rows.batch])
@@ -131,11 +131,11 @@ def _slow_rows(
     slow: list[Placed] = []
     for index in odd.tolist():
         slow += _rows_of(piece, index, BatchHeader._make(headers[index].item()), wanted, faults)
-    for one in numpy.flatnonzero(rows.kind == _OTHER).tolist():
-        index = int(rows.batch[one])
-        row, why = row_of(rows.record(one), BatchHeader._make(headers[index].item()))
+    for place in numpy.flatnonzero(rows.kind == _OTHER).tolist():
+        index = int(rows.batch[place])
+        row, why = row_of(rows.record(place), BatchHeader._make(headers[index].item()))
         row["position"] = piece.position + piece.at[index]
-        slow.append((int(rows.place[one]), row))
+        slow.append((int(rows.place[place]), row))
         if why is not None:
             faults.append(Fault(index, f"record at offset {row['log_offset']}: {why}", False))
     return slow, faults
@@ -163,8 +163,8 @@ def _rows_of(piece: Piece, index: int, header: BatchHeader, wanted: Wanted, faul
 
 def _of_rows(placed: Iterable[Placed], wanted: Wanted) -> Any:
     origin = wanted.origin
-    told = {"run_id": origin.run_id, "log_partition": origin.log_partition, "segment": origin.segment}
-    rows = [row | told for _, row in placed]
+    common = {"run_id": origin.run_id, "log_partition": origin.log_partition, "segment": origin.segment}
+    rows = [row | common for _, row in placed]
     schema = wanted.table.arrow()
     columns = []
     for field in schema:
@@ -394,7 +394,7 @@ class _Columns:
         ids, which = numpy.unique(
             self.rows.whole[at[:, None] + numpy.arange(_TOPIC_ID_BYTES)], axis=0, return_inverse=True
         )
-        texts = pyarrow.array([topic_id_text(one.tobytes()) for one in ids], pyarrow.string())
+        texts = pyarrow.array([topic_id_text(topic_id.tobytes()) for topic_id in ids], pyarrow.string())
         index = numpy.zeros(self.size, numpy.int64)
         index[named] = which.reshape(-1)
         return texts.take(pyarrow.array(index, mask=~named))

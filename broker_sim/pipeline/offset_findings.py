@@ -119,19 +119,19 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
             max(row["at_ms"] for row in rows),
             "certain" if said or how in ("reset", "deleted", "truncated") else "likely" if how else "possible",
             tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_partition"] is not None),
-            tuple(f"{one['file']}:{one['line']}" for one in said),
+            tuple(f"{mark['file']}:{mark['line']}" for mark in said),
         )
 
 
 def _was_lost(facts: Facts, row: Row) -> bool:
     """Whether the log had lost what lies between, since the commit before: a journal tells."""
     since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
-    same = (one for one in facts.losses if (one["topic"], one["partition"]) == (row["topic"], row["partition"]))
+    same = (loss for loss in facts.losses if (loss["topic"], loss["partition"]) == (row["topic"], row["partition"]))
     return any(
-        one["part"] == "tail"
-        and since_ms <= one["at_ms"] <= row["at_ms"]
-        and one["first_offset"] <= row["to_offset"] <= one["last_offset"]
-        for one in same
+        loss["part"] == "tail"
+        and since_ms <= loss["at_ms"] <= row["at_ms"]
+        and loss["first_offset"] <= row["to_offset"] <= loss["last_offset"]
+        for loss in same
     )
 
 
@@ -153,20 +153,20 @@ def _made_good(row: Row) -> bool:
 
 def _said(facts: Facts, group: str, rows: Iterable[Row]) -> list[Row]:
     """What clients of the group said of it: lines about these partitions, between the commit before and a little after the fall."""
-    found = []
+    marks = []
     for row in rows:
         since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
-        for one in facts.marks:
-            same = one["topic"] == row["topic"] and one["partition"] == row["partition"] and one["group"] == group
-            near = since_ms - NEAR_MS <= one["ts_ms"] <= row["at_ms"] + NEAR_MS
-            if one["what"] in _SAID and same and near and one not in found:
-                found.append(one)
-    return found
+        for mark in facts.marks:
+            same = mark["topic"] == row["topic"] and mark["partition"] == row["partition"] and mark["group"] == group
+            near = since_ms - NEAR_MS <= mark["ts_ms"] <= row["at_ms"] + NEAR_MS
+            if mark["what"] in _SAID and same and near and mark not in marks:
+                marks.append(mark)
+    return marks
 
 
 def _whole(facts: Facts, log_partition: int | None) -> bool:
     """Whether that partition has all its records, from the first on."""
-    row = next((one for one in facts.partitions if one["log_partition"] == log_partition), None)
+    row = next((partition for partition in facts.partitions if partition["log_partition"] == log_partition), None)
     return row is not None and row["first_offset"] == 0 and row["records"] == row["last_offset"] + 1
 
 
@@ -179,7 +179,7 @@ _ANEW = (
 def _deletions(facts: Facts) -> Iterable[Finding]:
     """Committed offsets that ceased to stand: one finding for each group, of the moment at which it lost the most."""
     for group, rows in by_group(facts.deletions):
-        row = max(rows, key=lambda one: (one["returned"], one["offsets"]))
+        row = max(rows, key=lambda deletion: (deletion["returned"], deletion["offsets"]))
         topic, partition = row["example"]["topic"], row["example"]["partition"]
         where = (
             f"of {topic}-{partition}"
@@ -205,7 +205,7 @@ def _deletions(facts: Facts) -> Iterable[Finding]:
             words += (
                 f"; {count(row['returned'], 'offset')} {'was' if row['returned'] == 1 else 'were'} committed anew later"
             )
-        elsewhere = sum(one["offsets"] for one in rows if one is not row)
+        elsewhere = sum(other["offsets"] for other in rows if other is not row)
         if elsewhere:
             words += f". At other times it lost {count(elsewhere, 'offset')} more"
         severity, weight = ("warn", 520.0) if row["returned"] else ("note", 65.0)
@@ -241,17 +241,17 @@ _DELETED = {
 
 def _deletion(facts: Facts, row: Row) -> Row | None:
     """The broker's line about a deletion: of the group by name, or of that offsets partition at that time."""
-    for one in facts.marks:
-        if one["what"] not in _DELETED or abs(one["ts_ms"] - row["at_ms"]) > NEAR_MS:
+    for mark in facts.marks:
+        if mark["what"] not in _DELETED or abs(mark["ts_ms"] - row["at_ms"]) > NEAR_MS:
             continue
-        if one["what"] == "deleted":
-            if row["group"] in [name.strip() for name in (one["detail"] or "").split(",")]:
-                return one
-        elif one["what"] == "offsets deleted":
-            if one["group"] == row["group"]:
-                return one
-        elif one["partition"] == row["log_partition"]:
-            return one
+        if mark["what"] == "deleted":
+            if row["group"] in [name.strip() for name in (mark["detail"] or "").split(",")]:
+                return mark
+        elif mark["what"] == "offsets deleted":
+            if mark["group"] == row["group"]:
+                return mark
+        elif mark["partition"] == row["log_partition"]:
+            return mark
     return None
 
 
@@ -282,13 +282,24 @@ def _given_again(facts: Facts, row: Row) -> str:
     """Why records that were read were read again: not committed, or the committed offset was deleted or set back."""
 
     name = f"{row['topic']}-{row['partition']}"
-    before = [one for one in facts.deletions if one["group"] == row["group"] and one["at_ms"] <= row["at_ms"]]
-    again = (one["next_commit_ms"] for one in before if name in one.get("logs", ()))
+    before = [
+        deletion
+        for deletion in facts.deletions
+        if deletion["group"] == row["group"] and deletion["at_ms"] <= row["at_ms"]
+    ]
+    again = (deletion["next_commit_ms"] for deletion in before if name in deletion.get("logs", ()))
     if any(at_ms is None or at_ms >= row["at_ms"] for at_ms in again):
         return "The committed offset had been deleted before: the consumer began where its auto.offset.reset says."
     mine = (row["group"], row["topic"], row["partition"], row["from_offset"])
-    resets = (one for one in facts.regressions if one["how"] == "reset" and one["at_ms"] <= row["at_ms"])
-    if any((one["group"], one["topic"], one["partition"], one["to_offset"]) == mine for one in resets):
+    resets = (
+        regression
+        for regression in facts.regressions
+        if regression["how"] == "reset" and regression["at_ms"] <= row["at_ms"]
+    )
+    if any(
+        (regression["group"], regression["topic"], regression["partition"], regression["to_offset"]) == mine
+        for regression in resets
+    ):
         return "The committed offset had been set back to there while the group had no members. Was it meant?"
     return "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
 
@@ -412,8 +423,8 @@ def _together(rows: list[Row]) -> Row:
 
 def _refused(facts: Facts) -> Iterable[Finding]:
     """Commits that were refused for a topic: those for all of a coordinator or a member are told with it."""
-    told = [row for row in facts.refusals if row["in_part"] or about_one(row["error"] or "")]
-    for group, rows in by_group(told):
+    refusals = [row for row in facts.refusals if row["in_part"] or about_one(row["error"] or "")]
+    for group, rows in by_group(refusals):
         topics: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in rows:
             topics[row["topic"], row["error"]].append(row)
@@ -490,15 +501,15 @@ def _below_start(facts: Facts) -> Iterable[Finding]:
 
 def _losses(facts: Facts) -> Iterable[Finding]:
     """One for each loss, with the groups that had committed there."""
-    found: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    by_loss: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in facts.losses:
-        found[row["topic"], row["partition"], row["at_ms"], row["first_offset"]].append(row)
-    for rows in found.values():
-        one, tail = rows[0], rows[0]["part"] == "tail"
+        by_loss[row["topic"], row["partition"], row["at_ms"], row["first_offset"]].append(row)
+    for rows in by_loss.values():
+        first, tail = rows[0], rows[0]["part"] == "tail"
         hit = [row for row in rows if row["outside"]]
         words = (
-            f"{one['topic']}-{one['partition']} lost its {'last' if tail else 'first'} records at {when(one['at_ms'])}, which were"
-            f" committed: offsets {one['first_offset']:,} to {one['last_offset']:,}"
+            f"{first['topic']}-{first['partition']} lost its {'last' if tail else 'first'} records at {when(first['at_ms'])}, "
+            f"which were committed: offsets {first['first_offset']:,} to {first['last_offset']:,}"
         )
         where = "beyond the new end" if tail else "before the new start"
         words += "".join(
@@ -511,7 +522,7 @@ def _losses(facts: Facts) -> Iterable[Finding]:
         else:
             advice += "A consumer that starts before the new start goes by its auto.offset.reset."
         whose = hit[0]["group"] if len(hit) == 1 else None
-        yield Finding("data loss", "bad", 700, f"{words}.", advice, whose, None, one["at_ms"])
+        yield Finding("data loss", "bad", 700, f"{words}.", advice, whose, None, first["at_ms"])
 
 
 _SHOWN = 3

@@ -83,17 +83,17 @@ class Slice:
 
 def find_logs(names: Iterable[str], run_id: str | None = None) -> Found:
     """What the names lead to. Raises UsageError for a name that leads nowhere."""
-    found = Found()
+    result = Found()
     logs: dict[tuple[str, int], Log] = {}
     for name in names:
         matches = files.expand(name)
         if not matches or files.entry(matches[0]) is None:
             raise UsageError(f"{name}: there is nothing of that name")
         for match in matches:
-            for log in _logs_at(match, run_id, found.skipped):
-                _keep_further(logs, log, found.skipped)
-    found.logs = [logs[key] for key in sorted(logs)]
-    return found
+            for log in _logs_at(match, run_id, result.skipped):
+                _keep_further(logs, log, result.skipped)
+    result.logs = [logs[key] for key in sorted(logs)]
+    return result
 
 
 def _logs_at(path: str, run_id: str | None, skipped: list[Skipped]) -> list[Log]:
@@ -185,7 +185,7 @@ def share_out(logs: Iterable[Log], tasks: int) -> list[list[Slice]]:
     total = sum(log.size for log in logs)
     tasks = max(1, min(tasks, -(-total // LEAST_BYTES)))
     most = max(1, -(-total // tasks))
-    return packed([one for log in logs for one in _slices(log, most)], tasks)
+    return packed([part for log in logs for part in _slices(log, most)], tasks)
 
 
 def _slices(log: Log, most: int) -> list[Slice]:
@@ -193,18 +193,20 @@ def _slices(log: Log, most: int) -> list[Slice]:
     cuts: list[list[Segment]] = [[log.segments[0]]]
     for segment in log.segments[1:]:
         apart = segment.base != cuts[-1][-1].until
-        if apart or sum(one.size for one in cuts[-1]) + segment.size > most:
+        if apart or sum(piece.size for piece in cuts[-1]) + segment.size > most:
             cuts.append([])
         cuts[-1].append(segment)
-    return [Slice(log.path, log.run_id, cut[0].base, cut[-1].until, None, sum(one.size for one in cut)) for cut in cuts]
+    return [
+        Slice(log.path, log.run_id, cut[0].base, cut[-1].until, None, sum(piece.size for piece in cut)) for cut in cuts
+    ]
 
 
 def packed(slices: Sequence[Slice], bins: int) -> list[list[Slice]]:
     """Slices in at most so many shares, the largest first into the smallest."""
     shares: list[list[Slice]] = [[] for _ in range(bins)]
     sizes = [0] * bins
-    for one in sorted(slices, key=lambda one: one.size, reverse=True):
+    for part in sorted(slices, key=lambda part: part.size, reverse=True):
         smallest = sizes.index(min(sizes))
-        shares[smallest].append(one)
-        sizes[smallest] += one.size + FILE_BYTES
+        shares[smallest].append(part)
+        sizes[smallest] += part.size + FILE_BYTES
     return [share for share in shares if share]

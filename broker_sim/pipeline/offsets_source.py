@@ -77,26 +77,26 @@ class Options:
         """Raises UsageError."""
         named = ("path", "paths", "runId", "mode", "tasks", "maxOffsetsPerTrigger", "startingOffsets")
         known = {name.lower(): name for name in named}
-        told: dict[str, str] = {}
+        options: dict[str, str] = {}
         for name, value in given.items():
             if name.lower() not in known:
                 raise unknown("option of consumer_offsets", name, named)
-            told[known[name.lower()]] = value
+            options[known[name.lower()]] = value
         return cls(
-            tuple(names_of(told)),
-            told.get("runId"),
-            _one_of("mode", told.get("mode", "permissive"), _MODES) == "failfast",
-            _number("tasks", told.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
-            _number("maxOffsetsPerTrigger", told.get("maxOffsetsPerTrigger")),
-            _one_of("startingOffsets", told.get("startingOffsets", "earliest"), _STARTS) == "latest",
+            tuple(names_of(options)),
+            options.get("runId"),
+            _one_of("mode", options.get("mode", "permissive"), _MODES) == "failfast",
+            _number("tasks", options.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
+            _number("maxOffsetsPerTrigger", options.get("maxOffsetsPerTrigger")),
+            _one_of("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
         )
 
     def logs(self) -> list[Log]:
         """What the paths lead to. Raises UsageError."""
-        found = find_logs(self.paths, self.run_id)
-        if self.fail_fast and found.skipped:
-            raise UsageError(_told(found.skipped[0]))
-        return found.logs
+        logs = find_logs(self.paths, self.run_id)
+        if self.fail_fast and logs.skipped:
+            raise UsageError(_told(logs.skipped[0]))
+        return logs.logs
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
@@ -113,8 +113,8 @@ def _number(name: str, value: str | None) -> int | None:
     return int(value)
 
 
-def _told(one: Skipped) -> str:
-    return f"{one.file}{'' if one.position is None else f' at position {one.position}'}: {one.reason}"
+def _told(skipped: Skipped) -> str:
+    return f"{skipped.file}{'' if skipped.position is None else f' at position {skipped.position}'}: {skipped.reason}"
 
 
 # ------------------------------------------------------------------------------------------------ sources
@@ -184,15 +184,15 @@ class _Reading:
 
     def _rows(self, share: Share) -> Iterator[Any]:
         tell = _fail if self.options.fail_fast else _pass_over
-        for one in share.slices:
+        for part in share.slices:
             yield from read_offsets(
-                one.path,
-                start=one.start,
-                end=one.end,
-                run_id=one.run_id,
+                part.path,
+                start=part.start,
+                end=part.end,
+                run_id=part.run_id,
                 table=self.table,
                 skipped=tell,
-                hint=one.hint,
+                hint=part.hint,
             )
 
 
@@ -210,23 +210,23 @@ class SkippedReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        found = find_logs(self.options.paths, self.options.run_id)
+        logs = find_logs(self.options.paths, self.options.run_id)
         run_id = self.options.run_id
-        told = [(run_id or _run_of(one.file, found.logs), one) for one in found.skipped]
-        shares: list[InputPartition] = [Share(slices) for slices in share_out(found.logs, self.options.tasks)]
-        return [Share([], told), *shares]
+        skipped = [(run_id or _run_of(entry.file, logs.logs), entry) for entry in logs.skipped]
+        shares: list[InputPartition] = [Share(slices) for slices in share_out(logs.logs, self.options.tasks)]
+        return [Share([], skipped), *shares]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Share)
-        told: list[tuple[str | None, Skipped]] = list(partition.skipped)
-        for one in partition.slices:
+        skipped_parts: list[tuple[str | None, Skipped]] = list(partition.skipped)
+        for part in partition.slices:
             mine: list[Skipped] = []
             for _ in read_offsets(
-                one.path, start=one.start, end=one.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
+                part.path, start=part.start, end=part.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
             ):
                 pass
-            told += [(one.run_id, skipped) for skipped in mine]
-        for run_id, skipped in told:
+            skipped_parts += [(part.run_id, skipped) for skipped in mine]
+        for run_id, skipped in skipped_parts:
             yield (run_id, *skipped)
 
 
@@ -235,12 +235,12 @@ def _run_of(file: str, logs: Iterable[Log]) -> str | None:
     return next((log.run_id for log in logs if file.startswith(log.path.rpartition("/")[0])), None)
 
 
-def _pass_over(one: Skipped) -> None:
+def _pass_over(skipped: Skipped) -> None:
     """It is told by `consumer_offsets_skipped`."""
 
 
-def _fail(one: Skipped) -> None:
-    raise UsageError(_told(one))
+def _fail(skipped: Skipped) -> None:
+    raise UsageError(_told(skipped))
 
 
 def _put_together(batches: Iterable[Any]) -> Iterator[Any]:
@@ -309,7 +309,7 @@ class OffsetsStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         logs = {log.key: log for log in self.options.logs()}
         wanted = {key: logs[key] for key in sorted(end) if key in logs and end[key] > start.get(key, 0)}
         slices = [self._slice(log, start.get(key, 0), end[key]) for key, log in wanted.items()]
-        tasks = max(1, min(self.options.tasks, -(-sum(one.size for one in slices) // LEAST_BYTES)))
+        tasks = max(1, min(self.options.tasks, -(-sum(part.size for part in slices) // LEAST_BYTES)))
         return [Share(share) for share in packed(slices, tasks)] or [Share([])]
 
     def _slice(self, log: Log, start: int, end: int) -> Slice:

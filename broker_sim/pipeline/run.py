@@ -117,7 +117,7 @@ class Outcome:
             "groups": self.facts.groups,
             "commits": self.facts.commits,
             "rows": self.facts.counts,
-            "findings": [one.to_dict() for one in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
             "report": self.report,
         }
 
@@ -125,7 +125,7 @@ class Outcome:
 def pipeline(options: Options, steps: Steps) -> Outcome:
     """Run everything. Raises UsageError, JobFailed."""
     folder = None if is_remote(options.out) else Folder.local(options.out)
-    for what, path in (("--journal", options.journal), *((_LINES, one) for one in _line_files(options))):
+    for what, path in (("--journal", options.journal), *((_LINES, path) for path in _line_files(options))):
         if path is not None and is_remote(path):
             raise UsageError(f"{what} {path}: that is read from this machine's disks; copy it to one")
     if options.input is not None and is_remote(options.input):
@@ -134,15 +134,15 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
         if folder is not None:
             folder.check(overwrite=options.overwrite)
         return _on_spark(options, None, folder, steps)
-    found = _found(options)
+    run_inputs = _found(options)
     if folder is not None:
         folder.check(overwrite=options.overwrite)
-    if engine_for(options, found.size) == "duckdb":
+    if engine_for(options, run_inputs.size) == "duckdb":
         with _in_process() as session:
             assert folder is not None
-            folder.prepare(found.run_id, overwrite=options.overwrite)
-            return Run(session, found, folder, options, steps).all()
-    return _on_spark(options, found, folder, steps)
+            folder.prepare(run_inputs.run_id, overwrite=options.overwrite)
+            return Run(session, run_inputs, folder, options, steps).all()
+    return _on_spark(options, run_inputs, folder, steps)
 
 
 _LINES = "--broker-log, --client-log"
@@ -201,7 +201,7 @@ def _in_process() -> Iterator[Any]:
         session.stop()
 
 
-def _on_spark(options: Options, found: inputs.Inputs | None, folder: Folder | None, steps: Steps) -> Outcome:
+def _on_spark(options: Options, run_inputs: inputs.Inputs | None, folder: Folder | None, steps: Steps) -> Outcome:
     """``found`` None: the input is where Spark's file systems get at it, and is looked at when Spark runs."""
     from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
@@ -211,15 +211,15 @@ def _on_spark(options: Options, found: inputs.Inputs | None, folder: Folder | No
         spark = spark_session(
             options.master,
             "broker-sim pipeline",
-            {**settings(options.master, LARGE if found is None else found.size), **options.conf},
+            {**settings(options.master, LARGE if run_inputs is None else run_inputs.size), **options.conf},
         )
         step.done(f"{spark.version}, {spark.sparkContext.master}")
     steps.tasks = tasks_of(spark)
-    with at_work(spark, stop=ours), _elsewhere(spark, found is None):
-        found = found or _found(options)
+    with at_work(spark, stop=ours), _elsewhere(spark, run_inputs is None):
+        run_inputs = run_inputs or _found(options)
         folder = folder or Folder.remote(options.out, spark)
-        folder.prepare(found.run_id, overwrite=options.overwrite)
-        return Run(spark, found, folder, options, steps).all()
+        folder.prepare(run_inputs.run_id, overwrite=options.overwrite)
+        return Run(spark, run_inputs, folder, options, steps).all()
 
 
 @contextmanager
@@ -340,12 +340,12 @@ class Run:
     """One making of everything, in a session of Spark's or DuckDB's. `watching` makes it again and again of what streams brought."""
 
     def __init__(
-        self, spark: SparkSession, found: inputs.Inputs, folder: Folder, options: Options, steps: Steps
+        self, spark: SparkSession, run_inputs: inputs.Inputs, folder: Folder, options: Options, steps: Steps
     ) -> None:
-        self.spark, self.inputs, self.folder, self.options, self.steps = spark, found, folder, options, steps
+        self.spark, self.inputs, self.folder, self.options, self.steps = spark, run_inputs, folder, options, steps
         self.on_spark = not isinstance(spark, Session)
-        self.facts = Facts(found.run_id, options.input, found.journal, scope=options.scope.text())
-        self.facts.logged = found.log is not None
+        self.facts = Facts(run_inputs.run_id, options.input, run_inputs.journal, scope=options.scope.text())
+        self.facts.logged = run_inputs.log is not None
         self.facts.whole = not (options.scope.groups or options.scope.since_ms is not None)
         self.tables: dict[str, DataFrame] = {}
         self._seen: DataFrame | None = None
@@ -431,9 +431,9 @@ class Run:
             )
         from broker_sim.pipeline.hadoop_files import offset_rows
 
-        found = find_logs([where], run_id)
-        rows, gone = offset_rows(self.spark, found.logs, run_id)
-        told_ = [{"run_id": run_id, **one._asdict()} for one in found.skipped]
+        logs = find_logs([where], run_id)
+        rows, gone = offset_rows(self.spark, logs.logs, run_id)
+        told_ = [{"run_id": run_id, **skipped._asdict()} for skipped in logs.skipped]
         return rows, gone.unionByName(SKIPPED.frame(self.spark, told_)) if told_ else gone
 
     @on_its_engine
@@ -449,7 +449,7 @@ class Run:
             lines = self._keep(LOG_LINES, self.options.scope.lines(told_, log))
             gone = raw.where(unread).select("run_id", "file", f.col("detail").alias("reason"))
             self.facts.counts["log_lines"] = lines.count()
-            self.facts.lines = [one.path for one in self.inputs.lines]
+            self.facts.lines = [file.path for file in self.inputs.lines]
             step.done(f"{count(self.facts.counts['log_lines'], 'line')} of {count(len(self.inputs.lines), 'file')}")
         return SKIPPED.conform(gone)
 
@@ -490,7 +490,7 @@ class Run:
         with ThreadPoolExecutor(AT_ONCE if self.on_spark else 1) as pool:
             made = [pool.submit(self._one, table, make) for table, make in tables.items()]
             try:
-                rows = [each.result() for each in made]
+                rows = [table.result() for table in made]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
         return {table.name: number for table, number in zip(tables, rows, strict=True)}
@@ -530,9 +530,9 @@ class Run:
         if where is not None and self.inputs.folders and self.inputs.folders[0] != where:
             rows += [*rows_of_state(self.inputs.states, gone.append), *rows_of_data(data_folders(where))]
             self._deliveries = self.options.scope.shared(rows_of_shares(self.inputs.shares, gone.append))
-        found = seen_rows(self.options.scope.seen(rows), self.inputs.run_id, states=bool(self.inputs.states))
-        self._seen = SEEN.frame(self.spark, found)
-        return [{"run_id": self.inputs.run_id, **one._asdict()} for one in gone]
+        result = seen_rows(self.options.scope.seen(rows), self.inputs.run_id, states=bool(self.inputs.states))
+        self._seen = SEEN.frame(self.spark, result)
+        return [{"run_id": self.inputs.run_id, **skipped._asdict()} for skipped in gone]
 
     def _shared(self, log: DataFrame) -> DataFrame | None:
         """Share groups' deliveries, their topics by name."""
@@ -541,8 +541,10 @@ class Run:
         if not self._deliveries:
             return None
         names = topic_names(log)
-        found = [{**row, "run_id": self.inputs.run_id, "topic": names.get(row["topic_id"])} for row in self._deliveries]
-        frame: DataFrame = SEEN.frame(self.spark, found)
+        result = [
+            {**row, "run_id": self.inputs.run_id, "topic": names.get(row["topic_id"])} for row in self._deliveries
+        ]
+        frame: DataFrame = SEEN.frame(self.spark, result)
         return frame
 
     def _ends(self, events: DataFrame, window_ms: int) -> DataFrame:
@@ -564,9 +566,9 @@ class Run:
     def _report(self, facts: Facts) -> Outcome:
         from broker_sim.pipeline.report.page import html
 
-        found = self.options.scope.edge(told.findings(facts))
-        outcome = Outcome(facts, found, f"{self.folder.where}/report.html")
-        self.folder.write("report.html", html(facts, found))
-        self.folder.write("findings.txt", told.text(found))
+        result = self.options.scope.edge(told.findings(facts))
+        outcome = Outcome(facts, result, f"{self.folder.where}/report.html")
+        self.folder.write("report.html", html(facts, result))
+        self.folder.write("findings.txt", told.text(result))
         self.folder.write("findings.json", json.dumps(outcome.to_dict(), indent=1) + "\n")
         return outcome

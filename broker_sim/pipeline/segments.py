@@ -97,15 +97,15 @@ def segments_of(folder: str) -> list[Segment]:
     """The segments of a log, in order (rule 1). Raises UsageError."""
     for _ in range(_RELISTS):
         try:
-            found = _in_use(folder, files.listing(folder))
+            entries = _in_use(folder, files.listing(folder))
         except FileNotFoundError:  # a swap that has got its name meanwhile
             continue
         except OSError as error:
             raise UsageError(f"{folder}: {error.strerror or error}") from None
-        untils = [*(base for base, _ in found[1:]), None]
+        untils = [*(base for base, _ in entries[1:]), None]
         return [
             Segment(files.inside(folder, entry.name), base, entry.size, until)
-            for (base, entry), until in zip(found, untils, strict=False)
+            for (base, entry), until in zip(entries, untils, strict=False)
         ]
     raise UsageError(f"{folder}: its files disappear faster than they can be opened")
 
@@ -146,7 +146,7 @@ def read_offsets(
     end: int | None = None,
     run_id: str = "",
     table: Table = OFFSET_LOG,
-    skipped: Tell = lambda one: None,
+    skipped: Tell = lambda skipped: None,
     hint: tuple[int, int] | None = None,
 ) -> Iterator[Any]:
     """Record batches with the columns of ``table``: the rows of the log in a folder from offset ``start`` on, before ``end``.
@@ -169,7 +169,7 @@ def read_offsets(
                 try:
                     with Source(segment.path) as source:
                         whole = _Framing(segment, source, reached, last, skipped).pieces(hint)
-                        for piece in (portion for one in whole for portion in portions(one)):
+                        for piece in (portion for block in whole for portion in portions(block)):
                             decoded = decode(piece, wanted)
                             _tell_faults(segment, piece, decoded, skipped)
                             reached = max(reached, min(piece.next_offset, stop))
@@ -235,22 +235,22 @@ class _Framing:
 
     def _cut_quickly(self, data: bytes, position: int) -> tuple[Piece, int, int] | None:
         """As `_cut`, where all batches in ``data`` are good and wanted, as they nearly always are; else None."""
-        found: list[int] = []
+        places: list[int] = []
         at, size = 0, len(data)
-        length_at, append = _LENGTH.unpack_from, found.append
+        length_at, append = _LENGTH.unpack_from, places.append
         while at + HEADER_BYTES <= size:
             behind = at + LENGTH_END + length_at(data, at + 8)[0]
             if behind > size or behind < at + HEADER_BYTES:
                 break
             append(at)
             at = behind
-        if not found:
+        if not places:
             return None
-        headers = headers_at(data, found)
+        headers = headers_at(data, places)
         first = headers["base_offset"].astype(numpy.int64)
         last = first + headers["last_offset_delta"]
         least = numpy.concatenate([[self.least], last[:-1] + 1])
-        crcs = [crc32c(data[a + 21 : b]) for a, b in zip(found, [*found[1:], at], strict=True)]
+        crcs = [crc32c(data[a + 21 : b]) for a, b in zip(places, [*places[1:], at], strict=True)]
         good = (
             first[0] >= self.start
             and last[-1] < self.end
@@ -263,13 +263,13 @@ class _Framing:
         if not good:
             return None
         self.least = int(last[-1]) + 1
-        return Piece(data, position, found, self.least, headers), at, HEADER_BYTES
+        return Piece(data, position, places, self.least, headers), at, HEADER_BYTES
 
     def _cut(self, data: bytes, position: int) -> tuple[Piece, int, int]:
         """(piece, where it ends in ``data``, bytes that the batch behind it needs: 0 if it is bad)."""
-        found: list[int] = []
+        places: list[int] = []
         at, size, least, start, end, farthest = 0, len(data), self.least, self.start, self.end, self.farthest
-        unpack, crc_of, append = _FRAME.unpack_from, crc32c, found.append
+        unpack, crc_of, append = _FRAME.unpack_from, crc32c, places.append
         before, previous, needs = least, 0, HEADER_BYTES
         while at + HEADER_BYTES <= size:
             base, length, _, magic, crc, _, delta = unpack(data, at)
@@ -281,8 +281,8 @@ class _Framing:
                 ):
                     needs = 0
                     break
-                if found and found[-1] == previous:
-                    found.pop()
+                if places and places[-1] == previous:
+                    places.pop()
                 least = before
                 continue
             if base >= end and base == least:  # had it another offset, that might be the damage
@@ -301,7 +301,7 @@ class _Framing:
             at = behind
             least = base + delta + 1
         self.least = least
-        return Piece(data, position, found, least), at, needs
+        return Piece(data, position, places, least), at, needs
 
     def _previous_lies(self, data: bytes, previous: int, at: int, position: int, before: int) -> bool:
         """Whether a good batch that seems to go back shows that the one before it has a wrong offset: that no CRC covers."""
@@ -376,9 +376,9 @@ class _Framing:
         """Where the length of the bad batch leads, if there is a good one; else the first good one behind it."""
         head = self.source.read(position, LENGTH_END)
         length = int.from_bytes(head[8:12], "big", signed=True)
-        told = position + LENGTH_END + length
-        if len(head) == LENGTH_END and length > 0 and (told == self.size or self._good(told) is not None):
-            return told
+        declared = position + LENGTH_END + length
+        if len(head) == LENGTH_END and length > 0 and (declared == self.size or self._good(declared) is not None):
+            return declared
         for begin in range(position + 1, min(self.size, position + MOST_SEARCHED), PIECE_BYTES):
             data = self.source.read(begin, PIECE_BYTES + MAGIC_END)
             at = data.find(b"\x02", MAGIC_END - 1)
@@ -411,7 +411,7 @@ def next_offset(segment: Segment, known: Reached | None = None) -> Reached:
     """Where the whole batches of a segment end, by their headers alone; ``known`` is what it was once. Raises OSError."""
     position, offset = (known.position, known.offset) if known is not None else (0, segment.base)
     with Source(segment.path) as source:
-        framing = _Framing(segment, source, FARTHEST_END, FARTHEST_END, lambda one: None)
+        framing = _Framing(segment, source, FARTHEST_END, FARTHEST_END, lambda skipped: None)
         size = framing.size
         if position > size:
             position, offset = 0, segment.base

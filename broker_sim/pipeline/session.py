@@ -103,20 +103,20 @@ def find_java(environ: Mapping[str, str] | None = None, places: Iterable[str] = 
     Raises JavaMissing, which names every Java that was found and what is wrong with it.
     """
     environ = os.environ if environ is None else environ
-    found: list[str] = []
+    problems: list[str] = []
     for where, executable in _candidates(environ, places):
         java = _probe(executable)
         if isinstance(java, Java) and java.major >= LEAST_JAVA:
             return java
         what = f"Java {java.version}" if isinstance(java, Java) else java
-        found.append(f"{where}: {executable} ({what})")
+        problems.append(f"{where}: {executable} ({what})")
     if not environ.get("JAVA_HOME"):
-        found.insert(0, "JAVA_HOME is not set")
-    if not any(entry.startswith("PATH: ") for entry in found):
-        found.append("no java on PATH" if len(found) > 1 else "no java on PATH or in the usual places")
+        problems.insert(0, "JAVA_HOME is not set")
+    if not any(entry.startswith("PATH: ") for entry in problems):
+        problems.append("no java on PATH" if len(problems) > 1 else "no java on PATH or in the usual places")
     how = _INSTALL.get(sys.platform, "any JDK or JRE of that version")
     raise JavaMissing(
-        f"Spark needs Java {LEAST_JAVA} or newer; found: {'; '.join(found)}. Install it ({how}) or point JAVA_HOME at one"
+        f"Spark needs Java {LEAST_JAVA} or newer; found: {'; '.join(problems)}. Install it ({how}) or point JAVA_HOME at one"
     )
 
 
@@ -269,8 +269,8 @@ def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
     except (PySparkRuntimeError, Py4JJavaError) as error:
         why = said.why() if said else ""
         if isinstance(error, Py4JJavaError):
-            told = str(error.java_exception.getMessage()).splitlines()[0]
-            why = why if "stopped SparkContext" in told else told  # that says nothing of what stopped it
+            message = str(error.java_exception.getMessage()).splitlines()[0]
+            why = why if "stopped SparkContext" in message else message  # that says nothing of what stopped it
         raise SparkNotStarted(f"Spark did not start: {why or error}") from error
     if said is not None:
         said.started()

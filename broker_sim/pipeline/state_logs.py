@@ -87,9 +87,9 @@ def records_of(folder: str, tell: Tell = lambda skipped: None) -> Iterator[tuple
         try:
             batch = read()
             check_crc(batch, 0, header)
-            found = list(records(batch, 0))
+            rows = list(records(batch, 0))
         except RecordBatchError as error:
             tell(Skipped(folder, None, header.size, f"the batch at offset {header.base_offset}: {error}"))
             continue
-        for record in found:
+        for record in rows:
             yield record, header

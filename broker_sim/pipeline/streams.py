@@ -93,15 +93,15 @@ class Appended:
 
         table = self.table.only(name for name in self.table.names if name != "run_id")
         rows = self.spark.read.schema(table.spark()).parquet(path).withColumn("run_id", f.lit(self.run_id))
-        found: DataFrame = rows.select(*self.table.names)
-        return found
+        selected: DataFrame = rows.select(*self.table.names)
+        return selected
 
     def is_there(self) -> bool:
         """Whether any batch was appended, by whomever."""
         jvm = self.spark.sparkContext._jvm
         path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/batch=*")
-        found = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()).globStatus(path)
-        return found is not None and len(found) > 0
+        batches = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()).globStatus(path)
+        return batches is not None and len(batches) > 0
 
     def check(self) -> None:
         """Raises StreamFailed where the stream has ended by itself."""

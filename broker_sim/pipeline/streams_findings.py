@@ -22,21 +22,23 @@ def _unready(facts: Facts) -> Iterable[Finding]:
     """The longest time that a topology lacked topics, of each group."""
     for group, rows in by_group([row for row in facts.rebalances if row.get("topology_ready") is not None]):
         rows.sort(key=lambda row: row["generation"])
-        found: list[tuple[Row, int | None]] = []
+        stalls: list[tuple[Row, int | None]] = []
         since: Row | None = None
         for row in rows:
             lacks = row["topology_ready"] is False and row["end"] != "empty"
             if lacks and since is None:
                 since = row
             elif not lacks and since is not None:
-                found.append((since, row["started_ms"]))
+                stalls.append((since, row["started_ms"]))
                 since = None
         if since is not None:
-            found.append((since, None))
-        timed = [one for one in found if one[1] is None or one[1] - (one[0]["started_ms"] or 0) >= LONG_MS]
+            stalls.append((since, None))
+        timed = [stall for stall in stalls if stall[1] is None or stall[1] - (stall[0]["started_ms"] or 0) >= LONG_MS]
         if not timed:
             continue
-        first, until_ms = max(timed, key=lambda one: (one[1] is None, (one[1] or 0) - (one[0]["started_ms"] or 0)))
+        first, until_ms = max(
+            timed, key=lambda stall: (stall[1] is None, (stall[1] or 0) - (stall[0]["started_ms"] or 0))
+        )
         lasted = "" if until_ms is None else f" for {duration_text(until_ms - first['started_ms'])}"
         words = f"{group} had no task assigned{lasted} from {when(first['started_ms'])} on"
         yield Finding(

@@ -82,7 +82,7 @@ def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> 
             if key is None:
                 continue
             last_ms = max(last_ms, record.timestamp)
-            one = known.get(key)
+            transaction = known.get(key)
             if key in over:
                 row, ended = over.pop(key)
                 yield _told(row, ended, None if value is None else value.transaction_status, record.timestamp)
@@ -92,48 +92,52 @@ def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> 
             status, at_ms = value.transaction_status, record.timestamp
             if status in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT):
                 began_ms = value.transaction_start_timestamp_ms
-                if one is None or one.from_ms != began_ms:
-                    one = known[key] = _Open(
+                if transaction is None or transaction.from_ms != began_ms:
+                    transaction = known[key] = _Open(
                         key, value.producer_id, value.producer_epoch, began_ms, value.transaction_timeout_ms
                     )
-                if status != ONGOING and one.decided_ms is None:
-                    one.decided_ms, one.flow = at_ms, value.client_transaction_version
-                    one.bumped = value.producer_epoch > one.epoch
-                one.partitions |= dict.fromkeys(
-                    f"{each.topic}-{index}"
-                    for each in value.transaction_partitions or ()
-                    for index in each.partition_ids
+                if status != ONGOING and transaction.decided_ms is None:
+                    transaction.decided_ms, transaction.flow = at_ms, value.client_transaction_version
+                    transaction.bumped = value.producer_epoch > transaction.epoch
+                transaction.partitions |= dict.fromkeys(
+                    f"{topic.topic}-{index}"
+                    for topic in value.transaction_partitions or ()
+                    for index in topic.partition_ids
                 )
-            elif status in _ENDS and one is not None:
+            elif status in _ENDS and transaction is not None:
                 del known[key]
-                over[key] = _row(one, at_ms, _ENDS[status]), one
+                over[key] = _row(transaction, at_ms, _ENDS[status]), transaction
         for row, ended in over.values():
             yield _told(row, ended, None, last_ms)
-        for one in known.values():
-            yield {**_row(one, None, None), "until_ms": last_ms}
+        for transaction in known.values():
+            yield {**_row(transaction, None, None), "until_ms": last_ms}
 
 
-def _told(row: dict[str, Any], one: _Open, then: int | None, then_ms: int) -> dict[str, Any]:
+def _told(row: dict[str, Any], transaction: _Open, then: int | None, then_ms: int) -> dict[str, Any]:
     """The row of one that is over, with who ended it; ``then``: the status of the id's next record."""
     if row["end"] == "committed":
         return {**row, "ends": "commit"}
-    decided_ms = row["to_ms"] if one.decided_ms is None else one.decided_ms
-    fenced = one.bumped if one.flow < _EVERY_END_BUMPS else then == EMPTY and then_ms - row["to_ms"] <= AT_ONCE_MS
-    if (one.bumped or fenced) and decided_ms - one.from_ms >= one.timeout_ms:
+    decided_ms = row["to_ms"] if transaction.decided_ms is None else transaction.decided_ms
+    fenced = (
+        transaction.bumped
+        if transaction.flow < _EVERY_END_BUMPS
+        else then == EMPTY and then_ms - row["to_ms"] <= AT_ONCE_MS
+    )
+    if (transaction.bumped or fenced) and decided_ms - transaction.from_ms >= transaction.timeout_ms:
         return {**row, "ends": "timed out"}
     return {**row, "ends": "fenced" if fenced else "abort"}
 
 
-def _row(one: _Open, to_ms: int | None, end: str | None) -> dict[str, Any]:
+def _row(transaction: _Open, to_ms: int | None, end: str | None) -> dict[str, Any]:
     return {
-        "decided_ms": one.decided_ms,
-        "transactional_id": one.transactional_id,
-        "producer_id": one.producer_id,
-        "from_ms": one.from_ms,
+        "decided_ms": transaction.decided_ms,
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "from_ms": transaction.from_ms,
         "to_ms": to_ms,
         "end": end,
-        "timeout_ms": one.timeout_ms,
-        "partitions": list(one.partitions),
+        "timeout_ms": transaction.timeout_ms,
+        "partitions": list(transaction.partitions),
         "source": "state",
     }
 
@@ -215,9 +219,9 @@ def _held(name: str, producer_id: int, begun: _Begun, to_ms: int | None, end: st
 
 def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     """Rows of `tables.transactions.SEEN` out of a journal's lines: the transactions that `broker_sim.explain` tells, in its words."""
-    found = transactions(_events(lines))
-    rows = [_story(one, found) for one in found.transactions]
-    return [*rows, *(_stray(held, found) for held in found.hanging)]
+    result = transactions(_events(lines))
+    rows = [_story(transaction, result) for transaction in result.transactions]
+    return [*rows, *(_stray(held, result) for held in result.hanging)]
 
 
 _ABOUT = (
@@ -247,48 +251,48 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _story(one: Transaction, found: Found) -> dict[str, Any]:
-    held = {each.log: (each.to_ms or found.last_ms) - each.from_ms for each in one.held}
-    readers = {name: None for each in one.held for name in each.readers if _waited(each, name, found)}
-    end = None if one.completed_ms is None else "committed" if one.ends == "commit" else "aborted"
+def _story(transaction: Transaction, result: Found) -> dict[str, Any]:
+    held = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.held}
+    readers = {name: None for span in transaction.held for name in span.readers if _waited(span, name, result)}
+    end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"
     return {
-        "transactional_id": one.transactional_id,
-        "producer_id": one.producer_id,
-        "from_ms": found.first_ms if one.begun_ms is None else one.begun_ms,
-        "decided_ms": one.decided_ms,
-        "to_ms": one.completed_ms,
-        "until_ms": found.last_ms,
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "from_ms": result.first_ms if transaction.begun_ms is None else transaction.begun_ms,
+        "decided_ms": transaction.decided_ms,
+        "to_ms": transaction.completed_ms,
+        "until_ms": result.last_ms,
         "end": end,
-        "ends": one.ends or None,
-        "began_by": None if one.began_by is None else one.began_by.client_id,
-        "ended_by": None if one.ended_by is None else one.ended_by.client_id,
-        "timeout_ms": one.timeout_ms,
-        "partitions": list(one.partitions),
-        "held": [f"{each.log} at {each.offset}" for each in one.held],
+        "ends": transaction.ends or None,
+        "began_by": None if transaction.began_by is None else transaction.began_by.client_id,
+        "ended_by": None if transaction.ended_by is None else transaction.ended_by.client_id,
+        "timeout_ms": transaction.timeout_ms,
+        "partitions": list(transaction.partitions),
+        "held": [f"{span.log} at {span.offset}" for span in transaction.held],
         "held_ms": max(held.values(), default=None),
         "readers": list(readers),
         "source": "journal",
     }
 
 
-def _stray(held: Held, found: Found) -> dict[str, Any]:
+def _stray(held: Held, result: Found) -> dict[str, Any]:
     ended = held.ended_by
     return {
         "producer_id": held.producer_id,
         "from_ms": held.from_ms,
         "to_ms": held.to_ms,
-        "until_ms": found.last_ms,
+        "until_ms": result.last_ms,
         "end": None if held.to_ms is None else "committed" if held.lost_abort else "aborted",
         "ended_by": ended if isinstance(ended, str) else None,
         "partitions": [held.log],
         "held": [f"{held.log} at {held.offset}"],
-        "held_ms": (held.to_ms or found.last_ms) - held.from_ms,
-        "readers": [name for name in held.readers if _waited(held, name, found)],
+        "held_ms": (held.to_ms or result.last_ms) - held.from_ms,
+        "readers": [name for name in held.readers if _waited(held, name, result)],
         "hangs": True,
         "lost_abort": held.lost_abort,
         "source": "journal",
     }
 
 
-def _waited(held: Held, reader: str, found: Found) -> bool:
-    return (held.to_ms or found.last_ms) - held.readers[reader] >= WORTH_TELLING_MS
+def _waited(held: Held, reader: str, result: Found) -> bool:
+    return (held.to_ms or result.last_ms) - held.readers[reader] >= WORTH_TELLING_MS

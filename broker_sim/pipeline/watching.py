@@ -146,18 +146,18 @@ class Watch:
         """Whether it shall end; waits so long for that."""
         return self._over.wait(wait_s)
 
-    def tell_new(self, found: list[Finding], *, stuck: bool) -> None:
+    def tell_new(self, findings: list[Finding], *, stuck: bool) -> None:
         """Findings that were not told yet. ``stuck``: those of stuck partitions, too."""
-        for one in sorted(found, key=lambda one: one.at_ms or 0):
-            if one.kind != "nothing" and _key(one.to_dict()) not in self._told:
-                self._told.add(_key(one.to_dict()))
-                if one.kind != "stuck" or stuck:
-                    self.tell(f"{clock(one.at_ms)}  {one.text}" if one.at_ms is not None else one.text)
+        for finding in sorted(findings, key=lambda finding: finding.at_ms or 0):
+            if finding.kind != "nothing" and _key(finding.to_dict()) not in self._told:
+                self._told.add(_key(finding.to_dict()))
+                if finding.kind != "stuck" or stuck:
+                    self.tell(f"{clock(finding.at_ms)}  {finding.text}" if finding.at_ms is not None else finding.text)
 
     def was_told(self, text: str | None) -> None:
         """``text``: findings.json of an earlier watch."""
         if text is not None:
-            self._told.update(_key(one) for one in json.loads(text)["findings"])
+            self._told.update(_key(finding) for finding in json.loads(text)["findings"])
 
 
 def _key(finding: Mapping[str, Any]) -> str:
@@ -183,20 +183,20 @@ def _inputs(options: Options) -> Inputs:
     """What there is; of a folder that is there and has nothing yet, its name alone. Raises UsageError."""
     lines = _lines(options)
     try:
-        found = places.find(options.input, options.journal, options.run_id)
-        return replace(found, lines=lines)
+        inputs = places.find(options.input, options.journal, options.run_id)
+        return replace(inputs, lines=lines)
     except UsageError:
         known = [name for name in (options.input, options.journal) if name is not None]
         there = [files.entry(name) for name in known]
-        if options.for_ms == 0 or not known or not all(one is not None and one.is_dir for one in there):
+        if options.for_ms == 0 or not known or not all(folder is not None and folder.is_dir for folder in there):
             raise
         return places.Inputs(places.run_name(options.run_id, known[0]), None, None, lines=lines)
 
 
 def _lines(options: Options) -> tuple[LineFile, ...]:
     """The files of brokers' and clients' logs as they are now. Raises UsageError."""
-    found = (*reading.find(options.broker_logs, "broker"), *reading.find(options.client_logs, "client"))
-    return tuple(replace(one, path=places.everywhere(one.path)) for one in found)
+    line_files = (*reading.find(options.broker_logs, "broker"), *reading.find(options.client_logs, "client"))
+    return tuple(replace(file, path=places.everywhere(file.path)) for file in line_files)
 
 
 def _ledger(options: Options, inputs: Inputs) -> dict[str, Any]:
@@ -327,26 +327,28 @@ class _Watching:
 
     def _begin(self) -> None:
         """The streams whose input is there by now."""
-        found = _inputs(self.options)
+        inputs = _inputs(self.options)
         self.spark.sparkContext.setLocalProperty(
             "spark.scheduler.pool", "streams"
         )  # a share of the cores while tables are made
         try:
-            self._begin_with(found)
+            self._begin_with(inputs)
         finally:
             self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
-        self.inputs = found
+        self.inputs = inputs
 
-    def _begin_with(self, found: Inputs) -> None:
+    def _begin_with(self, inputs: Inputs) -> None:
         reader = self.spark.readStream.option("runId", self.inputs.run_id)
-        if found.journal is not None and not self.events.begun:
-            frame = reader.format("sim_journal").option("body", "false").load(found.journal)
+        if inputs.journal is not None and not self.events.begun:
+            frame = reader.format("sim_journal").option("body", "false").load(inputs.journal)
             self.events.begin(frame, self.options.every_ms, self._came)
-            self.steps.say(f"following the journal {found.journal}")
+            self.steps.say(f"following the journal {inputs.journal}")
         reader = self.spark.readStream.option("runId", self.inputs.run_id)
-        if found.log is not None and not self.log.begun:
-            self.log.begin(reader.format("consumer_offsets").load(found.log), self.options.every_ms, lambda batch: None)
-            self.steps.say(f"following __consumer_offsets in {found.log}")
+        if inputs.log is not None and not self.log.begun:
+            self.log.begin(
+                reader.format("consumer_offsets").load(inputs.log), self.options.every_ms, lambda batch: None
+            )
+            self.steps.say(f"following __consumer_offsets in {inputs.log}")
 
     def _came(self, batch: DataFrame) -> None:
         """A batch of events, on a thread of Spark's that holds the lock."""
@@ -371,7 +373,7 @@ class _Watching:
         """The tables, the report and the findings, if anything has come since the last time; given up for the last ones."""
         batches = (self.events.batches, self.log.batches)
         self._look_for_lines()
-        state = (*batches, *((one.path, one.size) for one in self.inputs.lines))
+        state = (*batches, *((file.path, file.size) for file in self.inputs.lines))
         if state == self._made or (batches == (0, 0) and not self.inputs.lines):
             return
         took, over = stopwatch(), (lambda: False) if last else (lambda: self.watch.over(0))

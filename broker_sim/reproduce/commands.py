@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write("broker-sim reproduce: interrupted\n")
         return 130
     if arguments.json:
-        told = {
+        table = {
             "group": made.incident.group,
             "kind": made.incident.finding.kind,
             "finding": made.incident.finding.to_dict(),
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             "verdict_code": made.outcome.code,
             "unknown": made.unknown,
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(table) + "\n")
     else:
         sys.stdout.write("\n".join([*made.verdict(), made.alike.text(), f"{arguments.out}/page.html"]) + "\n")
     return 0 if made.happened else 1

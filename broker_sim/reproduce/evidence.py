@@ -110,15 +110,15 @@ def read(
     read."""
     groups = () if group is None else (literally(group),)
     options = Options(out="", input=directory, look_for_journal=journal, scope=Scope(None, until_ms, groups))
-    found = inputs.find(directory, None, None, look=journal, broker_logs=broker_logs, client_logs=client_logs)
-    return _InMemory(found, options, steps).evidence()
+    run_inputs = inputs.find(directory, None, None, look=journal, broker_logs=broker_logs, client_logs=client_logs)
+    return _InMemory(run_inputs, options, steps).evidence()
 
 
 class _InMemory(Run):
     """A run whose tables stay in the database."""
 
-    def __init__(self, found: inputs.Inputs, options: Options, steps: Steps) -> None:
-        super().__init__(Session(), found, Folder.local("."), options, steps)  # type: ignore[arg-type]
+    def __init__(self, run_inputs: inputs.Inputs, options: Options, steps: Steps) -> None:
+        super().__init__(Session(), run_inputs, Folder.local("."), options, steps)  # type: ignore[arg-type]
 
     def evidence(self) -> Evidence:
         self._read()

@@ -130,18 +130,18 @@ def read_lives(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> Live
     commits = [_commit(row) for row in rows if row["kind"] in ("commit", "commit_tombstone")]
     begin = _begin(turns, from_ms)
     lives = Lives(group, begin, max(to_ms, begin))
-    lives.turns = [one for one in turns if begin <= one.at_ms <= to_ms]
-    lives.commits = [one for one in commits if begin <= one.at_ms <= to_ms]
-    for one in commits:
-        if one.at_ms < begin and one.offset is not None:
-            lives.before[one.log] = one.offset
-        elif one.at_ms < begin:
-            lives.before.pop(one.log, None)
+    lives.turns = [turn for turn in turns if begin <= turn.at_ms <= to_ms]
+    lives.commits = [commit for commit in commits if begin <= commit.at_ms <= to_ms]
+    for commit in commits:
+        if commit.at_ms < begin and commit.offset is not None:
+            lives.before[commit.log] = commit.offset
+        elif commit.at_ms < begin:
+            lives.before.pop(commit.log, None)
     _topics(lives, evidence)
     lives.rhythm_ms = _rhythm(lives.commits)
-    known = [one for one in turns if one.at_ms <= begin]
+    known = [turn for turn in turns if turn.at_ms <= begin]
     lives.begin = known[-1] if known else None
-    lives.turns = [one for one in lives.turns if one.at_ms > begin]
+    lives.turns = [turn for turn in lives.turns if turn.at_ms > begin]
     _Reader(lives, known).read()
     lives.acts += _moves(lives, evidence)
     lives.acts.sort(key=lambda act: act.at_ms)
@@ -169,22 +169,22 @@ def _moves(lives: Lives, evidence: Evidence) -> Iterator[Act]:
 def _begin(turns: list[Turn], from_ms: int) -> int:
     """The time from which the members are known, ms since 1970: ``from_ms`` if a record with members is not later, else
     that of the first such record."""
-    if any(one.at_ms <= from_ms and one.seats for one in turns):
+    if any(turn.at_ms <= from_ms and turn.seats for turn in turns):
         return from_ms
-    return next((one.at_ms for one in turns if one.seats and one.at_ms > from_ms), from_ms)
+    return next((turn.at_ms for turn in turns if turn.seats and turn.at_ms > from_ms), from_ms)
 
 
 def _turn(row: Row) -> Turn:
     seats = tuple(
         Seat(
-            one["member_id"],
-            one["client_id"] or "consumer",
-            one["group_instance_id"],
-            one["session_timeout_ms"] or 45_000,
-            one["rebalance_timeout_ms"] or 300_000,
-            tuple((each["topic"], index) for each in one["assigned"] or () for index in each["partitions"] or ()),
+            member["member_id"],
+            member["client_id"] or "consumer",
+            member["group_instance_id"],
+            member["session_timeout_ms"] or 45_000,
+            member["rebalance_timeout_ms"] or 300_000,
+            tuple((topic["topic"], index) for topic in member["assigned"] or () for index in topic["partitions"] or ()),
         )
-        for one in row["members"] or ()
+        for member in row["members"] or ()
     )
     at_ms = row["record_ts_ms"] or 0
     closed_ms = min(row["state_ts_ms"] or at_ms, at_ms)
@@ -200,7 +200,7 @@ def _commit(row: Row) -> Commit:
 
 def _topics(lives: Lives, evidence: Evidence) -> None:
     """How many partitions there are, where their logs ended, and how fast they grow."""
-    logs = {one.log for one in lives.commits} | set(lives.before)
+    logs = {commit.log for commit in lives.commits} | set(lives.before)
     logs |= {log for turn in lives.turns for seat in turn.seats for log in seat.logs}
     grown: dict[Log, list[tuple[int, int]]] = defaultdict(list)
     for row in evidence.rows("log_ends"):
@@ -212,7 +212,7 @@ def _topics(lives: Lives, evidence: Evidence) -> None:
     span_s = max((lives.to_ms - lives.from_ms) / 1000, 1.0)
     for log in sorted(logs):
         points = sorted(grown.get(log, [])) or [
-            (one.at_ms, one.offset) for one in lives.commits if one.log == log and one.offset is not None
+            (commit.at_ms, commit.offset) for commit in lives.commits if commit.log == log and commit.offset is not None
         ]
         first = max((end for at, end in points if at <= lives.from_ms), default=lives.before.get(log, 0))
         last = max((end for at, end in points if at <= lives.to_ms), default=first)
@@ -225,8 +225,8 @@ def _topics(lives: Lives, evidence: Evidence) -> None:
 def _rhythm(commits: Iterable[Commit]) -> int:
     """How often a partition is committed, as a rule."""
     of_log: dict[Log, list[int]] = defaultdict(list)
-    for one in commits:
-        of_log[one.log].append(one.at_ms)
+    for commit in commits:
+        of_log[commit.log].append(commit.at_ms)
     pauses = [after - before for times in of_log.values() for before, after in pairwise(times) if after > before]
     return max(100, round(median(pauses))) if pauses else 1000
 
@@ -244,10 +244,10 @@ class _Reader:
         self.generation = before[-1].generation if before else None
         self.before = before
         begin = before[-1].seats if before else ()
-        self.alone = len({(one.client_id, one.instance) for one in begin}) == len(begin)
+        self.alone = len({(seat.client_id, seat.instance) for seat in begin}) == len(begin)
         """Each client id is one process: where it is there twice, the older member's process has ended."""
         for seat in begin:
-            self._named(seat, () if self.alone else [self.names[one] for one in self.now]).first = True
+            self._named(seat, () if self.alone else [self.names[member_id] for member_id in self.now]).first = True
             self.now[seat.member_id] = seat
 
     def read(self) -> None:
@@ -279,26 +279,30 @@ class _Reader:
     def _named(self, seat: Seat, held: Iterable[str]) -> Member:
         """The member that a seat is: one of the same client and instance whose name is not ``held`` by another, else a new one."""
         members = self.lives.members
-        same = [one for one in members if (one.client_id, one.instance) == (seat.client_id, seat.instance)]
-        found = next((one for one in same if one.name not in held), None)
-        if found is None:
-            number = sum(one.client_id == seat.client_id for one in members)
+        same = [member for member in members if (member.client_id, member.instance) == (seat.client_id, seat.instance)]
+        known = next((member for member in same if member.name not in held), None)
+        if known is None:
+            number = sum(member.client_id == seat.client_id for member in members)
             name = seat.client_id if not number else f"{seat.client_id}.{number + 1}"
-            found = Member(name, seat.client_id, seat.instance, seat.session_ms, seat.rebalance_ms)
-            members.append(found)
-        self.names[seat.member_id] = found.name
-        return found
+            known = Member(name, seat.client_id, seat.instance, seat.session_ms, seat.rebalance_ms)
+            members.append(known)
+        self.names[seat.member_id] = known.name
+        return known
 
     def _last_sign(self, seat: Seat, turn: Turn) -> int | None:
         since = self.since.get(seat.member_id, 0)
-        mine = [one.at_ms for one in self.lives.commits if one.log in seat.logs and since <= one.at_ms < turn.at_ms]
+        mine = [
+            commit.at_ms
+            for commit in self.lives.commits
+            if commit.log in seat.logs and since <= commit.at_ms < turn.at_ms
+        ]
         return max(mine, default=since or None)
 
     def _went(self, seat: Seat, turn: Turn, back: Seat | None) -> None:
         name, last = self.names[seat.member_id], self._last_sign(seat, turn)
         if any(self.names[other] == name for other in self.now if other in self._ids(turn)):
             return  # its client had come anew, and was told then
-        member = next(one for one in self.lives.members if one.name == name)
+        member = next(candidate for candidate in self.lives.members if candidate.name == name)
         if seat.instance is not None and back is not None and turn.generation == self.generation:
             why = f"the same instance {seat.instance} with a new member id, in the same generation"
             self._act(turn.closed_ms - 600, "crash", name, why)
@@ -312,26 +316,28 @@ class _Reader:
             at_ms = turn.closed_ms - min(HEARTBEAT_MS, 1000)
             return at_ms, "leave", "gone in the next record; whether it left is not in the log", False
         silent = turn.closed_ms - last
-        told = f"silent for {duration_text(silent)} before it was gone"
+        silence = f"silent for {duration_text(silent)} before it was gone"
         room = self.lives.rhythm_ms + HEARTBEAT_MS
         if silent < min(seat.session_ms, seat.rebalance_ms) * 0.6:
-            return max(last, turn.closed_ms - room), "leave", f"{told}: a leave", True
+            return max(last, turn.closed_ms - room), "leave", f"{silence}: a leave", True
         polls = (
             abs(silent - seat.rebalance_ms) < abs(silent - seat.session_ms) - 500 and silent >= seat.rebalance_ms * 0.85
         )
         if polls and seat.rebalance_ms != seat.session_ms:
             limit = duration_text(seat.rebalance_ms)
-            return last, "hang", f"{told}, its max.poll.interval.ms being {limit}: it may not have polled", True
+            return last, "hang", f"{silence}, its max.poll.interval.ms being {limit}: it may not have polled", True
         at_ms = min(max(last, turn.closed_ms - seat.session_ms - room), turn.closed_ms - seat.session_ms)
         limit = duration_text(seat.session_ms)
         sure = abs(seat.rebalance_ms - seat.session_ms) > room
-        return at_ms, "crash", f"{told}, its session being {limit}: it crashed or was cut off", sure
+        return at_ms, "crash", f"{silence}, its session being {limit}: it crashed or was cut off", sure
 
     def _came(self, seat: Seat, turn: Turn) -> None:
         name = self.names[seat.member_id]
         acts = [act for act in self.lives.acts if act.who == name]
         hang = acts[-1] if acts and acts[-1].kind == "hang" else None
-        if hang is not None and not any(self.names[one] == name for one in self.now if one in self._ids(turn)):
+        if hang is not None and not any(
+            self.names[member_id] == name for member_id in self.now if member_id in self._ids(turn)
+        ):
             place = self.lives.acts.index(hang)  # it comes back by itself when it polls again
             for_ms = max(turn.closed_ms - hang.at_ms - 300, 1000)
             self.lives.acts[place] = replace(hang, for_ms=for_ms)
@@ -339,7 +345,7 @@ class _Reader:
         at_ms, held = self._joined(seat, turn)
         self.since[seat.member_id] = at_ms
         why = f"it is there in generation {turn.generation}" + (", for which the group had waited" if held else "")
-        if self._runs(name) and (acts or any(one.name == name and one.first for one in self.lives.members)):
+        if self._runs(name) and (acts or any(member.name == name and member.first for member in self.lives.members)):
             self._act(at_ms - 300, "crash", name, "its client comes anew while the old session goes on")
         self._act(max([at_ms, *(act.at_ms + 200 for act in acts)]), "start", name, why)
 
@@ -347,16 +353,18 @@ class _Reader:
         """The estimated time (ms since 1970) at which a new member of a record joined, and whether the group waited from then on,
         without commits. Several members of one client in one join phase get successive times."""
         same = [
-            one.member_id for one in turn.seats if one.client_id == seat.client_id and one.member_id not in self.now
+            other.member_id
+            for other in turn.seats
+            if other.client_id == seat.client_id and other.member_id not in self.now
         ]
-        last = max((one.at_ms for one in self.lives.commits if one.at_ms < turn.at_ms), default=turn.closed_ms)
+        last = max((commit.at_ms for commit in self.lives.commits if commit.at_ms < turn.at_ms), default=turn.closed_ms)
         held = bool(self.now) and turn.closed_ms - last > max(HEARTBEAT_MS, 3 * self.lives.rhythm_ms)
         first = last if held else turn.closed_ms - 600
         step = max(0, turn.closed_ms - 600 - first) // max(1, len(same))
         return max(first + step * same.index(seat.member_id), self.lives.from_ms), held
 
     def _ids(self, turn: Turn) -> set[str]:
-        return {one.member_id for one in turn.seats}
+        return {seat.member_id for seat in turn.seats}
 
     def _runs(self, name: str) -> bool:
         """Whether the client's process runs, by the acts so far."""
@@ -375,15 +383,19 @@ class _Reader:
         lives = self.lives
         long_ms = max(LONG_MS, UNUSUAL * lives.rhythm_ms)
         times: dict[Log, list[Commit]] = defaultdict(list)
-        for one in lives.commits:
-            times[one.log].append(one)
-        for log, found in times.items():
-            for before, after in pairwise(found):
+        for commit in lives.commits:
+            times[commit.log].append(commit)
+        for log, log_commits in times.items():
+            for before, after in pairwise(log_commits):
                 if after.at_ms - before.at_ms < long_ms or before.offset is None or after.offset is None:
                     continue
                 owner = self._owner(log, before.at_ms, after.at_ms)
                 behind = after.offset - before.offset
-                others = [one for one in lives.commits if before.at_ms < one.at_ms < after.at_ms and one.log != log]
+                others = [
+                    commit
+                    for commit in lives.commits
+                    if before.at_ms < commit.at_ms < after.at_ms and commit.log != log
+                ]
                 busy = any(act.who == owner and before.at_ms <= act.at_ms <= after.at_ms + 500 for act in lives.acts)
                 if owner is None or behind <= 0 or not others or busy:
                     continue
@@ -396,7 +408,9 @@ class _Reader:
         """Who had it at both ends; None where that changed."""
         owners = []
         for at_ms in (from_ms, to_ms):
-            turn = next((one for one in reversed([*self.before, *self.lives.turns]) if one.at_ms <= at_ms), None)
+            turn = next(
+                (earlier for earlier in reversed([*self.before, *self.lives.turns]) if earlier.at_ms <= at_ms), None
+            )
             owners += [self.names.get(seat.member_id) for seat in turn.seats if log in seat.logs] if turn else []
         return owners[0] if len(owners) == 2 and owners[0] == owners[1] else None
 
@@ -406,17 +420,19 @@ class _Reader:
         stood = dict(lives.before)
         last_ms: dict[Log, int] = {}
         moments: dict[tuple[int, str, str | None], list[tuple[Log, int]]] = defaultdict(list)
-        for one in lives.commits:
-            empty = not self._members_at(one.at_ms)
-            if one.offset is None:
-                moments[one.at_ms // 200, "delete", None].append((one.log, one.at_ms - last_ms.get(one.log, one.at_ms)))
-                stood.pop(one.log, None)
+        for commit in lives.commits:
+            empty = not self._members_at(commit.at_ms)
+            if commit.offset is None:
+                moments[commit.at_ms // 200, "delete", None].append(
+                    (commit.log, commit.at_ms - last_ms.get(commit.log, commit.at_ms))
+                )
+                stood.pop(commit.log, None)
                 continue
-            fell = one.log in stood and one.offset < stood[one.log]
-            if fell or (empty and one.log in stood and one.offset != stood[one.log]):
-                who = None if empty else self._owner(one.log, one.at_ms, one.at_ms)
-                moments[one.at_ms // 200, "commit", who].append((one.log, one.offset))
-            stood[one.log], last_ms[one.log] = one.offset, one.at_ms
+            fell = commit.log in stood and commit.offset < stood[commit.log]
+            if fell or (empty and commit.log in stood and commit.offset != stood[commit.log]):
+                who = None if empty else self._owner(commit.log, commit.at_ms, commit.at_ms)
+                moments[commit.at_ms // 200, "commit", who].append((commit.log, commit.offset))
+            stood[commit.log], last_ms[commit.log] = commit.offset, commit.at_ms
         for (slot, kind, who), offsets in moments.items():
             at_ms = slot * 200 + (0 if who else 400)  # whoever left before it is gone by then
             if kind == "commit":
@@ -427,7 +443,7 @@ class _Reader:
 
     def _deleted(self, at_ms: int, offsets: list[tuple[Log, int]]) -> Act:
         idle_ms = max(idle for _, idle in offsets)
-        ended = any(one.generation is None and abs(one.at_ms - at_ms) < 2000 for one in self.lives.turns)
+        ended = any(turn.generation is None and abs(turn.at_ms - at_ms) < 2000 for turn in self.lives.turns)
         minutes = idle_ms // MINUTE_MS
         if (
             minutes
@@ -440,5 +456,7 @@ class _Reader:
         return Act(at_ms, "delete_group" if ended else "delete_offsets", None, 0, tuple(offsets), f"deleted {why}")
 
     def _members_at(self, at_ms: int) -> bool:
-        turn = next((one for one in reversed([*self.before, *self.lives.turns]) if one.at_ms <= at_ms), None)
+        turn = next(
+            (earlier for earlier in reversed([*self.before, *self.lives.turns]) if earlier.at_ms <= at_ms), None
+        )
         return bool(turn and turn.seats)

@@ -101,39 +101,39 @@ def reproduce(options: Options, steps: Steps) -> Reproduction:
         whole = _read(options, steps)
         group, of_all = choose(whole, options.group, options.at_ms)
         mine = _read(options, steps, group)
-        found = incident(mine, group, of_all, options.at_ms)
-        step.done(f"{group}, {found.finding.kind}")
+        chosen = incident(mine, group, of_all, options.at_ms)
+        step.done(f"{group}, {chosen.finding.kind}")
     release, why = (options.as_version, "as it was asked for") if options.as_version else mine.release()
-    lives = read_lives(mine, group, found.from_ms, found.to_ms)
-    if found.finding.kind == "stuck":
-        _stuck(found, lives, mine, release)
+    lives = read_lives(mine, group, chosen.from_ms, chosen.to_ms)
+    if chosen.finding.kind == "stuck":
+        _stuck(chosen, lives, mine, release)
     if not lives.members and not lives.acts:
         raise NotReproducible(f"{group}: its records of that time are gone, compaction took them")
-    if found.finding.kind in PARTITIONED and not lives.members:
+    if chosen.finding.kind in PARTITIONED and not lives.members:
         raise NotReproducible(
             f"{group}: its members at that time are not in the log, so no client that tries to commit can be simulated"
         )
-    story = story_of(found, lives, release)
+    story = story_of(chosen, lives, release)
     story.changed.append(f"the brokers behave as Kafka {release}: {why}")
-    _write(out, found, story)
+    _write(out, chosen, story)
     with steps.step("playing it") as step:
         data = out / "data"
         _emptied(data)
         outcome = played(read_scenario(out / SCENARIO), data)
         step.done(f"{outcome.seconds:.0f} s of virtual time")
     again = evidence_of(data, group)
-    told = jams_of(data, group) if found.finding.kind == "stuck" else seen(again, group)
+    findings = jams_of(data, group) if chosen.finding.kind == "stuck" else seen(again, group)
     begin = next(
         (event["ts_ms"] for event in outcome.events if event["event"] == "mark" and event["text"] == BEGIN), None
     )
     if begin is None:
         raise NotReproducible(f"{group}: its members never came together: {outcome.late}")
     shifted = read_lives(again, group, begin, begin + lives.to_ms - lives.from_ms)
-    if found.finding.kind == "stuck":
-        _stuck_again(told, shifted)
+    if chosen.finding.kind == "stuck":
+        _stuck_again(findings, shifted)
     alike = compare(lives, shifted)
-    again_found = recurs(found.finding, told, begin - lives.from_ms)
-    made = Reproduction(found, again_found, outcome, alike, _unknown(lives, story))
+    again_found = recurs(chosen.finding, findings, begin - lives.from_ms)
+    made = Reproduction(chosen, again_found, outcome, alike, _unknown(lives, story))
     _tell(out, made, lives, story)
     return made
 
@@ -153,11 +153,11 @@ def steps_of(steps: Steps) -> Steps:
     return Steps(steps.stream, quiet=True)
 
 
-def _stuck(found: Incident, lives: Lives, mine: Evidence, release: str) -> None:
+def _stuck(chosen: Incident, lives: Lives, mine: Evidence, release: str) -> None:
     """What happened to the group's offsets partition. What its members did meanwhile came of it, and is left to come of it again."""
-    finding = found.finding
+    finding = chosen.finding
     assert finding.at_ms is not None
-    to_ms = finding.to_ms if finding.to_ms is not None else found.to_ms
+    to_ms = finding.to_ms if finding.to_ms is not None else chosen.to_ms
     at_ms = max(finding.at_ms, lives.from_ms)
     jam = Act(at_ms, "jam", None, max(to_ms - at_ms, 1000), (), _shown(finding), finding.certainty == "certain")
     lines = mine.lines_of(finding.log_partition) if finding.log_partition is not None else []
@@ -177,13 +177,13 @@ def _stuck(found: Incident, lives: Lives, mine: Evidence, release: str) -> None:
     lives.acts = sorted([*kept, jam], key=lambda act: act.at_ms)
 
 
-def _stuck_again(told: list[Finding], shifted: Lives) -> None:
+def _stuck_again(findings: list[Finding], shifted: Lives) -> None:
     """The same of the simulated group's life."""
-    for one in told:
-        if one.at_ms is None or not shifted.from_ms <= one.at_ms <= shifted.to_ms:
+    for finding in findings:
+        if finding.at_ms is None or not shifted.from_ms <= finding.at_ms <= shifted.to_ms:
             continue
-        lasted_ms = (shifted.to_ms if one.to_ms is None else one.to_ms) - one.at_ms
-        jam = Act(one.at_ms, "jam", None, lasted_ms, why="the journal's appends")
+        lasted_ms = (shifted.to_ms if finding.to_ms is None else finding.to_ms) - finding.at_ms
+        jam = Act(finding.at_ms, "jam", None, lasted_ms, why="the journal's appends")
         shifted.acts = sorted([*_not_of_it(shifted, jam), jam], key=lambda act: act.at_ms)
 
 
@@ -203,7 +203,7 @@ def _not_of_it(lives: Lives, jam: Act) -> Iterator[Act]:
         for act in lives.acts
         if jam.at_ms - 1000 <= act.at_ms + (act.for_ms if act.kind == "hang" else 0) and act.at_ms <= until
     ]
-    runs = {one.name: one.first for one in lives.members}
+    runs = {member.name: member.first for member in lives.members}
     for act in lives.acts:
         if act not in mine and act.at_ms < jam.at_ms and act.kind in MEMBERS:
             runs[str(act.who)] = act.kind not in ("leave", "crash")
@@ -219,11 +219,11 @@ def _not_of_it(lives: Lives, jam: Act) -> Iterator[Act]:
 
 def _unknown(lives: Lives, story: Story) -> list[str]:
     unsure = [act for act in lives.acts if not act.sure]
-    found = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
-    found += lives.notes
-    found += [f"{one[0].upper()}{one[1:]}." for one in dict.fromkeys(story.changed)]
+    unknowns = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
+    unknowns += lives.notes
+    unknowns += [f"{change[0].upper()}{change[1:]}." for change in dict.fromkeys(story.changed)]
     return [
-        *found,
+        *unknowns,
         "When members heartbeat, and how long each works on a record, is not in the log: heartbeats come each 3 s here.",
         "The clients are aiokafka's; another library rejoins, commits and leaves at other moments.",
     ]
@@ -233,17 +233,17 @@ def _emptied(data: Path) -> None:
     shutil.rmtree(data, ignore_errors=True)
 
 
-def _write(out: Path, found: Incident, story: Story) -> None:
+def _write(out: Path, chosen: Incident, story: Story) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / SCENARIO).write_text(story.scenario(_dated(found.finding)), encoding="utf-8")
+        (out / SCENARIO).write_text(story.scenario(_dated(chosen.finding)), encoding="utf-8")
         (out / GROUPS).write_text(story.begin(), encoding="utf-8")
-        title = f"{found.group}: {found.finding.kind}".replace("\\", "\\\\").replace('"', "'")
+        title = f"{chosen.group}: {chosen.finding.kind}".replace("\\", "\\\\").replace('"', "'")
         test = TEST.format(
             title=title,
             scenario=SCENARIO,
-            kind=found.finding.kind,
-            group=found.group.replace("\\", "\\\\").replace('"', '\\"'),
+            kind=chosen.finding.kind,
+            group=chosen.group.replace("\\", "\\\\").replace('"', '\\"'),
         )
         (out / PYTEST).write_text(test, encoding="utf-8")
     except OSError as error:

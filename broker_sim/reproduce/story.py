@@ -68,7 +68,7 @@ def story_of(incident: Incident, lives: Lives, as_version: str) -> Story:
         for topic, number in sorted(lives.partitions.items())
     ]
     table["clients"] = [_client(lives, index) for index in range(len(lives.members))]
-    first = [one for one in lives.members if one.first]
+    first = [member for member in lives.members if member.first]
     begin: dict[str, Any] = {"name": BEGIN}
     if first:
         begin["when"] = {"group": incident.group, "state": "Stable", "members": len(first)}
@@ -88,45 +88,45 @@ def _rate(rate: float) -> dict[str, str]:
 
 
 def _client(lives: Lives, index: int) -> dict[str, Any]:
-    one = lives.members[index]
+    member = lives.members[index]
     topics = sorted({log[0] for turn in lives.turns for seat in turn.seats for log in seat.logs} or lives.partitions)
-    beat = min(3000, one.session_ms // 3)
-    found: dict[str, Any] = {"name": one.name, "group": lives.group, "topics": topics}
-    if one.instance is not None:
-        found["instance_id"] = one.instance
-    found |= {
-        "session_timeout": duration_text(one.session_ms),
+    beat = min(3000, member.session_ms // 3)
+    client: dict[str, Any] = {"name": member.name, "group": lives.group, "topics": topics}
+    if member.instance is not None:
+        client["instance_id"] = member.instance
+    client |= {
+        "session_timeout": duration_text(member.session_ms),
         "heartbeat_interval": duration_text(beat),
-        "max_poll_interval": duration_text(one.rebalance_ms),
+        "max_poll_interval": duration_text(member.rebalance_ms),
         "commit": "poll",
         "auto_commit_interval": duration_text(lives.rhythm_ms),
     }
-    if not one.first:
-        found["start"] = False
-    return found
+    if not member.first:
+        client["start"] = False
+    return client
 
 
 def _before(lives: Lives) -> dict[str, Any]:
     """The group without members, with the offsets that it had, and where its logs ended."""
     logs = sorted({*lives.ends, *lives.before})
     offsets = [{"topic": topic, "partition": index, **_offset(lives, (topic, index))} for topic, index in logs]
-    return {"group": lives.group, "state": "Empty", "offsets": [one for one in offsets if len(one) > 2]}
+    return {"group": lives.group, "state": "Empty", "offsets": [offset for offset in offsets if len(offset) > 2]}
 
 
 def _offset(lives: Lives, log: Log) -> dict[str, int]:
     """Offset and end. A log whose end is unknown ends where the group is."""
-    found = {}
+    row = {}
     if log in lives.before:
-        found["offset"] = lives.before[log]
+        row["offset"] = lives.before[log]
     end = max(lives.ends.get(log, 0), lives.before.get(log, 0))
     if log in lives.before:
-        found["end"] = end
-    return found
+        row["end"] = end
+    return row
 
 
 def _steps(lives: Lives, story: Story) -> Iterator[dict[str, Any]]:
     now_ms = lives.from_ms
-    running = {one.name for one in lives.members if one.first}
+    running = {member.name for member in lives.members if member.first}
     for number, act in enumerate(lives.acts, 1):
         doing = list(_doing(act, lives, running, story))
         if not doing:
@@ -180,12 +180,12 @@ def _doing(act: Act, lives: Lives, running: set[str], story: Story) -> Iterator[
 
 def _jam(act: Act, group: str) -> dict[str, Any]:
     """A state of the group's offsets partition. A follower that hangs is in the ISR at first; once it is out, 3.x refuses appends."""
-    found: dict[str, Any] = {"log": f"offsets({group})", "state": "stuck", "for": duration_text(act.for_ms)}
+    state: dict[str, Any] = {"log": f"offsets({group})", "state": "stuck", "for": duration_text(act.for_ms)}
     if act.refused_ms is not None and act.refused_ms <= act.at_ms:
-        found["state"] = "under_min_isr"
+        state["state"] = "under_min_isr"
     elif act.refused_ms is not None:
-        found["isr_shrinks_after"] = duration_text(act.refused_ms - act.at_ms)
-    return found
+        state["isr_shrinks_after"] = duration_text(act.refused_ms - act.at_ms)
+    return state
 
 
 def _expected(incident: Incident, lives: Lives) -> Iterator[dict[str, Any]]:
@@ -195,11 +195,14 @@ def _expected(incident: Incident, lives: Lives) -> Iterator[dict[str, Any]]:
         yield {
             "within": "60s",
             "group": {
-                incident.group: {"state": "Stable", "members": len({lives.names[one.member_id] for one in last.seats})}
+                incident.group: {
+                    "state": "Stable",
+                    "members": len({lives.names[seat.member_id] for seat in last.seats}),
+                }
             },
         }
     kinds = {act.kind for act in lives.acts}
-    if "crash" in kinds and not any(one.instance for one in lives.members):
+    if "crash" in kinds and not any(member.instance for member in lives.members):
         yield {"happened": {"event": "timer", "timer": "session", "group": incident.group}}
     if incident.finding.kind in ("storm", "restless", "poison"):
         many = max(3, len(lives.turns) // 2)

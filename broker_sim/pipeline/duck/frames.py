@@ -60,7 +60,7 @@ class Frame:
         return self._new(f"SELECT {_listed(shown)} FROM {self.name}", [name for name, _ in shown])
 
     def withColumn(self, name: str, column: Column) -> Frame:
-        kept: list[Given] = [column.alias(name) if one == name else self[one] for one in self.columns]
+        kept: list[Given] = [column.alias(name) if present == name else self[present] for present in self.columns]
         return self.select(*kept, *([] if name in self.columns else [column.alias(name)]))
 
     def withColumnRenamed(self, old: str, new: str) -> Frame:
@@ -71,15 +71,15 @@ class Frame:
 
     def _shown(self, given: Iterable[Given | list[Given]]) -> Iterator[tuple[str, str]]:
         """(name, expression) of what a select has."""
-        for one in given:
-            if isinstance(one, list | tuple):
-                yield from self._shown(one)
-            elif isinstance(one, str) and one.endswith("*"):
-                inner = one.removesuffix("*").removesuffix(".")
+        for argument in given:
+            if isinstance(argument, list | tuple):
+                yield from self._shown(argument)
+            elif isinstance(argument, str) and argument.endswith("*"):
+                inner = argument.removesuffix("*").removesuffix(".")
                 names = self._fields(inner) if inner else self.columns
                 yield from ((name, (col(inner)[name] if inner else self[name]).sql) for name in names)
             else:
-                column = expression(one)
+                column = expression(argument)
                 yield from (
                     zip(column.names, column.parts, strict=True)
                     if column.parts
@@ -116,7 +116,7 @@ class Frame:
         return self._new(f"SELECT * FROM {self.name} LIMIT {number}")
 
     def groupBy(self, *given: Given) -> Grouped:
-        return Grouped(self, [expression(one) for one in given])
+        return Grouped(self, [expression(argument) for argument in given])
 
     def agg(self, *columns: Column) -> Frame:
         return self.groupBy().agg(*columns)
@@ -178,15 +178,15 @@ class Frame:
         """The whole query."""
         needed: dict[str, Frame] = {}
 
-        def take(one: Frame) -> None:
-            if one.name not in needed:
-                for each in one.over:
-                    take(each)
-                needed[one.name] = one
+        def take(frame: Frame) -> None:
+            if frame.name not in needed:
+                for source in frame.over:
+                    take(source)
+                needed[frame.name] = frame
 
-        for each in self.over:
-            take(each)
-        ctes = ", ".join(f"{one.name} AS ({one.body})" for one in needed.values())
+        for used in self.over:
+            take(used)
+        ctes = ", ".join(f"{frame.name} AS ({frame.body})" for frame in needed.values())
         return f"WITH {ctes} {self.body}" if ctes else self.body
 
     def relation(self) -> Any:

@@ -139,20 +139,20 @@ class Reader:
 
 
 def _offsets(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
-    slices = [one for share in share_out(find_logs([path], run_id).logs, 1) for one in share]
-    read = (read_offsets(one.path, start=one.start, end=one.end, run_id=one.run_id) for one in slices)
+    slices = [part for share in share_out(find_logs([path], run_id).logs, 1) for part in share]
+    read = (read_offsets(part.path, start=part.start, end=part.end, run_id=part.run_id) for part in slices)
     return OFFSET_LOG, chain.from_iterable(read)
 
 
 def _skipped(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
-    found = find_logs([path], run_id)
-    told = [(run_id, one) for one in found.skipped]
-    for part in (one for share in share_out(found.logs, 1) for one in share):
+    logs = find_logs([path], run_id)
+    skipped = [(run_id, entry) for entry in logs.skipped]
+    for part in (piece for share in share_out(logs.logs, 1) for piece in share):
         mine: list[Skipped] = []
         for _ in read_offsets(
             part.path, start=part.start, end=part.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
         ):
             pass
-        told += [(part.run_id, one) for one in mine]
-    rows = [dict(zip(SKIPPED.names, (run, *one), strict=True)) for run, one in told]
+        skipped += [(part.run_id, entry) for entry in mine]
+    rows = [dict(zip(SKIPPED.names, (run, *entry), strict=True)) for run, entry in skipped]
     return SKIPPED, batches_of(rows, SKIPPED)

@@ -36,7 +36,7 @@ class Forms:
 
     def __init__(self, forms: Iterable[Form]) -> None:
         self.forms = tuple(forms)
-        self._any = re.compile("|".join(sorted({re.escape(one.words[0]) for one in self.forms}, reverse=True)))
+        self._any = re.compile("|".join(sorted({re.escape(form.words[0]) for form in self.forms}, reverse=True)))
 
     def may_say(self, line: str) -> bool:
         """Whether it is worth a closer look."""
@@ -44,14 +44,14 @@ class Forms:
 
     def said(self, words: str) -> tuple[str, Mapping[str, str | int | None]] | None:
         """(kind, columns), None for a line of no kind that is known."""
-        for one in self.forms:
-            if all(word in words for word in one.words):
-                found = one.pattern.search(words)
-                if found is not None:
+        for form in self.forms:
+            if all(word in words for word in form.words):
+                match = form.pattern.search(words)
+                if match is not None:
                     # `detail2` is `detail` in another place of the same line
-                    return one.what, {
+                    return form.what, {
                         name.rstrip("2"): _value(name, text)
-                        for name, text in found.groupdict().items()
+                        for name, text in match.groupdict().items()
                         if text is not None
                     }
         return None

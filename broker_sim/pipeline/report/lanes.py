@@ -47,24 +47,28 @@ def time(facts: Facts) -> tuple[int, int, Spans]:
 def lanes(facts: Facts, most: int, flags: Iterable[tuple[str, Finding]] = ()) -> list[Lane]:
     """The groups with something to show, those with the most trouble first, at most so many; ``flags``: findings with their ids in the
     page, each to stand in its group's row."""
-    told = [(key, one) for key, one in flags if one.group is not None and one.at_ms is not None]
+    flagged = [(key, finding) for key, finding in flags if finding.group is not None and finding.at_ms is not None]
     names = dict.fromkeys(row["group"] for row in facts.rebalances if _began(row) is not None)
     names |= dict.fromkeys(row["group"] for row in facts.regressions)
     names |= dict.fromkeys(group for row in facts.stuck for group in row["groups"] or ())
-    names |= dict.fromkeys(one.group or "" for _, one in told)
-    found = [_lane(facts, group) for group in names]
-    by_name = {lane.group: lane for lane in found}
-    for key, one in told:
-        by_name[one.group or ""].flags.append((one.at_ms or 0, key, one.severity, one.text))
-    found.sort(key=lambda lane: (not (lane.bars or lane.flags), -_trouble(lane), lane.group))
-    return found[:most]
+    names |= dict.fromkeys(finding.group or "" for _, finding in flagged)
+    result = [_lane(facts, group) for group in names]
+    by_name = {lane.group: lane for lane in result}
+    for key, finding_ in flagged:
+        by_name[finding_.group or ""].flags.append((finding_.at_ms or 0, key, finding_.severity, finding_.text))
+    result.sort(key=lambda lane: (not (lane.bars or lane.flags), -_trouble(lane), lane.group))
+    return result[:most]
 
 
 def _trouble(lane: Lane) -> int:
     failed = sum(not bar.stable for bar in lane.bars)
-    told = sum({"bad": 200, "warn": 100}.get(severity, 0) for _, _, severity, _ in lane.flags)
+    severities = sum({"bad": 200, "warn": 100}.get(severity, 0) for _, _, severity, _ in lane.flags)
     return (
-        told + 1000 * bool(lane.stuck) + 50 * min(len(lane.falls), 10) + 20 * min(failed, 20) + min(len(lane.bars), 20)
+        severities
+        + 1000 * bool(lane.stuck)
+        + 50 * min(len(lane.falls), 10)
+        + 20 * min(failed, 20)
+        + min(len(lane.bars), 20)
     )
 
 
@@ -110,13 +114,13 @@ def _ended(row: Row, facts: Facts) -> int:
 
 
 def _stuck(facts: Facts, group: str) -> list[tuple[int, int, str]]:
-    found = []
+    spans = []
     for row in facts.stuck:
         if group in (row["groups"] or ()):
             to_ms = int((facts.to_ms or 0) if row["to_ms"] is None else row["to_ms"])
             words = f"{row['log']} took nothing from {clock(row['from_ms'])} to {clock(to_ms)}"
-            found.append((row["from_ms"], to_ms, words))
-    return found
+            spans.append((row["from_ms"], to_ms, words))
+    return spans
 
 
 def stuck_spans(facts: Facts, group: str) -> Spans:

@@ -90,14 +90,14 @@ class Section:
     @property
     def folded(self) -> int:
         """How many groups are shown only when a reader asks."""
-        return sum(one.more for one in (*self.lanes, *self.many))
+        return sum(part.more for part in (*self.lanes, *self.many))
 
 
 def html(facts: Facts, findings: Sequence[Finding]) -> str:
     """The page."""
     shown = list(findings[:MOST_FINDINGS])
     sections = [section for section in (draw(facts) for draw in _SECTIONS) if section is not None]
-    flags = [(f"finding-{number_}", one) for number_, one in enumerate(shown)]
+    flags = [(f"finding-{number_}", finding) for number_, finding in enumerate(shown)]
     rebalances = _rebalances(facts, flags)
     if rebalances is not None:
         sections.insert(0, rebalances)
@@ -110,22 +110,22 @@ def html(facts: Facts, findings: Sequence[Finding]) -> str:
         time=[] if facts.from_ms is None else pieces(lanes.time(facts)),
         subtitle=_subtitle(facts),
         tiles=list(_tiles(facts)),
-        groups=sorted({one.group for section in sections for one in (*section.lanes, *section.many)}),
-        severities=[name for name in ("bad", "warn", "note") if any(one.severity == name for one in shown)],
+        groups=sorted({part.group for section in sections for part in (*section.lanes, *section.many)}),
+        severities=[name for name in ("bad", "warn", "note") if any(finding.severity == name for finding in shown)],
         findings=[
             {
                 "key": key,
-                "group": one.group or "",
-                "at": one.at_ms,
-                "severity": one.severity,
-                "when": _moment(one.at_ms),
-                "text": one.text,
-                "advice": one.advice,
-                "certainty": "" if one.certainty == "certain" else one.certainty,
-                "evidence": one.evidence(),
-                "links": _links(one),
+                "group": finding.group or "",
+                "at": finding.at_ms,
+                "severity": finding.severity,
+                "when": _moment(finding.at_ms),
+                "text": finding.text,
+                "advice": finding.advice,
+                "certainty": "" if finding.certainty == "certain" else finding.certainty,
+                "evidence": finding.evidence(),
+                "links": _links(finding),
             }
-            for key, one in flags
+            for key, finding in flags
         ],
         first=FIRST_FINDINGS,
         more_findings=count(min(len(findings), MOST_FINDINGS) - FIRST_FINDINGS, "more finding"),
@@ -168,8 +168,8 @@ def _tiles(facts: Facts) -> Iterator[dict[str, object]]:
         tiles += [
             (facts.counts.get("duplicate_windows", 0), "range read twice", "ranges read twice", True),
         ]
-    for value, one, many, bad in tiles:
-        name = one if value == 1 else many
+    for value, singular, many, bad in tiles:
+        name = singular if value == 1 else many
         yield {"number": number(value), "short": short(value), "name": name, "alarm": bad and value}
 
 
@@ -177,9 +177,11 @@ def _logs(facts: Facts) -> str:
     return f"{count(len(facts.lines), 'log')} of brokers and clients" if facts.lines else ""
 
 
-def _links(one: Finding) -> str:
+def _links(finding: Finding) -> str:
     """All that shows it, a line each: what a pointer is shown over the few that stand there."""
-    return "\n".join([*(f"__consumer_offsets-{log} offset {offset}" for log, offset in one.records), *one.lines])
+    return "\n".join(
+        [*(f"__consumer_offsets-{log} offset {offset}" for log, offset in finding.records), *finding.lines]
+    )
 
 
 def _moment(at_ms: int | None) -> str:
@@ -215,7 +217,7 @@ def _rebalances(facts: Facts, flags: Sequence[tuple[str, Finding]]) -> Section |
     near = sum(len(lane.bars) for lane in shown) <= MOST_NEAR
 
     def drawn(lane: Lane) -> Markup:
-        return _both(lambda width: row(lane, time, width, each=near and width > NARROW), LANE)
+        return _both(lambda width: row(lane, time, width, zoomable=near and width > NARROW), LANE)
 
     rows = [OfGroup(lane.group, drawn(lane), number_ >= FIRST_LANES) for number_, lane in enumerate(shown)]
     more = _left(facts.groups - len(shown), "group", "the tables rebalances and offset_regressions have all")

@@ -73,8 +73,8 @@ class Chart(Sheet):
     @contextmanager
     def mark(self, x: float, title: str = "") -> Iterator[None]:
         """What is drawn inside stays as wide as it is around ``x``."""
-        told = f"<title>{escaped(title)}</title>" if title else ""
-        self.canvas.parts.append(f'<g class="mark" data-x="{x:.2f}">{told}')
+        label = f"<title>{escaped(title)}</title>" if title else ""
+        self.canvas.parts.append(f'<g class="mark" data-x="{x:.2f}">{label}')
         yield
         self.canvas.end_group()
 
@@ -87,15 +87,17 @@ class Chart(Sheet):
 def pieces(span: Span) -> list[list[float]]:
     """How every chart of ``span`` lays out its time: ``[from_ms, to_ms, start, end]``, the last two as shares of its width."""
     from_ms, to_ms, active = span
-    return [[one.from_ms, one.to_ms, one.start, one.end] for one in Scale(from_ms, to_ms, 1.0, active).segments]
+    return [
+        [piece.from_ms, piece.to_ms, piece.start, piece.end] for piece in Scale(from_ms, to_ms, 1.0, active).segments
+    ]
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Overlapping intervals as one, in order."""
-    found: list[tuple[int, int]] = []
+    merged_spans: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged_spans and start <= merged_spans[-1][1]:
+            merged_spans[-1] = (merged_spans[-1][0], max(merged_spans[-1][1], end))
         else:
-            found.append((start, end))
-    return found
+            merged_spans.append((start, end))
+    return merged_spans

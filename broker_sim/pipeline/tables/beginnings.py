@@ -76,11 +76,11 @@ def beginnings(events: DataFrame, groups: DataFrame) -> DataFrame:
     asked = ended.groupBy("run_id", "group", *_LOG).agg(f.max("place").alias("until"))
     topics = asked.select("run_id", "group", "topic").distinct()
     whose = asked.select("run_id", "group").distinct()
-    told = _TOLD.conform(listed).unionByName(_fetched(events, groups, listed, asked))
-    told = told.unionByName(_offsets(events, asked)).unionByName(_sizes(events, topics))
-    told = told.unionByName(_members(events).join(topics, ["run_id", "group", "topic"], "left_semi"))
-    told = told.unionByName(_epochs(events)).join(whose, ["run_id", "group"], "left_semi").select(*_TOLD.names)
-    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
+    signs = _TOLD.conform(listed).unionByName(_fetched(events, groups, listed, asked))
+    signs = signs.unionByName(_offsets(events, asked)).unionByName(_sizes(events, topics))
+    signs = signs.unionByName(_members(events).join(topics, ["run_id", "group", "topic"], "left_semi"))
+    signs = signs.unionByName(_epochs(events)).join(whose, ["run_id", "group"], "left_semi").select(*_TOLD.names)
+    in_order = signs.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
     return BEGINNINGS.conform(in_order.mapInArrow(_batches, BEGINNINGS.schema_for(in_order)))
 
 
@@ -89,10 +89,12 @@ def _listed(events: DataFrame) -> DataFrame:
     calls, key = events.where(f.col("api") == "ListOffsets"), [*PER_JOURNAL, "request", *_LOG]
     asked = by_partition(calls.where(f.col("type") == "request"), events)
     asked = asked.select(*key, "client_id", "client_host", f.col("offset").alias("stamp"))
-    told = by_partition(calls.where(f.col("type") == "response"), events)
-    told = told.select(*key, place().alias("place"), "ts_ms", "offset", f.col("partition_error_code").alias("error"))
+    answered = by_partition(calls.where(f.col("type") == "response"), events)
+    answered = answered.select(
+        *key, place().alias("place"), "ts_ms", "offset", f.col("partition_error_code").alias("error")
+    )
     latest = (f.col("stamp") == LATEST) & (f.coalesce("error", f.lit(0)) == 0)
-    both = told.join(asked, key).select(
+    both = answered.join(asked, key).select(
         *(*_READER, *_LOG, "place", "ts_ms"),
         f.lit(_LISTED).alias("what"),
         f.when(latest, f.col("offset")).alias("offset"),
@@ -104,14 +106,14 @@ def _fetched(events: DataFrame, groups: DataFrame, listed: DataFrame, asked: Dat
     """Fetches that were answered without an error, of members and of logs whose end was asked for."""
     calls, key = events.where(f.col("api") == "Fetch"), [*PER_JOURNAL, "request"]
     answers = calls.where((f.col("type") == "response") & (f.coalesce("error_code", f.lit(0)) == 0))
-    each = by_partition(calls.where(f.col("type") == "response"), events).select(
+    partitions = by_partition(calls.where(f.col("type") == "response"), events).select(
         *(*key, *_LOG, "records", "log_start"), f.col("partition_error_code").alias("error")
     )
     rows = by_partition(calls.where(f.col("type") == "request"), events)
     rows = rows.select(*key, "client_id", "client_host", *_LOG, "offset").join(groups, list(_READER))
     rows = rows.join(asked, ["run_id", "group", *_LOG])
     rows = rows.join(answers.select(*key, place().alias("place"), "ts_ms"), key)
-    rows = rows.join(each, [*key, *_LOG], "left").where(f.coalesce("error", f.lit(0)) == 0)
+    rows = rows.join(partitions, [*key, *_LOG], "left").where(f.coalesce("error", f.lit(0)) == 0)
     names = (*_READER, "group", *_LOG, "place", "ts_ms", "offset", "records", "log_start", "until")
     rows = rows.select(*names, f.lit(_FETCHED).alias("what"))
     both = rows.unionByName(listed.where(f.col("offset").isNotNull()), allowMissingColumns=True)
@@ -122,8 +124,8 @@ def _fetched(events: DataFrame, groups: DataFrame, listed: DataFrame, asked: Dat
 
 def _offsets(events: DataFrame, asked: DataFrame) -> DataFrame:
     """Offsets of the groups that were published or deleted."""
-    told = by_partition(events.where(f.col("type").isin("offsets", "offsets_deleted")), events)
-    rows = told.select(
+    changed = by_partition(events.where(f.col("type").isin("offsets", "offsets_deleted")), events)
+    rows = changed.select(
         *("run_id", "group", *_LOG, "ts_ms", "offset", place().alias("place"), f.col("text").alias("detail")),
         f.when(f.col("type") == "offsets", _COMMITTED).otherwise(_DELETED).alias("what"),
     ).join(asked, ["run_id", "group", *_LOG])
@@ -137,8 +139,8 @@ def _sizes(events: DataFrame, topics: DataFrame) -> DataFrame:
     answers = events.where(
         (f.col("type") == "response") & (f.col("api") == "Metadata") & f.col("partitions").isNotNull()
     )
-    each = answers.select("run_id", place().alias("place"), f.explode("partitions").alias("p"))
-    sizes = each.groupBy("run_id", "place", f.col("p.topic").alias("topic")).agg(f.count("*").alias("records"))
+    partitions = answers.select("run_id", place().alias("place"), f.explode("partitions").alias("p"))
+    sizes = partitions.groupBy("run_id", "place", f.col("p.topic").alias("topic")).agg(f.count("*").alias("records"))
     earlier = Window.partitionBy("run_id", "topic").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
     sizes = sizes.withColumn("before", f.coalesce(f.max("records").over(earlier), f.lit(0)))
     sizes = sizes.where(f.col("records") > f.col("before")).join(topics, ["run_id", "topic"])
@@ -148,14 +150,14 @@ def _sizes(events: DataFrame, topics: DataFrame) -> DataFrame:
 def _members(events: DataFrame) -> DataFrame:
     """Members of classic groups and what they subscribe to, where it is seen first."""
     steps = events.where((f.col("type") == "group") & f.col("members_after").isNotNull())
-    each = steps.select("run_id", "group", place().alias("place"), f.explode("members_after").alias("m"))
-    each = each.select(
+    members = steps.select("run_id", "group", place().alias("place"), f.explode("members_after").alias("m"))
+    members = members.select(
         *("run_id", "group", "place", f.col("m.client_id").alias("client_id")),
         f.col("m.client_host").alias("client_host"),
         f.explode("m.topics").alias("topic"),
     )
-    found = each.groupBy(*_READER, "group", "topic").agg(f.min("place").alias("place"))
-    return _TOLD.conform(found.withColumn("what", f.lit(_MEMBER)))
+    subscribed = members.groupBy(*_READER, "group", "topic").agg(f.min("place").alias("place"))
+    return _TOLD.conform(subscribed.withColumn("what", f.lit(_MEMBER)))
 
 
 def _epochs(events: DataFrame) -> DataFrame:
@@ -171,9 +173,9 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
 
     rows = (row for batch in batches for row in batch.to_pylist())
     for (run_id, group), mine in groupby(rows, key=lambda row: (row["run_id"], row["group"])):
-        found = [{"run_id": run_id, "group": group, **_columns(one)} for one in _found(mine)]
-        if found:
-            yield pyarrow.RecordBatch.from_pylist(found, BEGINNINGS.arrow())
+        result = [{"run_id": run_id, "group": group, **_columns(beginning)} for beginning in _found(mine)]
+        if result:
+            yield pyarrow.RecordBatch.from_pylist(result, BEGINNINGS.arrow())
 
 
 def _found(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
@@ -186,8 +188,10 @@ def _found(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
             case "member":
                 group.member(reader, [row["topic"]])
             case "epochs":
-                for one in json.loads(row["detail"]).get("members") or ():
-                    group.member((one.get("client_id") or "", one.get("client_host") or ""), one.get("topics") or ())
+                for member in json.loads(row["detail"]).get("members") or ():
+                    group.member(
+                        (member.get("client_id") or "", member.get("client_host") or ""), member.get("topics") or ()
+                    )
             case "size":
                 group.has(row["topic"], row["records"])
             case "listed":
@@ -195,22 +199,22 @@ def _found(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
             case "deleted":
                 group.deleted(log, row["detail"] or "unknown")
             case "committed" if offset is not None:
-                one = group.committed(log, offset, *at)
-                yield from [] if one is None else [one]
+                member = group.committed(log, offset, *at)
+                yield from [] if member is None else [member]
             case "fetched" if offset is not None:
-                one = group.fetched(reader, log, offset, row["records"] or 0, row["log_start"], *at)
-                yield from [] if one is None else [one]
+                member = group.fetched(reader, log, offset, row["records"] or 0, row["log_start"], *at)
+                yield from [] if member is None else [member]
 
 
-def _columns(one: Beginning) -> dict[str, Any]:
-    topic, _, partition = one.log.rpartition("-")
+def _columns(beginning: Beginning) -> dict[str, Any]:
+    topic, _, partition = beginning.log.rpartition("-")
     return {
-        "client_id": one.reader[0] or None,
-        "client_host": one.reader[1] or None,
+        "client_id": beginning.reader[0] or None,
+        "client_host": beginning.reader[1] or None,
         "topic": topic,
         "partition": int(partition),
-        "at_ms": one.ts_ms,
-        "from_offset": one.from_offset,
-        "to_offset": one.to_offset,
-        "began": one.how,
+        "at_ms": beginning.ts_ms,
+        "from_offset": beginning.from_offset,
+        "to_offset": beginning.to_offset,
+        "began": beginning.how,
     }

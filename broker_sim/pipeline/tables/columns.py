@@ -31,10 +31,10 @@ _EVENTS_OF_A_JOURNAL = 1 << 40
 def word(words: Mapping[Any, str], key: Column) -> Column:
     """What ``key`` is called in ``words``, null where it isn't there."""
     first, *others = words.items()
-    found = F.when(key == first[0], first[1])
-    for one, called in others:
-        found = found.when(key == one, called)
-    return found
+    result = F.when(key == first[0], first[1])
+    for value, called in others:
+        result = result.when(key == value, called)
+    return result
 
 
 def none_of(table: Table, name: str) -> Column:
@@ -49,4 +49,4 @@ def or_none(table: Table, name: str) -> Column:
 
 def ids(members: str, name: str) -> Column:
     """The field ``name`` of each element of an array."""
-    return F.transform(F.col(members), lambda one: one[name])
+    return F.transform(F.col(members), lambda element: element[name])

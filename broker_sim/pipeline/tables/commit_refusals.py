@@ -49,22 +49,24 @@ def commit_refusals(events: DataFrame) -> DataFrame:
     events = EVENTS.conform(events)
     of_commits = events.where(f.col("api").isin(*_APIS))
     asked = of_commits.where((f.col("type") == "request") & f.col("group").isNotNull())
-    told = of_commits.where((f.col("type") == "response") & f.col("error").isNotNull() & f.col("action").isNull())
+    answered = of_commits.where((f.col("type") == "response") & f.col("error").isNotNull() & f.col("action").isNull())
     who = asked.select(*key, "group", "client_id", "member")
-    parts = by_partition(told, of_commits).select(*key, "ts_ms", "topic", f.col("partition_error_code").alias("code"))
+    parts = by_partition(answered, of_commits).select(
+        *key, "ts_ms", "topic", f.col("partition_error_code").alias("code")
+    )
     good = parts.where(f.col("code") == 0).groupBy(*key).agg(f.collect_set("topic").alias("taken"))
     bad = parts.where(f.col("code") != 0).groupBy(*key, "topic", "code").agg(f.min("ts_ms").alias("ts_ms"))
-    each = bad.join(who, key).join(good, key, "left")
+    refused = bad.join(who, key).join(good, key, "left")
     whose = ("run_id", "group", "client_id", "member", "topic", "code")
-    found = each.groupBy(*whose).agg(
+    result = refused.groupBy(*whose).agg(
         f.count("*").alias("commits"),
         f.count("taken").alias("in_part"),
         f.array_sort(f.array_distinct(f.flatten(f.collect_set("taken")))).alias("several"),
         f.min("ts_ms").alias("first_ms"),
         f.max("ts_ms").alias("last_ms"),
     )
-    found = found.withColumn("error", error_name(f.col("code")))
-    found = found.withColumn("taken_topics", f.when(f.size("several") > 0, f.col("several")))
+    result = result.withColumn("error", error_name(f.col("code")))
+    result = result.withColumn("taken_topics", f.when(f.size("several") > 0, f.col("several")))
     for name in ("first", "last"):
-        found = found.withColumn(name, moments(name, found[f"{name}_ms"])[0])
-    return COMMIT_REFUSALS.conform(found)
+        result = result.withColumn(name, moments(name, result[f"{name}_ms"])[0])
+    return COMMIT_REFUSALS.conform(result)

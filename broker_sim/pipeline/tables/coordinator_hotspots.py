@@ -78,9 +78,9 @@ LOG_SIZES = Table(
 def coordinator_hotspots(log: DataFrame, source: str = "log", sizes: DataFrame | None = None) -> DataFrame:
     """COORDINATOR_HOTSPOTS of an offset_log, or of a `journal_log`; ``sizes``: LOG_SIZES."""
     held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
-    told = held.join(f.broadcast(_runs(held)), "run_id")
+    records = held.join(f.broadcast(_runs(held)), "run_id")
     here = f.when(f.col("group").isNotNull(), java_hash(f.col("group")) % f.coalesce("partitions", f.lit(USUAL)))
-    rows = told.groupBy("run_id", "log_partition").agg(
+    rows = records.groupBy("run_id", "log_partition").agg(
         f.count("group").alias("groups"),
         f.sum("records").alias("records"),
         f.max(f.when(f.col("group").isNotNull(), f.struct("records", "group"))).alias("busiest"),

@@ -62,10 +62,10 @@ _NEAR_MS = 60_000
 @on_its_engine
 def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
     """COORDINATOR_MOVES of an offset_log and of LOG_LINES (which may be empty)."""
-    told = log.where(
+    records = log.where(
         f.col("leader_epoch").isNotNull() & (f.col("leader_epoch") >= 0) & f.col("record_ts_ms").isNotNull()
     )
-    epochs = told.groupBy(*_WHERE, "leader_epoch").agg(
+    epochs = records.groupBy(*_WHERE, "leader_epoch").agg(
         f.min("log_offset").alias("log_offset"),
         f.min_by("record_ts_ms", "log_offset").alias("first_ms"),
         f.max_by("record_ts_ms", "log_offset").alias("last_ms"),
@@ -109,7 +109,7 @@ def _said(lines: DataFrame) -> DataFrame:
     led = mine.where(f.col("what").isin("elected", "loading", "loaded")).withColumn(
         "to_epoch", f.coalesce("epoch", epoch)
     )
-    found = (
+    elections = (
         led.where(f.col("to_epoch").isNotNull())
         .groupBy("run_id", f.col("partition").alias("log_partition"), "to_epoch")
         .agg(
@@ -119,11 +119,11 @@ def _said(lines: DataFrame) -> DataFrame:
             f.array_sort(f.collect_set("at")).alias("evidence_lines"),
         )
     )
-    found = found.withColumn("from_node", f.lag("node").over(Window.partitionBy(*_WHERE).orderBy("to_epoch")))
+    elections = elections.withColumn("from_node", f.lag("node").over(Window.partitionBy(*_WHERE).orderBy("to_epoch")))
     unclean = mine.where(f.col("what") == "unclean").select(
         "run_id", f.col("partition").alias("log_partition"), f.col("ts_ms").alias("unclean_ms")
     )
-    near = found.join(unclean, _WHERE, "left").withColumn(
+    near = elections.join(unclean, _WHERE, "left").withColumn(
         "near", f.coalesce(f.abs(f.col("said_ms") - f.col("unclean_ms")) <= _NEAR_MS, f.lit(False))
     )
     return near.groupBy(*_WHERE, "to_epoch").agg(

@@ -57,8 +57,8 @@ def data_losses(events: DataFrame, log: DataFrame) -> DataFrame:
         f.when(f.col("deleted"), f.lit(-1)).otherwise(f.col("committed_offset")).alias("stands"),
     )
     before = lost.join(stood, ["run_id", "topic", "partition"]).where(f.col("at_ms") <= f.col("ts_ms"))
-    told = before.groupBy(*_LOSS, "group").agg(f.max_by("stands", "effect_offset").alias("committed"))
-    rows = lost.join(told.where(f.col("committed") >= 0), list(_LOSS), "left")
+    positions = before.groupBy(*_LOSS, "group").agg(f.max_by("stands", "effect_offset").alias("committed"))
+    rows = lost.join(positions.where(f.col("committed") >= 0), list(_LOSS), "left")
     beyond = f.col("committed") - f.col("base_offset")
     missed = f.col("last_offset") + 1 - f.col("committed")
     outside = f.greatest(f.when(f.col("action") == "tail", beyond).otherwise(missed), f.lit(0))

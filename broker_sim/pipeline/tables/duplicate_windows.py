@@ -160,18 +160,18 @@ def tenures(events: DataFrame) -> DataFrame:
     behind what was ``delivered``, ``reached``, ``sent``: null where nothing is known."""
     events = EVENTS.only(_NEEDED).conform(events)
     owned = _owned(events)
-    told = by_partition(_fetches(events).unionByName(_answers(events)), events)
-    signs = _signs(told).unionByName(_reads(events))
-    found = owned.drop("until", "sole", "sole_client")
-    for one in (_known(signs, owned), _committed(events)):
-        found = found.join(one, list(_TENURE), "left")
-    found = found.join(F.broadcast(_telling(events)), ["run_id", "client_id"], "left")
+    rows = by_partition(_fetches(events).unionByName(_answers(events)), events)
+    signs = _signs(rows).unionByName(_reads(events))
+    result = owned.drop("until", "sole", "sole_client")
+    for columns in (_known(signs, owned), _committed(events)):
+        result = result.join(columns, list(_TENURE), "left")
+    result = result.join(F.broadcast(_telling(events)), ["run_id", "client_id"], "left")
     delivered = F.greatest("committed_to", "read_to")
     silent = F.col("tells").isNull()
     reached = F.greatest(delivered, F.when(silent, F.col("asked")))
     ahead = F.least(F.col("asked") + F.col("answered"), F.greatest("high_watermark", "asked"))
     last = silent & (F.col("answered_at") > F.col("asked_at"))
-    return found.select(
+    return result.select(
         *_TENURE,
         "client_id",
         "client_host",
@@ -190,11 +190,11 @@ def _owned(events: DataFrame) -> DataFrame:
     stable = events.where(
         (F.col("type") == "group") & (F.col("state_to") == STABLE) & F.col("members_after").isNotNull()
     )
-    each = stable.select(
+    members = stable.select(
         "run_id", "group", "generation", place().alias("at"), "ts_ms", F.explode("members_after").alias("m")
     )
-    each = each.select("*", F.explode("m.assignment").alias("log"))
-    found = each.groupBy(
+    members = members.select("*", F.explode("m.assignment").alias("log"))
+    tenures = members.groupBy(
         "run_id",
         "group",
         F.regexp_extract("log", r"^(.*)-(\d+)$", 1).alias("topic"),
@@ -210,9 +210,9 @@ def _owned(events: DataFrame) -> DataFrame:
     of_client = Window.partitionBy("run_id", "client_id", "topic", "partition")
     of_host = Window.partitionBy("run_id", "client_id", "topic", "partition", "client_host")
     following = Window.partitionBy("run_id", "client_id", "topic", "partition", "client_host", "group").orderBy("at")
-    found = found.withColumn("sole_client", F.min("group").over(of_client) == F.max("group").over(of_client))
-    found = found.withColumn("sole", F.min("group").over(of_host) == F.max("group").over(of_host))
-    return found.withColumn("until", F.lead("at").over(following))
+    tenures = tenures.withColumn("sole_client", F.min("group").over(of_client) == F.max("group").over(of_client))
+    tenures = tenures.withColumn("sole", F.min("group").over(of_host) == F.max("group").over(of_host))
+    return tenures.withColumn("until", F.lead("at").over(following))
 
 
 # ------------------------------------------------------------------------------------------------ what is known of them
@@ -249,16 +249,16 @@ _TELLING = (
 
 def _answers(events: DataFrame) -> DataFrame:
     """What clients were sent, and where they were told to begin; with the client that asked."""
-    some = F.filter("partitions", lambda one: (one["records"] > 0) | (F.col("api") == "OffsetFetch"))
-    told = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
-    told = told.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)
+    some = F.filter("partitions", lambda partition: (partition["records"] > 0) | (F.col("api") == "OffsetFetch"))
+    responses = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
+    responses = responses.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)
     asked = events.where((F.col("type") == "request") & F.col("api").isin("Fetch", "OffsetFetch"))
     asked = asked.select(*PER_JOURNAL, "request", "client_id", "client_host", "group")
-    both = told.drop("client_id", "client_host", "group").join(asked, [*PER_JOURNAL, "request"])
+    both = responses.drop("client_id", "client_host", "group").join(asked, [*PER_JOURNAL, "request"])
     return both.select(*_TELLING)
 
 
-def _signs(told: DataFrame) -> DataFrame:
+def _signs(calls: DataFrame) -> DataFrame:
     """run_id, topic, partition, client_id, client_host, group (null: any), seen (the place in the journal), sign, offset, records,
     high_watermark."""
     fetch = F.col("api") == "Fetch"
@@ -267,7 +267,7 @@ def _signs(told: DataFrame) -> DataFrame:
         .when(fetch & (F.col("records") > 0), "answered")
         .when((F.col("api") == "OffsetFetch") & (F.col("offset") >= 0), "resumed")
     )
-    rows = told.withColumn("sign", sign).where(F.col("sign").isNotNull() & F.col("client_id").isNotNull())
+    rows = calls.withColumn("sign", sign).where(F.col("sign").isNotNull() & F.col("client_id").isNotNull())
     group = F.when(~fetch, F.col("group")).alias("in_group")
     return rows.select(
         *_CLIENT, "client_host", group, place().alias("seen"), "sign", "offset", "records", "high_watermark"

@@ -39,8 +39,8 @@ def _classic_states(log: DataFrame) -> DataFrame:
 def group_states(log: DataFrame) -> DataFrame:
     """As `_classic_states`, of all groups of an offset_log, or of a `journal_log`; ``detail``: why members are gone with the state, in
     the words of `events.cause`, where a journal says so ("loaded": no member came or went), else null."""
-    told = modern_records(log).repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
-    modern = told.mapInArrow(_batches, _STATES.schema_for(told))
+    records = modern_records(log).repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
+    modern = records.mapInArrow(_batches, _STATES.schema_for(records))
     both = _classic_states(log).withColumn("modern", F.lit(False)).withColumn("detail", F.lit(None).cast("string"))
     both = both.unionByName(_STATES.conform(modern).withColumn("modern", F.lit(True)))
     order = Window.partitionBy("run_id", "log_partition", "group").orderBy("log_offset")
@@ -61,8 +61,8 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
 
     schema = _STATES.arrow()
     rows: list[dict[str, Any]] = []
-    told = (row for batch in batches for row in batch.to_pylist())
-    for _, records in groupby(told, key=lambda row: (row["run_id"], row["group"])):
+    all_rows = (row for batch in batches for row in batch.to_pylist())
+    for _, records in groupby(all_rows, key=lambda row: (row["run_id"], row["group"])):
         reader = ModernGroup()
         for record in records:
             reader.take(record)

@@ -101,13 +101,13 @@ def sizes(log: DataFrame) -> DataFrame:
 @on_its_engine
 def groups(log: DataFrame) -> DataFrame:
     """GROUPS of an offset_log, or of a `journal_log`."""
-    told = sizes(log)
+    steps = sizes(log)
     order = Window.partitionBy(*_PER).orderBy("log_offset")
     state = f.when(f.col("ended"), "ended").when(f.col("members") > 0, "members").otherwise("empty")
-    told = told.withColumn("state", state)
+    steps = steps.withColumn("state", state)
     turned = ~f.col("state").eqNullSafe(f.lag("state").over(order))
     states = (
-        told.withColumn("turned", turned)
+        steps.withColumn("turned", turned)
         .groupBy(*_PER)
         .agg(
             f.max_by("kind", "log_offset").alias("kind"),

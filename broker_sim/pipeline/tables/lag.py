@@ -88,7 +88,9 @@ _KEY = ("run_id", "group", "topic", "partition")
 
 def window_ms_for(span_ms: int, most: int = 240) -> int:
     """The shortest usual window of which ``most`` cover the span."""
-    return next((one for one in WINDOWS_MS if one * most >= span_ms), max(span_ms // most, WINDOWS_MS[-1]))
+    return next(
+        (window_ms for window_ms in WINDOWS_MS if window_ms * most >= span_ms), max(span_ms // most, WINDOWS_MS[-1])
+    )
 
 
 @on_its_engine
@@ -114,7 +116,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
             f.max("place").alias("log_offset"),
         )
     )
-    told = filled.select(
+    result = filled.select(
         "*",
         f.col("kept.committed").alias("committed"),
         f.col("stood.end").alias("end"),
@@ -130,8 +132,8 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     both = f.col("end").isNotNull() & f.col("committed").isNotNull()
     known = both & ((f.col("apart") >= 0) | f.col("later"))
     begun = f.col("start").isNotNull() & f.col("committed").isNotNull()
-    told = told.withColumn("below_start", f.when(begun, f.col("below")))
-    return LAG.conform(told.withColumn("lag", f.when(known, f.col("apart"))))
+    result = result.withColumn("below_start", f.when(begun, f.col("below")))
+    return LAG.conform(result.withColumn("lag", f.when(known, f.col("apart"))))
 
 
 @on_its_engine
@@ -179,12 +181,12 @@ def journal_ends(events: DataFrame) -> DataFrame:
     asked = events.where((f.col("type") == "request") & (f.col("api") == "Produce") & f.col("partitions").isNotNull())
     per_partition = ["run_id", "journal", "request", "topic", "partition"]
     sent = by_partition(asked, events).groupBy(*per_partition).agg(f.sum("records").alias("sent"))
-    told = by_partition(answers, events).drop("records").join(f.broadcast(sent), per_partition, "left")
+    answered = by_partition(answers, events).drop("records").join(f.broadcast(sent), per_partition, "left")
     end = f.when(f.col("api") == "Fetch", f.col("high_watermark")).otherwise(
         f.col("offset") + f.coalesce("sent", f.lit(1))
     )
     good = f.coalesce("partition_error_code", f.lit(0)) == 0
-    rows = told.where(good & (end >= 0) & f.col("topic").isNotNull() & ~f.col("topic").startswith("__"))
+    rows = answered.where(good & (end >= 0) & f.col("topic").isNotNull() & ~f.col("topic").startswith("__"))
     return LOG_ENDS.conform(
         rows.select(
             "run_id",
@@ -204,14 +206,14 @@ def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
     known = ends.join(firsts, ["run_id", "topic", "partition"])
     window = f.greatest("window", "first").alias("window")
     # numbers and booleans alone are aggregated: without a sort
-    told = known.groupBy(*_KEY, window).agg(
+    windows = known.groupBy(*_KEY, window).agg(
         f.max_by("end", "ends_window").alias("end"),
         f.max_by("logged", "ends_window").alias("logged"),
         f.max_by("ends_at_ms", "ends_window").alias("ends_at_ms"),
         f.max("start").alias("start"),
     )
     stood = f.struct("end", "logged", f.col("ends_at_ms").alias("at_ms"), "start").alias("stood")
-    return told.select(*_KEY, "window", stood)
+    return windows.select(*_KEY, "window", stood)
 
 
 def _kept(taken: DataFrame) -> DataFrame:

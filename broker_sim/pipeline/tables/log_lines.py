@@ -85,18 +85,20 @@ def log_lines(spark: SparkSession, files: Iterable[LineFile], run_id: str) -> Da
     """`LOG_LINES` of files, and of what can't be read a row of `what` UNREAD with the reason as its ``detail``."""
     import pyarrow
 
-    wanted = [(run_id, one.path, one.source, one.size, one.named) for one in files]
+    wanted = [(run_id, file.path, file.source, file.size, file.named) for file in files]
     tasks = _FILES.of_arrow(
         spark,
-        pyarrow.Table.from_pylist([dict(zip(_FILES.names, one, strict=True)) for one in wanted], schema=_FILES.arrow()),
+        pyarrow.Table.from_pylist(
+            [dict(zip(_FILES.names, values, strict=True)) for values in wanted], schema=_FILES.arrow()
+        ),
     )
     tasks = tasks.repartition(max(min(len(wanted), TASKS), 1))
     return _dated(tasks.mapInArrow(_batches, _FOUND.schema_for(tasks)), run_id)
 
 
 @on_its_engine
-def _dated(found: DataFrame, run_id: str) -> DataFrame:
-    dated = found.withColumn("run_id", F.lit(run_id)).withColumn("ts", moments("ts", F.col("ts_ms"))[0])
+def _dated(rows: DataFrame, run_id: str) -> DataFrame:
+    dated = rows.withColumn("run_id", F.lit(run_id)).withColumn("ts", moments("ts", F.col("ts_ms"))[0])
     return LOG_LINES.conform(dated)
 
 
@@ -124,13 +126,13 @@ def with_groups(lines: DataFrame, log: DataFrame) -> DataFrame:
         "run_id", "group", F.get_json_object("detail", "$.clientId").alias("client_id")
     )
     known = classic.unionByName(modern).where(F.col("client_id").isNotNull() & (F.col("client_id") != "")).distinct()
-    one = (
+    only_group = (
         known.groupBy("run_id", "client_id")
         .agg(F.min("group").alias("its_group"), F.count("*").alias("groups"))
         .where(F.col("groups") == 1)
         .drop("groups")
     )
-    both = lines.join(F.broadcast(one), ["run_id", "client_id"], "left")
+    both = lines.join(F.broadcast(only_group), ["run_id", "client_id"], "left")
     of_client = F.when(F.col("source") == "client", F.col("its_group"))
     return LOG_LINES.conform(both.withColumn("group", F.coalesce("group", of_client)))
 

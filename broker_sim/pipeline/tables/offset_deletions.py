@@ -83,7 +83,7 @@ def offset_deletions(log: DataFrame, source: str = "log", events: DataFrame | No
     if events is not None and source == "log":
         gone = _with_reasons(gone.drop("reason"), events)
     idle = f.col("at_ms") - f.col("before.at_ms")
-    told = _with_ends(gone, log).select(
+    result = _with_ends(gone, log).select(
         "*",
         f.lit(source).alias("source"),
         f.col("before.committed_offset").alias("last_offset"),
@@ -95,23 +95,23 @@ def offset_deletions(log: DataFrame, source: str = "log", events: DataFrame | No
         f.timestamp_millis("after.at_ms").alias("next_commit"),
         f.when(idle >= RETENTION_MS, "expired").when(idle.isNotNull(), "deleted").alias("how"),
     )
-    return OFFSET_DELETIONS.conform(told)
+    return OFFSET_DELETIONS.conform(result)
 
 
 def _with_reasons(gone: DataFrame, events: DataFrame) -> DataFrame:
     """With the ``reason`` of the journal's event of the same offset that is nearest in time."""
-    told = events.where(f.col("type") == "offsets_deleted").select(
+    deletions = events.where(f.col("type") == "offsets_deleted").select(
         "run_id",
         "group",
         f.col("text").alias("reason"),
         f.col("ts_ms").alias("told_ms"),
         f.explode("partitions").alias("p"),
     )
-    told = told.select(
+    deletions = deletions.select(
         "run_id", "group", f.col("p.topic").alias("topic"), f.col("p.partition").alias("partition"), "reason", "told_ms"
     )
     apart = f.abs(f.col("at_ms") - f.col("told_ms"))
-    near = gone.select(*_KEY, "log_offset", "at_ms").join(told, list(_KEY)).where(apart <= NEAR_MS)
+    near = gone.select(*_KEY, "log_offset", "at_ms").join(deletions, list(_KEY)).where(apart <= NEAR_MS)
     reasons = near.groupBy(*_KEY, "log_offset").agg(f.min_by("reason", apart).alias("reason"))
     return gone.join(reasons, [*_KEY, "log_offset"], "left")
 

@@ -80,8 +80,8 @@ def journal_log(events: DataFrame) -> DataFrame:
         f.col("ts_ms").alias("record_ts_ms"),
         "group",
     ]
-    told = events.where(f.col("coordinator_partition").isNotNull() & f.col("group").isNotNull())
-    offsets = told.where(f.col("type").isin("offsets", "offsets_deleted")).select(
+    changes = events.where(f.col("coordinator_partition").isNotNull() & f.col("group").isNotNull())
+    offsets = changes.where(f.col("type").isin("offsets", "offsets_deleted")).select(
         *shared, "type", "text", f.explode("partitions").alias("p")
     )
     offsets = offsets.select(
@@ -100,7 +100,7 @@ def journal_log(events: DataFrame) -> DataFrame:
     # a group that goes over to the consumer protocol continues there, and one whose coordinator is unloaded at the next
     continues = f.coalesce(f.col("cause").isin("went_over", "unloaded"), f.lit(False))
     moved = moved & ~(continues & f.col("state_to").isNull())
-    groups = told.where((f.col("type") == "group") & moved & stored).select(
+    groups = changes.where((f.col("type") == "group") & moved & stored).select(
         *shared,
         f.when(f.coalesce("state_to", f.lit(DEAD)) == DEAD, "group_tombstone").otherwise("group").alias("kind"),
         "generation",
@@ -108,7 +108,7 @@ def journal_log(events: DataFrame) -> DataFrame:
         "leader",
         f.array_repeat(nobody, f.coalesce("size_after", f.lit(0))).alias("members"),
     )
-    by_epochs = told.where((f.col("type") == "epochs") & ~f.col("cause").eqNullSafe("unloaded")).select(
+    by_epochs = changes.where((f.col("type") == "epochs") & ~f.col("cause").eqNullSafe("unloaded")).select(
         *shared,
         f.lit("other").alias("kind"),
         f.lit(EPOCHS).alias("record_type"),

@@ -85,7 +85,7 @@ _KEY = ("run_id", "group", "topic", "partition")
 def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
     """OFFSET_REGRESSIONS of an offset_log, or of a `journal_log`."""
     back = _backwards(commits(log))
-    told = _with_generations(back, group_states(log))
+    falls = _with_generations(back, group_states(log))
     gone_back = f.col("members") == 0
     stands_between = (f.col("from_generation") == f.col("to_generation")) & (
         f.col("to_records") > f.col("from_records")
@@ -98,7 +98,7 @@ def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
         .when(stands_between & (f.lit(source) == "log"), "regrouped")
         .when(f.col("from_generation") == f.col("to_generation"), "rewind")
     )
-    told = told.select(
+    falls = falls.select(
         "*",
         f.lit(source).alias("source"),
         f.timestamp_millis("before_ms").alias("before"),
@@ -106,7 +106,7 @@ def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
         gone_back.alias("reset"),
         how.alias("how"),
     )
-    return OFFSET_REGRESSIONS.conform(told)
+    return OFFSET_REGRESSIONS.conform(falls)
 
 
 def _backwards(taken: DataFrame) -> DataFrame:
@@ -160,7 +160,7 @@ def _with_generations(back: DataFrame, states: DataFrame) -> DataFrame:
         .where(f.col("fall").isNotNull())
     )
     then, now = f.col("side") == 0, f.col("side") == 1
-    told = answered.groupBy(*where, f.col("fall.log_offset"), f.col("fall.topic"), f.col("fall.partition")).agg(
+    falls = answered.groupBy(*where, f.col("fall.log_offset"), f.col("fall.topic"), f.col("fall.partition")).agg(
         f.first("fall").alias("fall"),
         f.max(f.when(then, f.col("state.generation"))).alias("from_generation"),
         f.max(f.when(now, f.col("state.generation"))).alias("to_generation"),
@@ -168,4 +168,4 @@ def _with_generations(back: DataFrame, states: DataFrame) -> DataFrame:
         f.max(f.when(then, f.col("records"))).alias("from_records"),
         f.max(f.when(now, f.col("records"))).alias("to_records"),
     )
-    return told.select(*where, "fall.*", "from_generation", "to_generation", "members", "from_records", "to_records")
+    return falls.select(*where, "fall.*", "from_generation", "to_generation", "members", "from_records", "to_records")

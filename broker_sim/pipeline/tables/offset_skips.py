@@ -90,7 +90,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
     base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stands"))
     rows = rows.withColumn("base", base).where((f.col("base") >= 0) & (f.col("base") < f.col("offset")))
     rows = _with_lookups(rows, events)
-    found = OFFSET_SKIPS.conform(
+    result = OFFSET_SKIPS.conform(
         rows.select(
             *("run_id", "group", "client_id", "client_host", *_WHERE),
             *moments("at", f.col("ts_ms")),
@@ -110,7 +110,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
         f.lit(False).alias("out_of_range"),
     )
     same = Window.partitionBy(*_READER, "group", *_WHERE, "to_offset")
-    both = found.unionByName(OFFSET_SKIPS.conform(begun)).withColumn("at_end", f.max("began").over(same))
+    both = result.unionByName(OFFSET_SKIPS.conform(begun)).withColumn("at_end", f.max("began").over(same))
     return OFFSET_SKIPS.conform(both.where(f.col("began").isNotNull() | f.col("at_end").isNull()))
 
 
@@ -118,9 +118,9 @@ def _positions(events: DataFrame) -> DataFrame:
     """Where clients fetched (``offset``) and whether answers brought them records (``given``), in the order of ``place``."""
     fetches = events.where(f.col("api") == "Fetch")
     asked = by_partition(fetches.where(f.col("type") == "request"), events)
-    told = by_partition(fetches.where(f.col("type") == "response"), events)
+    responses = by_partition(fetches.where(f.col("type") == "response"), events)
     key = [*PER_JOURNAL, "request"]
-    answers = told.select(
+    answers = responses.select(
         *key, *_WHERE, place().alias("place"), "records", f.col("partition_error_code").alias("error")
     )
     who = fetches.where(f.col("type") == "request").select(*key, "client_id", "client_host")
@@ -160,8 +160,8 @@ def _with_lookups(rows: DataFrame, events: DataFrame) -> DataFrame:
         Window.partitionBy(*_READER, "group").orderBy("place").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     both = rows.unionByName(answers, allowMissingColumns=True)
-    told = both.withColumn("answered", f.last("answered", ignorenulls=True).over(so_far))
-    return told.where(f.col("offset").isNotNull())
+    looked_up = both.withColumn("answered", f.last("answered", ignorenulls=True).over(so_far))
+    return looked_up.where(f.col("offset").isNotNull())
 
 
 def _groups(events: DataFrame) -> DataFrame:
@@ -171,5 +171,5 @@ def _groups(events: DataFrame) -> DataFrame:
 
 
 def _commits(events: DataFrame) -> DataFrame:
-    told = by_partition(events.where(f.col("type") == "offsets"), events)
-    return told.select("run_id", "group", *_WHERE, place().alias("place"), f.col("offset").alias("committed_offset"))
+    commits = by_partition(events.where(f.col("type") == "offsets"), events)
+    return commits.select("run_id", "group", *_WHERE, place().alias("place"), f.col("offset").alias("committed_offset"))

@@ -95,13 +95,13 @@ def offset_stalls(log: DataFrame, lag: DataFrame) -> DataFrame:
     ends = log.groupBy("run_id").agg(f.max("record_ts_ms").alias("end_ms"))
     states = sizes(log).withColumn("sort", f.lit(0)).withColumn("place", f.col("log_offset"))
     windows = lag.withColumn("sort", f.lit(1)).withColumn("place", f.col("window_start_ms"))
-    told = _TOLD.conform(states).unionByName(_TOLD.conform(windows)).drop("end_ms").join(f.broadcast(ends), "run_id")
-    told = told.select(*_TOLD.names)
-    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "sort", "place")
-    found = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
+    rows = _TOLD.conform(states).unionByName(_TOLD.conform(windows)).drop("end_ms").join(f.broadcast(ends), "run_id")
+    rows = rows.select(*_TOLD.names)
+    in_order = rows.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "sort", "place")
+    stalls = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
     for name in ("from", "to"):
-        found = found.withColumn(name, moments(name, f.col(f"{name}_ms"))[0])
-    return OFFSET_STALLS.conform(found)
+        stalls = stalls.withColumn(name, moments(name, f.col(f"{name}_ms"))[0])
+    return OFFSET_STALLS.conform(stalls)
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[Any]:
@@ -112,7 +112,7 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
         all_ = list(mine)
         states = [row for row in all_ if row["sort"] == 0]
         home = next((row["log_partition"] for row in states), None)
-        found = stalls_of((row for row in all_ if row["sort"] == 1), states, all_[0]["end_ms"])
-        stalls = [{"run_id": run_id, "group": group, "log_partition": home, **one} for one in found]
+        periods = stalls_of((row for row in all_ if row["sort"] == 1), states, all_[0]["end_ms"])
+        stalls = [{"run_id": run_id, "group": group, "log_partition": home, **stall} for stall in periods]
         if stalls:
             yield pyarrow.RecordBatch.from_pylist(stalls, _FOUND.arrow())

@@ -250,17 +250,17 @@ _ROWS = 2000
 def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: DataFrame | None = None) -> DataFrame:
     """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't tell, and of what
     brokers' ``lines`` (LOG_LINES) add to them."""
-    told = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
-    told = told.unionByName(_joins(events)).unionByName(_grown(events))
+    rows = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
+    rows = rows.unionByName(_joins(events)).unionByName(_grown(events))
     if offset_log is not None:
-        told = told.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
+        rows = rows.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
     if lines is not None:
-        told = told.unionByName(_lines(lines))
-    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "of_log", "journal", "place")
-    found = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
+        rows = rows.unionByName(_lines(lines))
+    in_order = rows.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "of_log", "journal", "place")
+    result = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
     for name in _MOMENTS:
-        found = found.withColumn(name, moments(name, found[f"{name}_ms"])[0])
-    return REBALANCES.conform(found)
+        result = result.withColumn(name, moments(name, result[f"{name}_ms"])[0])
+    return REBALANCES.conform(result)
 
 
 def _steps(events: DataFrame) -> DataFrame:
@@ -310,8 +310,10 @@ def _grown(events: DataFrame) -> DataFrame:
         events
     )
     answers = some.where((F.col("type") == "response") & (F.col("api") == "Metadata") & F.col("partitions").isNotNull())
-    each = answers.select(*PER_JOURNAL, "seq", "ts_ms", F.explode("partitions").alias("p"))
-    sizes = each.groupBy(*PER_JOURNAL, "seq", "ts_ms", F.col("p.topic").alias("topic")).agg(F.count("*").alias("size"))
+    partitions = answers.select(*PER_JOURNAL, "seq", "ts_ms", F.explode("partitions").alias("p"))
+    sizes = partitions.groupBy(*PER_JOURNAL, "seq", "ts_ms", F.col("p.topic").alias("topic")).agg(
+        F.count("*").alias("size")
+    )
     earlier = Window.partitionBy("run_id", "topic").orderBy("journal", "seq").rowsBetween(Window.unboundedPreceding, -1)
     sizes = sizes.withColumn("before", F.max("size").over(earlier)).where(F.col("size") > F.col("before"))
     members = some.where((F.col("type") == "group") & F.col("members_after").isNotNull()).select(
@@ -361,9 +363,11 @@ def _lines(lines: DataFrame) -> DataFrame:
     """What brokers say of classic groups' rebalances, and clients of a poll that came too late (``detail``: the client's id), as
     `TOLD`:
     before the records, in the order of their moments."""
-    told = F.when(F.col("source") == "broker", F.col("what").isin(*_LINES)).otherwise(F.col("what") == "poll timeout")
+    is_sign = F.when(F.col("source") == "broker", F.col("what").isin(*_LINES)).otherwise(
+        F.col("what") == "poll timeout"
+    )
     return TOLD.conform(
-        lines.where(told & F.col("group").isNotNull() & F.col("ts_ms").isNotNull()).select(
+        lines.where(is_sign & F.col("group").isNotNull() & F.col("ts_ms").isNotNull()).select(
             *("run_id", "group", "generation", "what", "ts_ms"),
             F.when(F.col("source") == "broker", F.col("detail")).otherwise(F.col("client_id")).alias("detail"),
             F.lit(True).alias("of_log"),
@@ -379,7 +383,7 @@ def _lines(lines: DataFrame) -> DataFrame:
 
 def modern_records(log: DataFrame) -> DataFrame:
     """Records of KIP-848, share and streams groups that say who is in them and which epoch they have, as `TOLD`."""
-    told = OFFSET_LOG.only(
+    records = OFFSET_LOG.only(
         [
             "run_id",
             "group",
@@ -394,7 +398,9 @@ def modern_records(log: DataFrame) -> DataFrame:
         ]
     ).conform(log)
     return TOLD.conform(
-        told.where((F.col("kind") == "other") & F.col("group").isNotNull() & F.col("record_type").rlike(MODERN)).select(
+        records.where(
+            (F.col("kind") == "other") & F.col("group").isNotNull() & F.col("record_type").rlike(MODERN)
+        ).select(
             *("run_id", "group", "generation", "detail"),
             F.lit(True).alias("of_log"),
             F.lit(0).alias("journal"),
@@ -417,7 +423,7 @@ def _progress(log: DataFrame) -> DataFrame:
         F.sum(is_record.cast("int")).over(so_far).alias("number"),
     )
     where = ["run_id", "log_partition", "group", "number"]
-    each = (
+    committed = (
         rows.where(~is_record & F.col("record_ts_ms").isNotNull())
         .groupBy(*where, "name")
         .agg(
@@ -428,11 +434,11 @@ def _progress(log: DataFrame) -> DataFrame:
         )
     )
     entry = F.struct("name", F.array("first", "last", "times", "offset").alias("seen"))
-    told = each.groupBy(*where).agg(F.to_json(F.collect_list(entry)).alias("progress"))
+    progress = committed.groupBy(*where).agg(F.to_json(F.collect_list(entry)).alias("progress"))
     records = rows.where(is_record).select(
         "run_id", "log_partition", "group", "log_offset", (F.col("number") - 1).alias("number")
     )
-    return records.join(told, where).drop("number")
+    return records.join(progress, where).drop("number")
 
 
 def _records(log: DataFrame) -> DataFrame:
@@ -470,9 +476,10 @@ def _records(log: DataFrame) -> DataFrame:
 def _json(members: str, **names: str) -> SparkColumn:
     """An array of members as JSON: their client ids, and of what they have besides what is named."""
 
-    def each(one: SparkColumn) -> SparkColumn:
+    def each(fields_of: SparkColumn) -> SparkColumn:
         return F.struct(
-            one["client_id"].alias("client_id"), *(one[theirs].alias(ours) for ours, theirs in names.items())
+            fields_of["client_id"].alias("client_id"),
+            *(fields_of[theirs].alias(ours) for ours, theirs in names.items()),
         )
 
     return F.to_json(F.transform(F.col(members), each))

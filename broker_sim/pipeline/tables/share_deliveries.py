@@ -69,12 +69,12 @@ def share_deliveries(seen: DataFrame) -> DataFrame:
 @on_its_engine
 def topic_names(log: DataFrame) -> dict[str, str]:
     """Topic id -> name, as far as an offset_log tells them."""
-    told = log.where((f.col("record_type") == "ShareGroupStatePartitionMetadata") & f.col("detail").isNotNull())
-    found: dict[str, str] = {}
-    for row in told.select("detail").distinct().collect():
+    named = log.where((f.col("record_type") == "ShareGroupStatePartitionMetadata") & f.col("detail").isNotNull())
+    names: dict[str, str] = {}
+    for row in named.select("detail").distinct().collect():
         value: Mapping[str, Any] = json.loads(row["detail"])
         for name in ("initializingTopics", "initializedTopics", "deletingTopics"):
-            found |= {one["topicId"]: one["topicName"] for one in value.get(name) or ()}
+            names |= {topic["topicId"]: topic["topicName"] for topic in value.get(name) or ()}
     commits = log.where(f.col("topic_id").isNotNull()).select("topic_id", "topic").distinct()
-    found |= {row["topic_id"]: row["topic"] for row in commits.collect()}
-    return found
+    names |= {row["topic_id"]: row["topic"] for row in commits.collect()}
+    return names

@@ -77,8 +77,8 @@ def stuck_in_logs(log: DataFrame, lines: DataFrame) -> DataFrame:
     in_order = signs.repartition("run_id").sortWithinPartitions(
         "run_id", "sort", "log_partition", "group", "number", "ts_ms"
     )
-    found = in_order.mapInArrow(_batches, PERIODS.schema_for(in_order))
-    return _with_ends(found, log)
+    periods = in_order.mapInArrow(_batches, PERIODS.schema_for(in_order))
+    return _with_ends(periods, log)
 
 
 def _signs(log: DataFrame, lines: DataFrame) -> DataFrame:
@@ -175,16 +175,16 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
             yield pyarrow.RecordBatch.from_pylist(rows, PERIODS.arrow())
 
 
-def _with_ends(found: DataFrame, log: DataFrame) -> DataFrame:
+def _with_ends(periods: DataFrame, log: DataFrame) -> DataFrame:
     """Where no line tells when a period was over: the first record behind its last sign, if there is one."""
     records = log.select("run_id", "log_partition", "record_ts_ms")
     key = ["run_id", "log_partition", "from_ms"]
-    open_ = found.where(f.col("to_ms").isNull()).select(*key, "last_ms")
+    open_ = periods.where(f.col("to_ms").isNull()).select(*key, "last_ms")
     behind = (
         records.join(f.broadcast(open_), ["run_id", "log_partition"])
         .where(f.col("record_ts_ms") > f.col("last_ms"))
         .groupBy(*key)
         .agg(f.min("record_ts_ms").alias("next_ms"))
     )
-    told = found.join(behind, key, "left")
-    return told.withColumn("to_ms", f.coalesce("to_ms", "next_ms")).drop("next_ms")
+    result = periods.join(behind, key, "left")
+    return result.withColumn("to_ms", f.coalesce("to_ms", "next_ms")).drop("next_ms")

@@ -151,20 +151,22 @@ def stuck_partitions(
     suspects = writes.where("bad").select("run_id", "log").union(refusals.select("run_id", "log"))
     suspects = F.broadcast(suspects.union(failures.select("run_id", "log")).distinct())
     signs = writes.unionByName(produce).join(suspects, ["run_id", "log"], "left_semi").unionByName(failures)
-    told = _periods(signs.unionByName(_refused(refusals)).unionByName(_available(events, refusals)), events, least_ms)
+    periods = _periods(
+        signs.unionByName(_refused(refusals)).unionByName(_available(events, refusals)), events, least_ms
+    )
     if log is None:
-        return told
+        return periods
     without = events.select("run_id").distinct()
     log = log.join(without, "run_id", "left_anti")  # a journal knows better
-    return told.unionByName(_silences(log, least_silence_ms)).unionByName(_of_logs(log, lines))
+    return periods.unionByName(_silences(log, least_silence_ms)).unionByName(_of_logs(log, lines))
 
 
 def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
     """What logs alone tell, see `stuck_in_logs`."""
-    found = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines)
+    periods = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines)
     until = F.coalesce("to_ms", "last_ms")
     return STUCK_PARTITIONS.conform(
-        found.select(
+        periods.select(
             *("run_id", "log", "log_partition", "attempts", "errors", "groups", "evidence", "certainty"),
             *moments("from", F.col("from_ms")),
             *moments("to", F.col("to_ms")),
@@ -177,16 +179,16 @@ def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
 @on_its_engine
 def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """run_id, group, log: the `__consumer_offsets` partition of each group, as the coordinator's own events, or records, show it."""
-    told = events.where(F.col("type").isin(*HOMES) & F.col("group").isNotNull() & F.col("log").isNotNull())
-    found = told.groupBy("run_id", "group").agg(F.max("log").alias("log"))
+    assigned = events.where(F.col("type").isin(*HOMES) & F.col("group").isNotNull() & F.col("log").isNotNull())
+    partitions = assigned.groupBy("run_id", "group").agg(F.max("log").alias("log"))
     if offset_log is None:
-        return found
+        return partitions
     logged = (
         offset_log.where(F.col("group").isNotNull())
         .groupBy("run_id", "group")
         .agg(F.concat(F.lit("__consumer_offsets-"), F.max("log_partition").cast("string")).alias("logged"))
     )
-    both = found.join(logged, ["run_id", "group"], "full")
+    both = partitions.join(logged, ["run_id", "group"], "full")
     return both.select("run_id", "group", F.coalesce("log", "logged").alias("log"))
 
 
@@ -223,15 +225,17 @@ def _appends(events: DataFrame) -> DataFrame:
 def _refusals(events: DataFrame) -> DataFrame:
     """The answers that say that a group's coordinator, or its log, can't be used: run_id, group, journal, seq, ts_ms, took_ms,
     error."""
-    told = events.where((F.col("type") == "response") & F.col("error").isNotNull() & F.col("api").isin(*ASKING))
-    told = told.where(F.col("action").isNull()).withColumn("error", _unavailable())
-    told = told.where(F.col("error").isNotNull()).select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
-    return _asked(events).join(F.broadcast(told), [*PER_JOURNAL, "request"])
+    responses = events.where((F.col("type") == "response") & F.col("error").isNotNull() & F.col("api").isin(*ASKING))
+    responses = responses.where(F.col("action").isNull()).withColumn("error", _unavailable())
+    responses = responses.where(F.col("error").isNotNull()).select(
+        *PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms"
+    )
+    return _asked(events).join(F.broadcast(responses), [*PER_JOURNAL, "request"])
 
 
 def _unavailable() -> SparkColumn:
     """Of an answer's errors the first one that says that it can't be used: others stand beside it, for other partitions."""
-    return F.get(F.filter("errors", lambda one: one.isin(*UNAVAILABLE)), F.lit(0))
+    return F.get(F.filter("errors", lambda name: name.isin(*UNAVAILABLE)), F.lit(0))
 
 
 def _asked(events: DataFrame) -> DataFrame:
@@ -259,10 +263,10 @@ def _refused(refusals: DataFrame) -> DataFrame:
 def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
     """The other answers to groups of which some are refusals."""
     groups = refusals.select("run_id", "group", "log").distinct()
-    told = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
-    told = told.where(_unavailable().isNull())
+    responses = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
+    responses = responses.where(_unavailable().isNull())
     asked = _asked(events).join(F.broadcast(groups), ["run_id", "group"])
-    both = told.select(*PER_JOURNAL, "request", "seq", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
+    both = responses.select(*PER_JOURNAL, "request", "seq", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
     return both.select(
         *_sign(
             "answers",
@@ -283,20 +287,24 @@ def _not_produced(events: DataFrame, least_ms: int) -> DataFrame:
     """Produces that were refused; and those that wait, or waited long, as attempts at the time when they came."""
     keys = [*PER_JOURNAL, "request"]
     produce = events.where(F.col("api") == "Produce")
-    asked, told = produce.where(F.col("type") == "request"), produce.where(F.col("type") == "response")
-    late = told.where((F.col("took_ms") >= least_ms) & F.exists("partitions", lambda one: one["error_code"] == 0))
-    unanswered = asked.select(*keys).join(told.select(*keys), keys, "left_anti")
+    asked, responses = produce.where(F.col("type") == "request"), produce.where(F.col("type") == "response")
+    late = responses.where(
+        (F.col("took_ms") >= least_ms) & F.exists("partitions", lambda partition: partition["error_code"] == 0)
+    )
+    unanswered = asked.select(*keys).join(responses.select(*keys), keys, "left_anti")
     waiting = asked.join(F.broadcast(unanswered.union(late.select(*keys))), keys, "left_semi")
     by_rule = events.where((F.col("type") == "fault") & F.col("request").isNotNull())
     waiting = waiting.join(F.broadcast(by_rule.select(*keys).distinct()), keys, "left_anti")
-    refused = by_partition(told.where(F.col("error").isNotNull()), events).where(F.col("partition_error_code") != 0)
+    refused = by_partition(responses.where(F.col("error").isNotNull()), events).where(
+        F.col("partition_error_code") != 0
+    )
     return _of_produce(by_partition(waiting, events).unionByName(refused), least_ms)
 
 
 def _produced(events: DataFrame, least_ms: int) -> DataFrame:
     """Produces that were taken."""
-    told = events.where((F.col("type") == "response") & (F.col("api") == "Produce"))
-    return _of_produce(by_partition(told, events).where(F.col("partition_error_code") == 0), least_ms)
+    responses = events.where((F.col("type") == "response") & (F.col("api") == "Produce"))
+    return _of_produce(by_partition(responses, events).where(F.col("partition_error_code") == 0), least_ms)
 
 
 def _of_produce(rows: DataFrame, least_ms: int) -> DataFrame:
@@ -339,7 +347,7 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
     signs = signs.withColumn("open", last(F.col("bad")) > last(F.col("closes")))
     bad = F.col("bad")
     few = signs.where(bad | (F.col("closes") & F.col("open")))  # most successes end nothing
-    found = few.groupBy("run_id", "log", "period").agg(
+    periods = few.groupBy("run_id", "log", "period").agg(
         F.min(F.when(bad, F.greatest("since_ms", F.coalesce("last_ms", "since_ms")))).alias("from_ms"),
         F.min(F.when(F.col("closes"), F.col("ts_ms"))).alias("to_ms"),
         F.min("last_ms").alias("last_ms"),
@@ -351,11 +359,11 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
         F.max(F.when(bad & hard, F.col("evidence"))).alias("hard"),
     )
     ends = events.groupBy("run_id").agg(F.max("ts_ms").alias("end_ms"))
-    found = found.join(F.broadcast(ends), "run_id")
+    periods = periods.join(F.broadcast(ends), "run_id")
     until = F.coalesce("to_ms", "end_ms")
     last_success = F.when(F.col("hard").isNotNull(), F.col("written_ms")).otherwise(F.col("last_ms"))
     return STUCK_PARTITIONS.conform(
-        found.where(until - F.col("from_ms") >= least_ms).select(
+        periods.where(until - F.col("from_ms") >= least_ms).select(
             "run_id",
             "log",
             F.regexp_extract("log", r"^__consumer_offsets-(\d+)$", 1).try_cast("int").alias("log_partition"),
@@ -405,13 +413,13 @@ def _silences(log: DataFrame, least_ms: int) -> DataFrame:
     second = F.floor(F.col("record_ts_ms") / 1000)
     moving = log.groupBy("run_id", second.alias("second")).agg(F.count("*").alias("moved"))
     meanwhile = (F.col("second") * 1000 > F.col("from_ms")) & ((F.col("second") + 1) * 1000 <= F.col("to_ms"))
-    found = (
+    quiet = (
         silences.join(moving.withColumnRenamed("run_id", "run"), (F.col("run") == F.col("run_id")) & meanwhile)
         .groupBy("run_id", "log_partition", "from_ms", "to_ms", "pause_ms")
         .agg(F.sum("moved").alias("others"))
     )
     return STUCK_PARTITIONS.conform(
-        found.select(
+        quiet.select(
             "run_id",
             F.concat(F.lit("__consumer_offsets-"), F.col("log_partition").cast("string")).alias("log"),
             "log_partition",

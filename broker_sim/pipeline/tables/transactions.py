@@ -93,17 +93,17 @@ SEEN = Table(
 def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = True) -> list[dict[str, Any]]:
     """Rows of SEEN: of an id that a journal tells of its word counts; a producer's open transaction in several data partitions is one,
     and none where the coordinator's log has it. ``states``: whether that log is there, so that what it has not is known to nobody."""
-    told = [dict(row) for row in rows]
-    found = [row for row in told if row["source"] == "journal"]
-    ids = {row.get("transactional_id") for row in found}
-    strays = {(row["producer_id"], place) for row in found if row.get("hangs") for place in row["partitions"]}
-    found += [row for row in told if row["source"] == "state" and row["transactional_id"] not in ids]
+    all_rows = [dict(row) for row in rows]
+    result = [row for row in all_rows if row["source"] == "journal"]
+    ids = {row.get("transactional_id") for row in result}
+    strays = {(row["producer_id"], place) for row in result if row.get("hangs") for place in row["partitions"]}
+    result += [row for row in all_rows if row["source"] == "state" and row["transactional_id"] not in ids]
     known: dict[int, list[dict[str, Any]]] = {}
-    for row in found:
+    for row in result:
         if row.get("transactional_id") is not None:
             known.setdefault(row["producer_id"], []).append(row)
     open_: dict[tuple[int, bool, str | None], dict[str, Any]] = {}
-    for row in (row for row in told if row["source"] == "data"):
+    for row in (row for row in all_rows if row["source"] == "data"):
         place = row["partitions"][0]
         owner = None if row.get("late") else _owner(known.get(row["producer_id"], ()), row)
         if owner is not None:
@@ -112,13 +112,13 @@ def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = 
             continue
         else:
             late = bool(row.get("late"))
-            one = open_.setdefault((row["producer_id"], late, row["end"]), {**row, "partitions": []})
-            one["partitions"] = [*one["partitions"], place]
-            one["from_ms"] = min(one["from_ms"], row["from_ms"])
-            one["hangs"] = True if late or states else None
-            one["lost_abort"] = late and row["end"] == "committed"
-            _hold(one, row)
-    return [{name: row.get(name) for name in SEEN.names} | {"run_id": run_id} for row in (*found, *open_.values())]
+            transaction = open_.setdefault((row["producer_id"], late, row["end"]), {**row, "partitions": []})
+            transaction["partitions"] = [*transaction["partitions"], place]
+            transaction["from_ms"] = min(transaction["from_ms"], row["from_ms"])
+            transaction["hangs"] = True if late or states else None
+            transaction["lost_abort"] = late and row["end"] == "committed"
+            _hold(transaction, row)
+    return [{name: row.get(name) for name in SEEN.names} | {"run_id": run_id} for row in (*result, *open_.values())]
 
 
 def _owner(known: Iterable[dict[str, Any]], row: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -126,31 +126,31 @@ def _owner(known: Iterable[dict[str, Any]], row: Mapping[str, Any]) -> dict[str,
     markers were written with the marker here. A producer's own clock stamps its records, brokers' clocks the rest."""
     place, from_ms, to_ms = row["partitions"][0], row["from_ms"], row["to_ms"]
     candidates = [
-        one
-        for one in known
-        if place in one["partitions"]
-        and one["from_ms"] - SLACK_MS <= from_ms
-        and (one["to_ms"] is None or one["to_ms"] + SLACK_MS >= from_ms)
+        candidate
+        for candidate in known
+        if place in candidate["partitions"]
+        and candidate["from_ms"] - SLACK_MS <= from_ms
+        and (candidate["to_ms"] is None or candidate["to_ms"] + SLACK_MS >= from_ms)
     ]
 
-    def apart(one: Mapping[str, Any]) -> tuple[bool, int]:
-        both_over = one["to_ms"] is not None and to_ms is not None
-        return not both_over and one["to_ms"] is not to_ms, abs(
-            one["to_ms"] - to_ms if both_over else one["from_ms"] - from_ms
+    def apart(candidate: Mapping[str, Any]) -> tuple[bool, int]:
+        both_over = candidate["to_ms"] is not None and to_ms is not None
+        return not both_over and candidate["to_ms"] is not to_ms, abs(
+            candidate["to_ms"] - to_ms if both_over else candidate["from_ms"] - from_ms
         )
 
     return min(candidates, key=apart, default=None)
 
 
-def _hold(one: dict[str, Any], row: Mapping[str, Any]) -> None:
+def _hold(transaction: dict[str, Any], row: Mapping[str, Any]) -> None:
     """It held a last stable offset; a journal knows that better."""
-    if one["source"] == "journal":
+    if transaction["source"] == "journal":
         return
     until_ms = row["to_ms"] if row["to_ms"] is not None else row.get("until_ms")
     held_from_ms = row.get("held_from_ms")
     if held_from_ms is not None and until_ms is not None:
-        one["held"] = [*(one.get("held") or ()), f"{row['partitions'][0]} at {row['first_offset']}"]
-        one["held_ms"] = max(one.get("held_ms") or 0, until_ms - held_from_ms)
+        transaction["held"] = [*(transaction.get("held") or ()), f"{row['partitions'][0]} at {row['first_offset']}"]
+        transaction["held_ms"] = max(transaction.get("held_ms") or 0, until_ms - held_from_ms)
 
 
 @on_its_engine
@@ -169,11 +169,11 @@ def transactions(log: DataFrame, seen: DataFrame, lines: DataFrame) -> DataFrame
     late = f.coalesce(f.col("to_ms") - f.col("decided_ms") >= LONG_MS, f.lit(False))
     long = both.join(f.broadcast(usual), "run_id", "left").where(lasted | odd | late)
     long = long.withColumn("key", f.coalesce("transactional_id", f.lit("")))
-    told = long.join(_groups(long, log), list(_KEY), "left").join(_said(long, lines), list(_KEY), "left")
-    told = told.withColumn("from", moments("from", f.col("from_ms"))[0]).withColumn(
+    result = long.join(_groups(long, log), list(_KEY), "left").join(_said(long, lines), list(_KEY), "left")
+    result = result.withColumn("from", moments("from", f.col("from_ms"))[0]).withColumn(
         "to", moments("to", f.col("to_ms"))[0]
     )
-    return TRANSACTIONS.conform(told)
+    return TRANSACTIONS.conform(result)
 
 
 def _open(log: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ HARDLY_MS = 1000
 
 def stretches(rebalances: list[Rebalance]) -> list[Stretch]:
     """Runs of at least two rebalances that failed, or three that did or whose Stable did not last, each with the one that ended it."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     run: list[Rebalance] = []
     for position, rebalance in enumerate(rebalances):
         following = rebalances[position + 1] if position + 1 < len(rebalances) else None
@@ -23,19 +23,19 @@ def stretches(rebalances: list[Rebalance]) -> list[Stretch]:
             run.append(rebalance)
             if following is not None:
                 continue
-        if len(run) >= (2 if all(one.end == "failed" for one in run) else 3):
+        if len(run) >= (2 if all(rebalance.end == "failed" for rebalance in run) else 3):
             last = rebalance if rebalance is not run[-1] else None
-            found.append(_stretch(run, last))
+            stretches.append(_stretch(run, last))
         run = []
-    return found
+    return stretches
 
 
 def _stretch(run: list[Rebalance], last: Rebalance | None) -> Stretch:
     ended = last is not None and last.end != ""
     stable = [
-        following.began_ms - one.ended_ms
-        for one, following in zip(run, [*run[1:], *([last] if last is not None else [])], strict=False)
-        if one.end == "stable" and one.ended_ms is not None
+        following.began_ms - rebalance.ended_ms
+        for rebalance, following in zip(run, [*run[1:], *([last] if last is not None else [])], strict=False)
+        if rebalance.end == "stable" and rebalance.ended_ms is not None
     ]
     return Stretch(
         run,
