@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_sim.common.answers import rows
 from broker_sim.common.text import visible
-from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import shortened
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
@@ -129,7 +129,12 @@ class Causes:
     # why
 
     def of(
-        self, cause: Event, before: Snapshot | None, after: Snapshot | None, calls: Mapping[int, Call], ts_ms: int
+        self,
+        cause: Event,
+        before: GroupSnapshot | None,
+        after: GroupSnapshot | None,
+        calls: Mapping[int, Call],
+        ts_ms: int,
     ) -> Cause:
         """The cause of a ``group`` event, from its ``cause`` and the snapshots around it."""
         result = self._of(cause, before, after, calls, ts_ms)
@@ -141,7 +146,12 @@ class Causes:
         return result
 
     def _of(
-        self, cause: Event, before: Snapshot | None, after: Snapshot | None, calls: Mapping[int, Call], ts_ms: int
+        self,
+        cause: Event,
+        before: GroupSnapshot | None,
+        after: GroupSnapshot | None,
+        calls: Mapping[int, Call],
+        ts_ms: int,
     ) -> Cause:
         kind = cause.get("kind")
         if kind == "request":
@@ -172,7 +182,7 @@ class Causes:
         return None
 
     def _by_request(
-        self, cause: Event, before: Snapshot | None, after: Snapshot | None, call: Call | None, ts_ms: int
+        self, cause: Event, before: GroupSnapshot | None, after: GroupSnapshot | None, call: Call | None, ts_ms: int
     ) -> Cause:
         api = text(cause, "api") or (call.api if call is not None else "")
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
@@ -191,8 +201,8 @@ class Causes:
         self,
         result: Cause,
         member: str | None,
-        before: Snapshot | None,
-        after: Snapshot | None,
+        before: GroupSnapshot | None,
+        after: GroupSnapshot | None,
         came: list[str],
         gone: list[str],
     ) -> None:
@@ -215,7 +225,7 @@ class Causes:
             self._by_rejoin(result, name, before, old.get(name, {}), new[name])
 
     def _by_rejoin(
-        self, result: Cause, name: str, before: Snapshot | None, old: Mapping[str, Any], new: Mapping[str, Any]
+        self, result: Cause, name: str, before: GroupSnapshot | None, old: Mapping[str, Any], new: Mapping[str, Any]
     ) -> None:
         had, has = names_in(old, "topics"), names_in(new, "topics")
         if isinstance(old.get("topics"), list) and isinstance(new.get("topics"), list):
@@ -259,7 +269,7 @@ class Causes:
                 return f"with {shortened(f'{topic}-{partition}' for topic, partition in sorted(some))} {became}"
         return ""
 
-    def _by_timer(self, cause: Event, before: Snapshot | None, after: Snapshot | None, ts_ms: int) -> Cause:
+    def _by_timer(self, cause: Event, before: GroupSnapshot | None, after: GroupSnapshot | None, ts_ms: int) -> Cause:
         timer = text(cause, "timer")
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
@@ -280,7 +290,7 @@ class Causes:
                     result.closed_ms = self.closed_at.get(connection)
         return result
 
-    def gone(self, cause: Cause, before: Snapshot | None, order: int) -> None:
+    def gone(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
         """The group is no more, here at least."""
         if cause.kind != "unloaded":
             said = "the group was deleted" if cause.kind == "deleted" else "the group ceased to exist"

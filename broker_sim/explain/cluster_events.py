@@ -7,13 +7,13 @@ from broker_sim.explain.events import Event, names_in, number, table, text
 from broker_sim.explain.model import History, Incident, Span
 from broker_sim.explain.phrases import count, quoted
 
-__all__ = ["Surroundings"]
+__all__ = ["ClusterEvents"]
 
 TROUBLES = {"error": "met an error", "commit_failed": "could not commit", "lost": "lost its partitions"}
 SHORT_LOAD_MS = 50
 
 
-class Surroundings:
+class ClusterEvents:
     """Collects spans and incidents; ``finish`` puts those that concern the group's log into its history."""
 
     def __init__(self, past: History) -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import groupby
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.deliveries import IN_VAIN, Delivery, Reader, SharedPartition, read
+from broker_sim.explain.deliveries import REDELIVERED_AFTER, Delivery, ShareGroupReader, SharePartitionHistory, read
 from broker_sim.explain.events import Event
 from broker_sim.explain.phrases import count, joined, times
 
-__all__ = ["lines", "told"]
+__all__ = ["lines", "summary"]
 
 _SHOWN = 6
 """Deliveries of one record that are told one by one."""
@@ -20,7 +20,7 @@ _MOST = 30
 _SETTLED = ("acknowledged", "archiving", "archived")
 
 
-def told(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]]] | None:
+def summary(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]]] | None:
     """How a share group stands, and what went otherwise than well; None for one that has been none."""
     reader = read(events, group)
     if not reader.partitions:
@@ -39,7 +39,7 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]
     return " ".join(head), things
 
 
-def _summary(partition: SharedPartition, reader: Reader) -> str:
+def _summary(partition: SharePartitionHistory, reader: ShareGroupReader) -> str:
     ends = partition.ends()
     records = len(partition.records)
     done = {
@@ -59,13 +59,13 @@ def _summary(partition: SharedPartition, reader: Reader) -> str:
     return f"Of {partition.log}{begins}: {count(records, 'record')} delivered{', ' + joined(said) if said else ''}."
 
 
-def _at_the_limit(partition: SharedPartition) -> Iterator[tuple[int, list[Delivery]]]:
+def _at_the_limit(partition: SharePartitionHistory) -> Iterator[tuple[int, list[Delivery]]]:
     for offset, all_ in partition.records.items():
-        if all_[-1].becomes == "archived" and all_[-1].end in IN_VAIN:
+        if all_[-1].becomes == "archived" and all_[-1].end in REDELIVERED_AFTER:
             yield offset, all_
 
 
-def _of(partition: SharedPartition, reader: Reader) -> list[tuple[int, str]]:
+def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tuple[int, str]]:
     """What is worth telling: records that came more than once, locks that ended, leaders that came, what was refused."""
     lines: list[tuple[int, str]] = []
     worth = [
@@ -93,7 +93,7 @@ def _of(partition: SharedPartition, reader: Reader) -> list[tuple[int, str]]:
     return lines
 
 
-def _story(all_: list[Delivery], reader: Reader) -> str:
+def _story(all_: list[Delivery], reader: ShareGroupReader) -> str:
     """The deliveries of a record, in words that are the same for records with the same fate."""
     steps = []
     for delivery in all_[:_SHOWN]:
@@ -123,7 +123,7 @@ def _ending(delivery: Delivery) -> str:
 def _fate(last: Delivery, since_ms: int) -> str:
     if last.letter:
         return f"{_fate(replace(last, letter=''), since_ms)}. Its letter stands in {last.letter}"
-    if last.becomes in ("archived", "archiving") and last.end in IN_VAIN:
+    if last.becomes in ("archived", "archiving") and last.end in REDELIVERED_AFTER:
         return f". That was as often as the group allows: archived after {duration_text((last.ended_ms or since_ms) - since_ms)}"
     return "" if last.becomes in (*_SETTLED, "acquired") else ". It waits to be delivered again"
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker_sim.explain.events import Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.events import Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.rebalances import STABLE, Cause, Kind
 
-__all__ = ["ACTIVE", "GONE_BY", "EpochStep", "EpochSteps", "Holder", "Unit", "from_epochs"]
+__all__ = ["ACTIVE", "REMOVED_BY", "EpochMember", "EpochStep", "EpochSteps", "Unit", "from_epochs"]
 
 ACTIVE = "active"
 """Role of a task that processes records."""
@@ -31,7 +31,7 @@ _DEAD = "Dead"
 _BY_ASSIGNOR = {"simple": "share", "sticky": "streams"}
 """Assignors that one kind of group alone has; a consumer group has any other."""
 
-GONE_BY: dict[str | None, Kind] = {
+REMOVED_BY: dict[str | None, Kind] = {
     "session": "expired",
     "revocation": "revocation_timeout",
     "join": "revocation_timeout",
@@ -49,7 +49,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class EpochMember:
     """A member: what it has, was asked to revoke, and should have and has not. ``epoch``: its member epoch, -2 of a static member that
     has left for a while."""
 
@@ -72,7 +72,7 @@ class Holder:
         return self.has | self.gives_up | self.lacks
 
     @classmethod
-    def of(cls, row: Event) -> Holder:
+    def of(cls, row: Event) -> EpochMember:
         """What the event shows of a member."""
         has, gives_up, lacks = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
         return cls(
@@ -101,8 +101,8 @@ class EpochStep:
     kind: str
     state: str
     cause: Event
-    before: Mapping[str, Holder]
-    after: Mapping[str, Holder]
+    before: Mapping[str, EpochMember]
+    after: Mapping[str, EpochMember]
     epoch_before: int | None
     epoch: int | None
     assignor_before: str | None = None
@@ -151,7 +151,7 @@ class EpochStep:
     @property
     def gone_by(self) -> Kind:
         """Why: "expired", "revocation_timeout", "left" (a request), "unknown"."""
-        timer = GONE_BY.get(text(self.cause, "timer"))
+        timer = REMOVED_BY.get(text(self.cause, "timer"))
         return timer or ("left" if text(self.cause, "api") is not None else "unknown")
 
     @property
@@ -176,7 +176,7 @@ class EpochSteps:
 
     def __init__(self) -> None:
         self.kind = "consumer"
-        self.known: dict[str, Holder] = {}
+        self.known: dict[str, EpochMember] = {}
         self.epoch: int | None = None
         self.assignor: str | None = None
         self._first = True
@@ -188,7 +188,7 @@ class EpochSteps:
         state, self._first = text(event, "state") or "", False
         unloaded = state == _DEAD and text(cause, "kind") == "unload"
         if state != _DEAD:
-            shown = {holder.member: holder for holder in map(Holder.of, _objects(event))}
+            shown = {holder.member: holder for holder in map(EpochMember.of, _objects(event))}
             self.known = self._completed(shown, number(event, "size") or 0, cause)
             self.epoch = number(event, "group_epoch")
             self.assignor = text(event, "assignor") or self.assignor
@@ -210,7 +210,7 @@ class EpochSteps:
             unloaded=unloaded,
         )
 
-    def _completed(self, shown: dict[str, Holder], size: int, cause: Event) -> dict[str, Holder]:
+    def _completed(self, shown: dict[str, EpochMember], size: int, cause: Event) -> dict[str, EpochMember]:
         """All members (rule 1)."""
         if len(shown) >= size:
             return shown
@@ -226,11 +226,13 @@ class EpochSteps:
         return _BY_ASSIGNOR.get(text(event, "assignor") or "", self.kind)
 
 
-def from_epochs(step: EpochStep) -> tuple[Snapshot, Cause]:
+def from_epochs(step: EpochStep) -> tuple[GroupSnapshot, Cause]:
     """How a group that goes over to the classic protocol stood before, as a step of classic groups has it, and why that step: its last
     member of the consumer protocol is gone."""
     members = {name: holder.shown for name, holder in step.before.items()}
-    before = Snapshot(STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer")
+    before = GroupSnapshot(
+        STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer"
+    )
     return before, Cause("went_over", step.ts_ms, members=step.gone, protocol_type="consumer")
 
 
@@ -244,7 +246,7 @@ def _objects(event: Event) -> Iterable[Event]:
     return (row for row in items(event, "members") if isinstance(row, Mapping))
 
 
-def _all(members: Mapping[str, Holder]) -> frozenset[Unit]:
+def _all(members: Mapping[str, EpochMember]) -> frozenset[Unit]:
     return frozenset[Unit]().union(*(holder.all for holder in members.values()))
 
 

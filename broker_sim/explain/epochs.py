@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, Holder, Unit
+from broker_sim.explain.epoch_steps import ACTIVE, EpochMember, EpochStep, EpochSteps, Unit
 from broker_sim.explain.events import Event, items, number, table, text
 from broker_sim.explain.phrases import count, joined, quoted, shortened, times
 
-__all__ = ["Told", "told"]
+__all__ = ["TimelineEntry", "summary"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
@@ -32,7 +32,7 @@ _OUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TimelineEntry:
     """One thing that happened, and when; ``request``: the number of the request that it came with, which orders things of one ms."""
 
     ts_ms: int
@@ -68,7 +68,7 @@ class _Reader:
         self.steps = EpochSteps()
         self.state = ""
         self.log = ""
-        self.out: list[Told] = []
+        self.out: list[TimelineEntry] = []
         self.waits: dict[tuple[str, Unit], _Wait] = {}
         self.names: dict[str, str] = {}
         self.request = 0
@@ -103,10 +103,10 @@ class _Reader:
         self._look_for_waits(ts_ms)
 
     def _note(self, ts_ms: int, words: str) -> None:
-        self.out.append(Told(ts_ms, words, self.request))
+        self.out.append(TimelineEntry(ts_ms, words, self.request))
 
     @property
-    def known(self) -> dict[str, Holder]:
+    def known(self) -> dict[str, EpochMember]:
         """Its members."""
         return self.steps.known
 
@@ -230,7 +230,7 @@ class _Reader:
     def _tell_refusal(self, refusal: _Refusal) -> None:
         often = "" if refusal.times == 1 else f" {times(refusal.times)}"
         words = f"{refusal.client}'s heartbeat was refused{often}: {refusal.error}, {_lower(refusal.words.rstrip('.'))}"
-        self.out.append(Told(refusal.since_ms, words))
+        self.out.append(TimelineEntry(refusal.since_ms, words))
 
     def _owners(self) -> dict[Unit, list[str]]:
         by_owner: dict[Unit, list[str]] = {}
@@ -286,7 +286,7 @@ class _Reader:
             words = f"{who} has waited {time} for {what}, which {whom} has not given up"
         self._note(ts_ms, words)
 
-    def end(self, last_ms: int) -> list[Told]:
+    def end(self, last_ms: int) -> list[TimelineEntry]:
         """What there is to tell at the journal's end."""
         still: dict[tuple[str, str, int], list[Unit]] = {}
         for (member, _), wait in self.waits.items():
@@ -326,7 +326,7 @@ def _are(units: frozenset[Unit]) -> str:
     return "is" if len(units) == 1 else "are"
 
 
-def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
+def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntry]] | None:
     """How the group stands, and what happened to it; None for one that has been none by epochs."""
     reader, last_ms, met = _Reader(group), 0, False
     for event in events:
@@ -356,6 +356,6 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
     return f"{reader.steps.kind.capitalize()} group {group}{where}: {standing}.", things
 
 
-def lines(things: Iterable[Told]) -> list[str]:
+def lines(things: Iterable[TimelineEntry]) -> list[str]:
     """One line for each."""
     return [f"{clock(line.ts_ms)}  {line.text}" for line in things]

@@ -15,7 +15,7 @@ from typing import Any
 from broker_sim.common.answers import Row, in_words, named_topics, rows
 from broker_sim.common.text import visible
 
-__all__ = ["Call", "Event", "Snapshot", "flag", "items", "names_in", "number", "table", "text"]
+__all__ = ["Call", "Event", "GroupSnapshot", "flag", "items", "names_in", "number", "table", "text"]
 
 Event = Mapping[str, Any]
 
@@ -161,7 +161,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class GroupSnapshot:
     """A group as a ``group`` event shows it. ``members``: id -> the event's own object, read with the functions above.
 
     Of a large group an event shows only the members that changed; ``size`` says how many there are. ``whole``: all are known.
@@ -178,7 +178,7 @@ class Snapshot:
     """"consumer", "connect" ..; "" where it isn't known."""
 
     @classmethod
-    def of(cls, value: object) -> Snapshot | None:
+    def of(cls, value: object) -> GroupSnapshot | None:
         """What the event shows; None where the group did not exist."""
         if not isinstance(value, Mapping):
             return None
@@ -202,7 +202,7 @@ class Snapshot:
     def whole(self) -> bool:
         return len(self.members) >= self.size
 
-    def completed(self, before: Snapshot | None, shown: Snapshot | None) -> None:
+    def completed(self, before: GroupSnapshot | None, shown: GroupSnapshot | None) -> None:
         """Add the members that the event did not show: those of ``before``, without those that it ``shown`` to be gone."""
         if self.whole or before is None:
             return

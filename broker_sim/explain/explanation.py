@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, date, duration_text, nearest, visible
-from broker_sim.explain import delivery_story, epochs
+from broker_sim.explain import delivery_text, epochs
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
+from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, restless, series_text
 from broker_sim.explain.rebalances import DEAD
-from broker_sim.explain.replacements import taken_over
-from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
-from broker_sim.explain.transaction_story import is_trouble, tell_held
-from broker_sim.explain.transaction_story import tell as tell_transaction
+from broker_sim.explain.replacements import replacement_notes
+from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
+from broker_sim.explain.transaction_text import transaction_text as tell_transaction
 
 __all__ = ["explain", "recent"]
 
@@ -36,10 +36,10 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     """
     events = list(events)
     past = history(events, group)
-    shared = delivery_story.told(events, group)
+    shared = delivery_text.summary(events, group)
     if shared is not None and generation is None:
         return _fill([shared[0], *_shared_lines(events, past, shared[1])], width)
-    by_epochs = epochs.told(events, group)
+    by_epochs = epochs.summary(events, group)
     if by_epochs is not None and generation is None:
         own = [" ".join([by_epochs[0], *_commits_by_epochs(past)]), *_lines(past, by_epochs[1])]
         classic = (
@@ -49,9 +49,9 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
         )
         return _fill([*classic, *own], width)
     if not past.existed and not past.calls:
-        return _fill([_not_there(events, group)], width)
+        return _fill([_unknown_group(events, group)], width)
     if generation is not None:
-        return _fill(_one(past, generation), width)
+        return _fill(_generation_paragraphs(past, generation), width)
     return _fill(
         [header(past), *(f"{clock(paragraph.ts_ms)}  {paragraph.text}" for paragraph in paragraphs(past))], width
     )
@@ -59,9 +59,9 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
 
 def _shared_lines(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[str]:
     """Of a share group: what moved its epoch, and what became of its records."""
-    by_epochs = epochs.told(events, past.group)
+    by_epochs = epochs.summary(events, past.group)
     moved = [] if by_epochs is None else by_epochs[1]
-    return _lines(past, [*moved, *(epochs.Told(ts_ms, words) for ts_ms, words in things)])
+    return _lines(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
 
 
 def _commits_by_epochs(past: History) -> list[str]:
@@ -69,7 +69,7 @@ def _commits_by_epochs(past: History) -> list[str]:
     return [] if past.existed else commit_words(past, past.commits)
 
 
-def _lines(past: History, own: Iterable[epochs.Told]) -> list[str]:
+def _lines(past: History, own: Iterable[epochs.TimelineEntry]) -> list[str]:
     """Of a group by epochs: what is told of it alone, and what is told of any group: what its requests were refused, what was on,
     what became of offsets and transactions. Where it was a classic group, too, that is told with it, and here but the refusals."""
     if past.existed:
@@ -80,10 +80,10 @@ def _lines(past: History, own: Iterable[epochs.Told]) -> list[str]:
             for failure in failures(past)
             if (at := bisect_right(since, failure.ts_ms)) and states[at - 1] != DEAD
         ]
-        lines = [epochs.Told(failure.ts_ms, failure.text, failure.request) for failure in others]
+        lines = [epochs.TimelineEntry(failure.ts_ms, failure.text, failure.request) for failure in others]
     else:
-        lines = [epochs.Told(moment.ts_ms, moment.text, moment.request) for moment in moments(past)]
-        lines += [epochs.Told(paragraph.ts_ms, paragraph.text) for paragraph in _transactions(past)]
+        lines = [epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request) for moment in moments(past)]
+        lines += [epochs.TimelineEntry(paragraph.ts_ms, paragraph.text) for paragraph in _transactions(past)]
     return epochs.lines(sorted([*own, *lines], key=lambda line: (line.ts_ms, line.request)))
 
 
@@ -99,7 +99,7 @@ def _transactions(past: History) -> Iterator[Paragraph]:
             )
     for held in past.held:
         if held.hangs:
-            yield Paragraph(held.from_ms, "trouble", tell_held(held, past.last_ms), held.order)
+            yield Paragraph(held.from_ms, "trouble", stable_offset_text(held, past.last_ms), held.order)
 
 
 def _fill(paragraphs: Iterable[str], width: int) -> str:
@@ -109,7 +109,7 @@ def _fill(paragraphs: Iterable[str], width: int) -> str:
     return "\n".join(line for paragraph in paragraphs for line in wrapper.wrap(paragraph))
 
 
-def _not_there(events: list[Event], group: str) -> str:
+def _unknown_group(events: list[Event], group: str) -> str:
     known = {name for event in events if isinstance(event, dict) and (name := text(event, "group"))}
     known |= {name for event in events if isinstance(event, dict) for name in names_in(event, "groups")}
     if not events:
@@ -148,7 +148,7 @@ def standing(past: History) -> str:
     return words
 
 
-def _one(past: History, generation: int) -> list[str]:
+def _generation_paragraphs(past: History, generation: int) -> list[str]:
     matches = [rebalance for rebalance in past.rebalances if rebalance.generation == generation]
     if not matches:
         known = sorted({rebalance.generation for rebalance in past.rebalances if rebalance.generation is not None})
@@ -160,10 +160,10 @@ def _one(past: History, generation: int) -> list[str]:
         return [f"The journal holds nothing of how generation {generation} of group {past.group} came about; {has}."]
     paragraphs = []
     for rebalance in matches:
-        words = [tell(past, rebalance), life_of(past, rebalance)]
+        words = [rebalance_text(past, rebalance), life_of(past, rebalance)]
         words += [
             f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {restless(stretch)}."
-            for stretch in past.stretches
+            for stretch in past.series
             if any(other is rebalance for other in stretch.rebalances)
         ]
         paragraphs.append(" ".join(word for word in words if word))
@@ -195,7 +195,7 @@ def paragraphs(past: History) -> list[Paragraph]:
     """What is to be told, in order: at one moment what was on, then stretches, then rebalances."""
     in_stretch = {
         id(rebalance)
-        for stretch in past.stretches
+        for stretch in past.series
         for rebalance in stretch.rebalances
         if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in rebalance.removals)
     }
@@ -214,16 +214,16 @@ def paragraphs(past: History) -> list[Paragraph]:
             f"{_capital(replacement.text)}.",
             replacement.order,
         )
-        for replacement in taken_over(past)
+        for replacement in replacement_notes(past)
     ]
     result += _transactions(past)
     result += [
-        Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch), stretch.rebalances[0].order)
-        for stretch in past.stretches
+        Paragraph(stretch.from_ms, "trouble", series_text(past, stretch), stretch.rebalances[0].order)
+        for stretch in past.series
     ]
     for rebalance in past.rebalances:
         if id(rebalance) not in in_stretch:
-            words = (tell(past, rebalance, dated=False), life_of(past, rebalance))
+            words = (rebalance_text(past, rebalance, dated=False), life_of(past, rebalance))
             result.append(
                 Paragraph(rebalance.began_ms, "rebalance", " ".join(word for word in words if word), rebalance.order)
             )
@@ -243,11 +243,11 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     """How the group stands and the last ``limit`` things that happened to it, a line each; what repeats stands in one line."""
     events = list(events)
     past = history(events, group)
-    shared = delivery_story.told(events, group)
+    shared = delivery_text.summary(events, group)
     if shared is not None:
         lines = _shared_lines(events, past, shared[1])
         return "\n".join([shared[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
-    by_epochs = epochs.told(events, group)
+    by_epochs = epochs.summary(events, group)
     if by_epochs is not None and not past.existed:
         return "\n".join([by_epochs[0], *(f"  {line}" for line in _lines(past, by_epochs[1])[-max(limit, 1) :])])
     if not past.existed and not past.calls:

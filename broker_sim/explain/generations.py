@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Change", "Generation", "Generations", "GroupRecord", "StoredMember"]
+__all__ = ["Change", "Generation", "Generations", "GroupMetadataRecord", "StoredMember"]
 
 Change = Literal["joined", "gone", "changed", "rejoined", "unknown"]
 """What differs from the record before: members came (static ones may be back under a new id), members are gone, the same ones with
@@ -42,7 +42,7 @@ class StoredMember:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupMetadataRecord:
     """A group's record: when it was written, since when the group is in its state (None before value v2), its generation (None: a
     tombstone) and its members; ``place``: its offset in the log."""
 
@@ -92,14 +92,14 @@ class Generations:
 
     def __init__(self) -> None:
         self.found: list[Generation] = []
-        self._last: GroupRecord | None = None
+        self._last: GroupMetadataRecord | None = None
         self._lasting: list[Generation] = []  # of which it isn't known until when
 
-    def comes_over(self, record: GroupRecord) -> None:
+    def comes_over(self, record: GroupMetadataRecord) -> None:
         """A group of the consumer protocol becomes a classic one with this record: no generation, but the state before the next one."""
         self._last = record
 
-    def take(self, record: GroupRecord) -> None:
+    def take(self, record: GroupMetadataRecord) -> None:
         """The next record."""
         last, self._last = self._last, record
         another = last is None or record.generation != last.generation
@@ -112,7 +112,7 @@ class Generations:
             self._lasting.append(self.found[-1])
 
 
-def _generation(last: GroupRecord | None, record: GroupRecord, generation: int) -> Generation:
+def _generation(last: GroupMetadataRecord | None, record: GroupMetadataRecord, generation: int) -> Generation:
     before = 0 if generation == 1 else None
     old: tuple[StoredMember, ...] | None = None
     if last is not None and last.generation is not None:

@@ -16,16 +16,16 @@ from typing import Any
 
 from broker_sim.common.text import visible
 from broker_sim.explain.causes import Causes
-from broker_sim.explain.deliveries import Reader as Deliveries
+from broker_sim.explain.cluster_events import ClusterEvents
+from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import EpochSteps, from_epochs
-from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
-from broker_sim.explain.model import Arrival, History, Info, Rebalance, Removal, Replacement, Span
-from broker_sim.explain.names import short_names
+from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
+from broker_sim.explain.model import Arrival, History, MemberInfo, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.offsets import Offsets
-from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, Rebalances, Step, begins
-from broker_sim.explain.stretches import stretches
-from broker_sim.explain.surroundings import Surroundings
-from broker_sim.explain.transactions import Transactions, concern
+from broker_sim.explain.rebalance_series import rebalance_series
+from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, GroupStep, Rebalances, begins
+from broker_sim.explain.short_ids import short_names
+from broker_sim.explain.transactions import TransactionReader, concern
 
 __all__ = ["history"]
 
@@ -54,14 +54,14 @@ class _Reader:
         self.order = 0  # how many events were read
         self.started = False
         self.early_hits: dict[int, list[str]] = {}
-        self.around = Surroundings(self.history)
-        self.transactions = Transactions()
+        self.around = ClusterEvents(self.history)
+        self.transactions = TransactionReader()
         self.deliveries = Deliveries(group)
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
-        self.by_epochs: Snapshot | None = None  # its members, where it is a group by epochs
+        self.by_epochs: GroupSnapshot | None = None  # its members, where it is a group by epochs
         self.epoch_steps = EpochSteps()
-        self.came_back: tuple[Snapshot, Cause] | None = None  # to the classic protocol, just now
+        self.came_back: tuple[GroupSnapshot, Cause] | None = None  # to the classic protocol, just now
         self.handlers = {
             "request": self._request,
             "response": self._response,
@@ -159,7 +159,7 @@ class _Reader:
             self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
             step = self.epoch_steps.take(event)
             self.came_back = from_epochs(step) if step.stays else None
-            after = Snapshot.of(event)
+            after = GroupSnapshot.of(event)
             if after is not None:
                 after.completed(self.by_epochs, None)  # of a large group who is gone is not told
                 self._note_members(self.by_epochs, after)
@@ -172,7 +172,7 @@ class _Reader:
             return
         self.history.log = text(event, "log") or self.history.log
         self.history.existed = True
-        shown, after = Snapshot.of(event.get("before")), Snapshot.of(event.get("after"))
+        shown, after = GroupSnapshot.of(event.get("before")), GroupSnapshot.of(event.get("after"))
         before = self._before(shown)
         if after is not None:
             after.completed(before, shown)
@@ -191,13 +191,13 @@ class _Reader:
         self._note_replacements(before, after)
         if before is not None and not self.history.states and came_back is None:
             self.history.states.append((self.history.first_ms, before.state, before.generation))
-        self._step(Step(self.ts_ms, before, after, cause))
+        self._step(GroupStep(self.ts_ms, before, after, cause))
         state = (self.ts_ms, DEAD, 0) if after is None else (self.ts_ms, after.state, after.generation)
         if not self.history.states or self.history.states[-1][1:] != state[1:]:
             self.history.states.append(state)
         self.history.now = after
 
-    def _before(self, shown: Snapshot | None) -> Snapshot | None:
+    def _before(self, shown: GroupSnapshot | None) -> GroupSnapshot | None:
         """What we saw last, where that fits what the event shows: it knows all members of a large group."""
         last = self.history.now
         if last is None or shown is None:
@@ -205,13 +205,15 @@ class _Reader:
         same = last.state == shown.state and last.generation == shown.generation and last.size == shown.size
         return last if same or not shown.whole else shown
 
-    def _note_members(self, before: Snapshot | None, after: Snapshot | None) -> None:
+    def _note_members(self, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
         seen = self.history.members
         for snapshot in (before, after):
             for name, member_row in () if snapshot is None else snapshot.members.items():
                 info = seen.get(name)
                 if info is None:
-                    info = seen[name] = Info(name, first_ms=self.ts_ms if snapshot is after else self.history.first_ms)
+                    info = seen[name] = MemberInfo(
+                        name, first_ms=self.ts_ms if snapshot is after else self.history.first_ms
+                    )
                     info.client_id, info.client_host = (
                         text(member_row, "client_id") or "",
                         text(member_row, "client_host") or "",
@@ -225,14 +227,14 @@ class _Reader:
         for name in now:
             seen[name].last_ms = None
 
-    def _note_replacements(self, before: Snapshot | None, after: Snapshot | None) -> None:
+    def _note_replacements(self, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
         if before is None or after is None:
             return
         for old, new, instance in replaced(before, after):
             rebalanced = begins(before, after)
             self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced, self.order))
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: GroupStep) -> None:
         """What a rebalance is, ``rebalances`` says; who came and went in it is told here."""
         for turn, rebalance in self.rebalances.take(step):
             if turn == "found":
@@ -246,7 +248,7 @@ class _Reader:
         if step.after is None or step.after.state == DEAD:
             self.causes.gone(step.cause, step.before, self.order)
 
-    def _found(self, rebalance: Rebalance, step: Step) -> None:
+    def _found(self, rebalance: Rebalance, step: GroupStep) -> None:
         rebalance.order = self.order
         before = step.before
         assert before is not None
@@ -261,7 +263,7 @@ class _Reader:
         else:
             rebalance.expected = list(before.members)
 
-    def _began(self, rebalance: Rebalance, step: Step) -> None:
+    def _began(self, rebalance: Rebalance, step: GroupStep) -> None:
         rebalance.order = self.order
         before, after = step.before, step.after
         assert after is not None
@@ -269,12 +271,12 @@ class _Reader:
         self._arrive(rebalance, before, after, step.cause)
         self._remove(rebalance, before, after, step.cause)
 
-    def _within(self, rebalance: Rebalance, step: Step) -> None:
+    def _within(self, rebalance: Rebalance, step: GroupStep) -> None:
         assert step.after is not None
         self._arrive(rebalance, step.before, step.after, step.cause)
         self._remove(rebalance, step.before, step.after, step.cause)
 
-    def _arrive(self, rebalance: Rebalance, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+    def _arrive(self, rebalance: Rebalance, before: GroupSnapshot | None, after: GroupSnapshot, cause: Cause) -> None:
         """JoinGroups that were parked by this step, or that closed the window with it."""
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         came = [
@@ -300,7 +302,7 @@ class _Reader:
         for name in after.pending if others_in and not rebalance.from_empty else ():
             rebalance.pending_from_ms.setdefault(name, self.ts_ms)
 
-    def _remove(self, rebalance: Rebalance, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+    def _remove(self, rebalance: Rebalance, before: GroupSnapshot | None, after: GroupSnapshot, cause: Cause) -> None:
         if before is None:
             return
         moved = {old for old, _, _ in replaced(before, after)}
@@ -322,7 +324,7 @@ class _Reader:
             if name not in after.pending or after.state != PREPARING:
                 rebalance.pending_held.setdefault(name, self.ts_ms - since)
 
-    def _closed(self, rebalance: Rebalance, step: Step) -> None:
+    def _closed(self, rebalance: Rebalance, step: GroupStep) -> None:
         """The window is over: the next generation, or an empty group."""
         after, cause = step.after, step.cause
         assert after is not None
@@ -408,7 +410,7 @@ class _Reader:
         past.incidents += self.causes.incidents
         for call in past.calls:  # members that never got into the group have a lane and a name as well
             if call.member and call.member not in past.members:
-                info = Info(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
+                info = MemberInfo(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
         past.names = short_names(past.members.values(), past.hosts)
@@ -421,11 +423,11 @@ class _Reader:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         for rebalance, following in pairwise(past.rebalances):
             rebalance.following = following
-        past.stretches = stretches(past.rebalances)
+        past.series = rebalance_series(past.rebalances)
         return past
 
 
-def replaced(before: Snapshot, after: Snapshot) -> list[tuple[str, str, str]]:
+def replaced(before: GroupSnapshot, after: GroupSnapshot) -> list[tuple[str, str, str]]:
     """Static members that have another id now: (old id, new id, instance)."""
     gone = {
         text(member_row, "instance"): name for name, member_row in before.members.items() if name not in after.members

@@ -6,27 +6,27 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from broker_sim.explain.deliveries import Reader as Deliveries
-from broker_sim.explain.events import Call, Snapshot
+from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
+from broker_sim.explain.events import Call, GroupSnapshot
 from broker_sim.explain.rebalances import Cause, Phases
-from broker_sim.explain.transactions import Held, Transaction
+from broker_sim.explain.transactions import HeldStableOffset, Transaction
 
 __all__ = [
     "Arrival",
     "History",
     "Incident",
-    "Info",
+    "MemberInfo",
     "Rebalance",
+    "RebalanceSeries",
     "Removal",
     "Replacement",
     "Span",
-    "Stretch",
     "commits_of",
 ]
 
 
 @dataclass(slots=True)
-class Info:
+class MemberInfo:
     """A member as it was last seen."""
 
     member: str
@@ -144,7 +144,7 @@ class Incident:
 
 
 @dataclass(slots=True)
-class Stretch:
+class RebalanceSeries:
     """Rebalances one after the other of which none became Stable, or not for long. ``last``: the one after them, which ended the
     stretch at ``to_ms``, or goes on. ``stable_ms``: the longest time in between that the group was Stable, None if it never was."""
 
@@ -169,17 +169,17 @@ class History:
     incidents: list[Incident] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
-    stretches: list[Stretch] = field(default_factory=list)
+    series: list[RebalanceSeries] = field(default_factory=list)
     states: list[tuple[int, str, int]] = field(default_factory=list)  # since when, state, generation
     epochs: list[tuple[int, str, int]] = field(default_factory=list)  # as a consumer group: since when, state, epoch
-    members: dict[str, Info] = field(default_factory=dict)
+    members: dict[str, MemberInfo] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address
-    now: Snapshot | None = None
+    now: GroupSnapshot | None = None
     existed: bool = False
     transactions: list[Transaction] = field(default_factory=list)  # that commit for it, or that its members waited for
     deliveries: Deliveries | None = None  # of a share group: what became of its records
-    held: list[Held] = field(default_factory=list)  # last stable offsets at which its members waited
+    held: list[HeldStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
 
     def name(self, member: str) -> str:
         """The member's short name."""

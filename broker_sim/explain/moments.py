@@ -10,7 +10,7 @@ from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import after, because, count, incident_words, listed, outcome_of, span_title
-from broker_sim.explain.replacements import taken_over
+from broker_sim.explain.replacements import replacement_notes
 
 __all__ = ["Moment", "failures", "is_trouble", "moments"]
 
@@ -48,7 +48,8 @@ def moments(past: History) -> list[Moment]:
         for incident in past.incidents
     ]
     result += [
-        Moment(replacement.ts_ms, replacement.text, members=[replacement.member]) for replacement in taken_over(past)
+        Moment(replacement.ts_ms, replacement.text, members=[replacement.member])
+        for replacement in replacement_notes(past)
     ]
     result += _waiting(past)
     result.sort(key=lambda moment: (moment.ts_ms, moment.rank))

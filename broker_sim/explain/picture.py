@@ -21,9 +21,9 @@ from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
 from broker_sim.explain.model import History, Incident, Span
 from broker_sim.explain.phrases import count, incident_words, span_words
+from broker_sim.explain.rebalance_text import rebalance_text
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
-from broker_sim.explain.scene import Band, Scene, scene
-from broker_sim.explain.story import tell
+from broker_sim.explain.timeline_layout import Band, TimelineLayout, timeline_layout
 
 __all__ = ["html", "svg"]
 
@@ -65,18 +65,18 @@ LEGEND = {
 def svg(events: Iterable[Event], group: str) -> str:
     """An SVG document of its own: the timeline, and what ``explain`` says beneath it."""
     past = history(events, group)
-    picture = _Picture(scene(past, MOST_LANES))
+    picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    picture.words(_told(past, group))
+    picture.words(_paragraphs_of(past, group))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{picture.document()}\n'
 
 
 def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     """A page of its own: the timeline with tooltips and zoom, and what ``explain`` says."""
     past = history(events, group)
-    picture = _Picture(scene(past, MOST_LANES))
+    picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    lead, *paragraphs = _told(past, group)
+    lead, *paragraphs = _paragraphs_of(past, group)
     return page(
         "explain/timeline.html",
         title=title or f"{group}: rebalances of a consumer group",
@@ -87,7 +87,7 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     )
 
 
-def _told(past: History, group: str) -> list[Paragraph]:
+def _paragraphs_of(past: History, group: str) -> list[Paragraph]:
     if not past.existed and not past.calls:
         return [Paragraph(past.first_ms, "note", f"The journal holds nothing of group {group}.")]
     return [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
@@ -104,7 +104,7 @@ def _anchored(paragraphs: Iterable[Paragraph]) -> Iterator[dict[str, str]]:
 
 
 class _Picture:
-    def __init__(self, what: Scene) -> None:
+    def __init__(self, what: TimelineLayout) -> None:
         self.scene = what
         self.sheet = Sheet(WIDTH, left=LEFT, right=RIGHT, span=(what.from_ms, what.to_ms, what.active))
         self.canvas, self.x = self.sheet.canvas, self.sheet.x
@@ -199,7 +199,7 @@ class _Picture:
         top, height = RIBBON_Y + RIBBON_HEIGHT, self.bottom - RIBBON_Y - RIBBON_HEIGHT
         closed, ended = self.x(band.closed_ms), self.x(band.ended_ms)
         words = (
-            tell(past, band.rebalance)
+            rebalance_text(past, band.rebalance)
             if band.rebalance is not None
             else f"Generation {band.label} had begun before the journal."
         )

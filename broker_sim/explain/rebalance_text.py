@@ -8,7 +8,7 @@ from broker_sim.common.answers import about_one, places
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.holdups import chief, holdups, in_words
-from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch, commits_of
+from broker_sim.explain.model import Arrival, History, Rebalance, RebalanceSeries, Removal, commits_of
 from broker_sim.explain.phrases import (
     after,
     because,
@@ -23,20 +23,20 @@ from broker_sim.explain.phrases import (
 )
 from broker_sim.explain.rebalances import DEAD
 
-__all__ = ["life_of", "tell", "tell_stretch"]
+__all__ = ["life_of", "rebalance_text", "series_text"]
 
 FEW = 3
 """So many members are told of one by one."""
-HELD_MS = 3000
+LONG_WAIT_MS = 3000
 """Waits that are longer are told of with their reason."""
 SAME_MS = 20
 """What is nearer to each other than this is told of as one."""
 
 
-def tell(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
+def rebalance_text(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
     """Why it began (``dated``: and when), who held it up, how it ended."""
     sentences = [_beginning(past, rebalance, dated), *_window(past, rebalance), *_assignment(past, rebalance)]
-    sentences += [_ending(past, rebalance), _held_up(past, rebalance), *_meanwhile(past, rebalance)]
+    sentences += [_ending(past, rebalance), _longest_wait(past, rebalance), *_meanwhile(past, rebalance)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -63,12 +63,12 @@ def _window(past: History, rebalance: Rebalance) -> list[str]:
     late = [arrival for arrival in rebalance.arrivals.values() if arrival.member not in rebalance.cause.members]
     late.sort(key=lambda arrival: arrival.ts_ms)
     clauses = _arrivals(past, rebalance, late)
-    clauses += _meddlers(past, rebalance)
-    clauses += [_removed(past, rebalance, removal) for removal in _told_removals(rebalance)[:FEW]]
-    more = len(_told_removals(rebalance)) - FEW
+    clauses += _leavers(past, rebalance)
+    clauses += [_removed(past, rebalance, removal) for removal in _other_removals(rebalance)[:FEW]]
+    more = len(_other_removals(rebalance)) - FEW
     if more > 0:
         clauses.append(f"{more} more members were removed")
-    if rebalance.closed_ms is not None and late and not rebalance.from_empty and not _told_removals(rebalance):
+    if rebalance.closed_ms is not None and late and not rebalance.from_empty and not _other_removals(rebalance):
         clauses.append("nobody else was removed" if rebalance.removals else "nobody was removed")
     if clauses:
         sentences.append(_sentence("; ".join(clauses)))
@@ -173,7 +173,7 @@ def _cut_joins(past: History, rebalance: Rebalance) -> list[str]:
     return [_sentence("; ".join(clauses))] if clauses else []
 
 
-def _meddlers(past: History, rebalance: Rebalance) -> list[str]:
+def _leavers(past: History, rebalance: Rebalance) -> list[str]:
     """Who left or fell silent while the window was open; joiners stand among the arrivals."""
     began = rebalance.began_ms
     left = [cause for cause in rebalance.also if cause.kind == "left"]
@@ -194,7 +194,7 @@ def _meddlers(past: History, rebalance: Rebalance) -> list[str]:
     return clauses
 
 
-def _told_removals(rebalance: Rebalance) -> list[Removal]:
+def _other_removals(rebalance: Rebalance) -> list[Removal]:
     """Removals that are neither the cause nor told of among what happened meanwhile."""
     explained = set(rebalance.cause.members).union(*(cause.members for cause in rebalance.also))
     return [removal for removal in rebalance.removals if removal.member not in explained]
@@ -362,10 +362,10 @@ def _failure(past: History, rebalance: Rebalance) -> str:
     return began_again + (f", before it was Stable, because {why}." if why else ", before it was Stable.")
 
 
-def _held_up(past: History, rebalance: Rebalance) -> str:
+def _longest_wait(past: History, rebalance: Rebalance) -> str:
     """That sessions which ran out meanwhile took the longest part of it."""
     held = chief(holdups(rebalance))
-    if held is None or held.what != "session" or held.ms < HELD_MS:
+    if held is None or held.what != "session" or held.ms < LONG_WAIT_MS:
         return ""
     words = in_words(
         held.what, listed(past, held.members), len(held.members) > 1, set(held.members) <= set(held.closed)
@@ -512,7 +512,7 @@ def _stored_all_the_same(call: Call) -> bool:
     return any(row.error and row.what in call.stored for row in call.rows)
 
 
-def tell_stretch(past: History, stretch: Stretch) -> str:
+def series_text(past: History, stretch: RebalanceSeries) -> str:
     """``Rebalanced 8 times between .. and .. without becoming Stable: every time ..``"""
     run, last = stretch.rebalances, stretch.last
     lasted = duration_text((stretch.to_ms or past.last_ms) - stretch.from_ms)
@@ -541,13 +541,13 @@ def tell_stretch(past: History, stretch: Stretch) -> str:
     return " ".join(words)
 
 
-def restless(stretch: Stretch) -> str:
+def restless(stretch: RebalanceSeries) -> str:
     if stretch.stable_ms is None:
         return "without becoming Stable"
     return f"without being Stable for longer than {duration_text(stretch.stable_ms)}"
 
 
-def _reasons(past: History, stretch: Stretch) -> str:
+def _reasons(past: History, stretch: RebalanceSeries) -> str:
     """Why the rebalances failed; where some became Stable: why the next ones began."""
     run, last = stretch.rebalances, stretch.last
     if stretch.stable_ms is None:

@@ -21,10 +21,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from broker_sim.explain.events import Call, Snapshot
+from broker_sim.explain.events import Call, GroupSnapshot
 from kafka_wire.group_states import GROUP_STATES
 
-__all__ = ["COMPLETING", "DEAD", "EMPTY", "PREPARING", "STABLE", "Cause", "End", "Kind", "Phases", "Rebalances", "Step"]
+__all__ = [
+    "COMPLETING",
+    "DEAD",
+    "EMPTY",
+    "PREPARING",
+    "STABLE",
+    "Cause",
+    "End",
+    "GroupStep",
+    "Kind",
+    "Phases",
+    "Rebalances",
+]
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
 
@@ -82,15 +94,15 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class GroupStep:
     """One step of a coordinator with one group; None: the group is not there, in that coordinator at least.
 
     A journal that is begun late shows the groups that it finds as loaded: ``before`` is the same as ``after`` then.
     """
 
     ts_ms: int
-    before: Snapshot | None
-    after: Snapshot | None
+    before: GroupSnapshot | None
+    after: GroupSnapshot | None
     cause: Cause
 
 
@@ -139,7 +151,7 @@ class Rebalances(Generic[R]):
         """When that began in which steps are read; the first step's moment, unless told. What is found under way begins there."""
         self._first = True
 
-    def take(self, step: Step) -> list[tuple[Turn, R]]:
+    def take(self, step: GroupStep) -> list[tuple[Turn, R]]:
         """The next step; returns what it did."""
         turns: list[tuple[Turn, R]] = []
         before, after, kind = step.before, step.after, step.cause.kind
@@ -180,7 +192,7 @@ class Rebalances(Generic[R]):
             turns.append(("ended", self._end("empty", step)))
         return turns
 
-    def _under_way(self, before: Snapshot, step: Step) -> R:
+    def _under_way(self, before: GroupSnapshot, step: GroupStep) -> R:
         since_ms = step.ts_ms if self.since_ms is None else self.since_ms
         rebalance = self._kind(since_ms, before.generation, Cause("unknown", since_ms), found_in=before.state)
         if before.state == COMPLETING:
@@ -190,28 +202,28 @@ class Rebalances(Generic[R]):
         self.open = rebalance
         return rebalance
 
-    def _begin(self, before: Snapshot | None, step: Step) -> R:
+    def _begin(self, before: GroupSnapshot | None, step: GroupStep) -> R:
         generation = 0 if before is None else before.generation
         from_empty = before is None or before.state in (EMPTY, DEAD)
         self.open = self._kind(step.ts_ms, generation, step.cause, from_empty)
         self.found.append(self.open)
         return self.open
 
-    def _close(self, step: Step, before: Snapshot | None, after: Snapshot) -> None:
+    def _close(self, step: GroupStep, before: GroupSnapshot | None, after: GroupSnapshot) -> None:
         assert self.open is not None
         self.open.closing_cause, self.open.leader = step.cause, after.leader
         had = () if before is None else before.members
         if step.cause.kind == "timer":
             self.open.late = [name for name in had if name not in after.members]
 
-    def _end(self, end: End, step: Step) -> R:
+    def _end(self, end: End, step: GroupStep) -> R:
         assert self.open is not None
         ended, self.open = self.open, None
         ended.end, ended.ended_ms, ended.ended_by = end, step.ts_ms, step.cause
         return ended
 
 
-def begins(before: Snapshot | None, after: Snapshot | None) -> bool:
+def begins(before: GroupSnapshot | None, after: GroupSnapshot | None) -> bool:
     """Rule 1: whether a rebalance begins with a step."""
     if after is None:
         return False

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from broker_sim.common.text import clock
 from broker_sim.explain.events import Call
-from broker_sim.explain.model import History, Info, Replacement
+from broker_sim.explain.model import History, MemberInfo, Replacement
 from broker_sim.explain.phrases import joined
 
-__all__ = ["TakenOver", "taken_over"]
+__all__ = ["ReplacementNote", "replacement_notes"]
 
 _OUT = ("FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID")
 """What a static member that was replaced is answered: some requests name the instance, some the member id alone."""
@@ -28,7 +28,7 @@ _APART_MS = 60_000
 
 
 @dataclass(slots=True)
-class TakenOver:
+class ReplacementNote:
     """``text``: a sentence without its end; ``contested``: several processes have the group.instance.id at once; ``member``: the last
     new id."""
 
@@ -39,7 +39,7 @@ class TakenOver:
     member: str
 
 
-def taken_over(past: History) -> Iterator[TakenOver]:
+def replacement_notes(past: History) -> Iterator[ReplacementNote]:
     """What became of static members without a rebalance, in order."""
     clients = _Clients(past)
     stories: dict[str, list[Replacement]] = {}
@@ -48,11 +48,11 @@ def taken_over(past: History) -> Iterator[TakenOver]:
             continue
         story = stories.get(replacement.instance, [])
         if story and replacement.ts_ms - story[-1].ts_ms > _APART_MS:
-            yield from _told(story, clients)
+            yield from _notes(story, clients)
             story = []
         stories[replacement.instance] = [*story, replacement]
     for story in stories.values():
-        yield from _told(story, clients)
+        yield from _notes(story, clients)
 
 
 class _Clients:
@@ -73,11 +73,11 @@ class _Clients:
         return self._by_member.get(member, "a client")
 
 
-def _client(source: Call | Info) -> str:
+def _client(source: Call | MemberInfo) -> str:
     return f"{source.client_id or 'a client'} at {source.client_host or '?'}"
 
 
-def _told(story: list[Replacement], clients: _Clients) -> Iterator[TakenOver]:
+def _notes(story: list[Replacement], clients: _Clients) -> Iterator[ReplacementNote]:
     rivals = [
         replacement
         for replacement in story
@@ -87,11 +87,11 @@ def _told(story: list[Replacement], clients: _Clients) -> Iterator[TakenOver]:
     if len(rivals) < 2:
         for replacement in story:
             words = (
-                _once(replacement, clients)
+                _replaced(replacement, clients)
                 if replacement in rivals
                 else f"the static member {replacement.instance} came back under a new id"
             )
-            yield TakenOver(
+            yield ReplacementNote(
                 replacement.ts_ms, replacement.order, f"{words}; no rebalance was needed", False, replacement.new
             )
         return
@@ -103,10 +103,10 @@ def _told(story: list[Replacement], clients: _Clients) -> Iterator[TakenOver]:
         f"the static member {first.instance} was taken over {len(story)} times until {clock(last.ts_ms)}, without a rebalance: "
         f"{who} have the same group.instance.id. It has to be unique in a group: who joins with it fences the one before"
     )
-    yield TakenOver(first.ts_ms, first.order, text, True, last.new)
+    yield ReplacementNote(first.ts_ms, first.order, text, True, last.new)
 
 
-def _once(replacement: Replacement, clients: _Clients) -> str:
+def _replaced(replacement: Replacement, clients: _Clients) -> str:
     error = clients.refused.get(replacement.old)
     refused = f", which was answered {error} after that" if error else ""
     return (

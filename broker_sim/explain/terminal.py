@@ -14,8 +14,8 @@ from broker_sim.explain.history import history
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import because, incident_words, outcome_of
 from broker_sim.explain.rebalances import EMPTY, STABLE
-from broker_sim.explain.scene import Band, Lane, Scene, scene
-from broker_sim.explain.transaction_story import is_trouble, tell
+from broker_sim.explain.timeline_layout import Band, Lane, TimelineLayout, timeline_layout
+from broker_sim.explain.transaction_text import is_trouble, transaction_text
 
 __all__ = ["timeline"]
 
@@ -66,11 +66,11 @@ def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool =
     past = history(events, group)
     if not past.existed and not past.calls:
         return f"The journal holds nothing of group {group!r}."
-    return "\n".join(line.rstrip() for line in _Drawing(scene(past, MOST_LANES), width, color).lines())
+    return "\n".join(line.rstrip() for line in _Drawing(timeline_layout(past, MOST_LANES), width, color).lines())
 
 
 class _Drawing:
-    def __init__(self, what: Scene, width: int, color: bool) -> None:
+    def __init__(self, what: TimelineLayout, width: int, color: bool) -> None:
         self.scene, self.width, self.color = what, width, color
         names = [lane.name for lane in what.lanes]
         self.gutter = min(max([len("generation"), *(len(name) + 2 for name in names)]), width // 3, 24)
@@ -228,7 +228,7 @@ class _Drawing:
         notes = [(rebalance.began_ms, _note(past, rebalance)) for rebalance in past.rebalances]
         notes += [(incident.ts_ms, incident_words(incident)) for incident in self.scene.incidents]
         notes += [
-            (transaction.begun_ms or past.first_ms, tell(transaction, past.last_ms))
+            (transaction.begun_ms or past.first_ms, transaction_text(transaction, past.last_ms))
             for transaction in past.transactions
             if is_trouble(transaction, past.last_ms)
         ]

@@ -20,10 +20,10 @@ from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.moments import is_trouble
 from broker_sim.explain.phrases import because, call_words, incident_words
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
-from broker_sim.explain.transaction_story import tell
-from broker_sim.explain.transactions import Held
+from broker_sim.explain.transaction_text import transaction_text
+from broker_sim.explain.transactions import HeldStableOffset
 
-__all__ = ["Band", "Lane", "Mark", "Scene", "scene"]
+__all__ = ["Band", "Lane", "Mark", "TimelineLayout", "timeline_layout"]
 
 PARKING = ("JoinGroup", "SyncGroup")
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
@@ -74,7 +74,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Scene:
+class TimelineLayout:
     past: History
     from_ms: int
     to_ms: int
@@ -89,7 +89,7 @@ class Scene:
         return Scale(self.from_ms, self.to_ms, width, self.active)
 
 
-def scene(past: History, most_lanes: int = 40) -> Scene:
+def timeline_layout(past: History, most_lanes: int = 40) -> TimelineLayout:
     """The picture of a history, with at most so many lanes."""
     firsts = [changes[0][0] for changes in (past.states, past.epochs) if changes]
     firsts += [call.ts_ms for call in past.calls[:1]]
@@ -98,13 +98,13 @@ def scene(past: History, most_lanes: int = 40) -> Scene:
     from_ms = min([from_ms, *(max(span.from_ms, past.first_ms) for span in spans)])
     incidents = [incident for incident in past.incidents if incident.ts_ms >= from_ms and incident.kind != "client"]
     lanes = _lanes(past)
-    return Scene(
+    return TimelineLayout(
         past,
         from_ms,
         past.last_ms,
         _bands(past, from_ms),
         [*_folded(past, lanes, most_lanes), *_transaction_lanes(past, from_ms)],
-        [*(span for span in spans if span.kind != "fault"), *map(_held_span, past.held)],
+        [*(span for span in spans if span.kind != "fault"), *map(_stable_offset_span, past.held)],
         [span for span in spans if span.kind == "fault"],
         incidents,
         _active(past, spans, incidents),
@@ -205,7 +205,7 @@ def _lanes(past: History) -> list[Lane]:
         if lane is not None:
             _draw_call(past, lane, call)
     _draw_ends(past, of_member)
-    _draw_told(past, lanes)
+    _draw_client_events(past, lanes)
     _draw_locks(past, of_member)
     return lanes
 
@@ -240,7 +240,7 @@ def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
             transaction.transactional_id,
             Lane(transaction.transactional_id, f"transactional id on {transaction.log}", []),
         )
-        words = tell(transaction, past.last_ms)
+        words = transaction_text(transaction, past.last_ms)
         begun_ms = max(from_ms, past.first_ms if transaction.begun_ms is None else transaction.begun_ms)
         decided_ms = past.last_ms if transaction.decided_ms is None else transaction.decided_ms
         over_ms = past.last_ms if transaction.completed_ms is None else transaction.completed_ms
@@ -255,7 +255,7 @@ def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
     return list(lanes.values())
 
 
-def _held_span(held: Held) -> Span:
+def _stable_offset_span(held: HeldStableOffset) -> Span:
     who = held.transaction.transactional_id if held.transaction is not None else f"producer {held.producer_id}, hanging"
     label = f"read_committed held at {held.offset} by {who}"
     return Span("held", label, held.from_ms, held.to_ms, key=held.log, order=held.order)
@@ -303,7 +303,7 @@ def _draw_ends(past: History, of_member: dict[str, Lane]) -> None:
             lane.marks.append(Mark("replaced", replacement.ts_ms, words))
 
 
-def _draw_told(past: History, lanes: list[Lane]) -> None:
+def _draw_client_events(past: History, lanes: list[Lane]) -> None:
     by_client = {past.members[name].client_id: lane for lane in lanes for name in lane.members}
     by_client |= {past.members[name].instance or "": lane for lane in lanes for name in lane.members}
     for incident in past.incidents:

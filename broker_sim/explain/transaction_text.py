@@ -8,9 +8,15 @@ from collections.abc import Iterable
 from broker_sim.common.text import clock, date, duration_text, nearest
 from broker_sim.explain.events import Event
 from broker_sim.explain.phrases import count, joined, shortened
-from broker_sim.explain.transactions import WORTH_TELLING_MS, Found, Held, Transaction, transactions
+from broker_sim.explain.transactions import (
+    WORTH_TELLING_MS,
+    HeldStableOffset,
+    JournalTransactions,
+    Transaction,
+    transactions,
+)
 
-__all__ = ["explain_transactions", "is_trouble", "tell", "tell_held"]
+__all__ = ["explain_transactions", "is_trouble", "stable_offset_text", "transaction_text"]
 
 OFFSETS = "__consumer_offsets-"
 SHOWN = 4
@@ -23,15 +29,15 @@ def explain_transactions(events: Iterable[Event], transactional_id: str | None =
     """
     result = transactions(events)
     if transactional_id is not None and transactional_id not in result.states and not result.of(transactional_id):
-        return _fill([_not_there(result, transactional_id)], width)
+        return _fill([_unknown_id(result, transactional_id)], width)
     chosen = result.transactions if transactional_id is None else result.of(transactional_id)
     ids = {transaction.producer_id for transaction in chosen}
     hanging = [span for span in result.hanging if transactional_id is None or span.producer_id in ids]
     paragraphs = [
-        (transaction.begun_ms or result.first_ms, transaction.order, tell(transaction, result.last_ms))
+        (transaction.begun_ms or result.first_ms, transaction.order, transaction_text(transaction, result.last_ms))
         for transaction in chosen
     ]
-    paragraphs += [(span.from_ms, span.order, tell_held(span, result.last_ms)) for span in hanging]
+    paragraphs += [(span.from_ms, span.order, stable_offset_text(span, result.last_ms)) for span in hanging]
     lines = [f"{clock(ts_ms)}  {words}" for ts_ms, _, words in sorted(paragraphs)]
     return _fill([_header(result, chosen, hanging, transactional_id), *lines], width)
 
@@ -43,14 +49,19 @@ def _fill(paragraphs: Iterable[str], width: int) -> str:
     return "\n".join(line for paragraph in paragraphs for line in wrapper.wrap(paragraph))
 
 
-def _not_there(result: Found, transactional_id: str) -> str:
+def _unknown_id(result: JournalTransactions, transactional_id: str) -> str:
     known = sorted(result.states)
     meant = nearest(transactional_id, known)
     hint = f" Did you mean {meant!r}?" if meant else f" It knows {joined(known[:10])}." if known else ""
     return f"The journal holds nothing of the transactional id {transactional_id!r}.{hint}"
 
 
-def _header(result: Found, chosen: list[Transaction], hanging: list[Held], transactional_id: str | None) -> str:
+def _header(
+    result: JournalTransactions,
+    chosen: list[Transaction],
+    hanging: list[HeldStableOffset],
+    transactional_id: str | None,
+) -> str:
     span = f"{date(result.first_ms)} {clock(result.first_ms)} to {clock(result.last_ms)} UTC"
     ends = {"commit": "committed", "abort": "aborted", "fenced": "fenced", "timed out": "timed out", "": "open"}
     how = [
@@ -70,10 +81,10 @@ def _header(result: Found, chosen: list[Transaction], hanging: list[Held], trans
     return f"Transactional id {transactional_id}{where}: {state}{epoch}. {many}"
 
 
-def tell(transaction: Transaction, until_ms: int) -> str:
+def transaction_text(transaction: Transaction, until_ms: int) -> str:
     """A transaction in words."""
     sentences = [_beginning(transaction, until_ms), *_decision(transaction), *_markers(transaction, until_ms)]
-    sentences += [tell_held(held, until_ms) for held in transaction.held if _worth(held, until_ms)]
+    sentences += [stable_offset_text(held, until_ms) for held in transaction.held if _worth(held, until_ms)]
     sentences += _fenced(transaction)
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -160,11 +171,11 @@ def is_trouble(transaction: Transaction, until_ms: int) -> bool:
     )
 
 
-def _worth(held: Held, until_ms: int) -> bool:
+def _worth(held: HeldStableOffset, until_ms: int) -> bool:
     return (held.to_ms or until_ms) - held.from_ms >= WORTH_TELLING_MS
 
 
-def tell_held(held: Held, until_ms: int) -> str:
+def stable_offset_text(held: HeldStableOffset, until_ms: int) -> str:
     """Who waited at a last stable offset, for how long; and of one that hangs why it hangs, and what ended it."""
     lasted = (held.to_ms or until_ms) - held.from_ms
     still = "" if held.to_ms is not None else ", and still does"

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, Holder, Unit
+from broker_sim.explain.epoch_steps import ACTIVE, EpochMember, EpochStep, Unit
 
 __all__ = ["records_of"]
 
@@ -60,7 +60,7 @@ def records_of(step: EpochStep, row: Row) -> Iterator[dict[str, Any]]:
             yield record("CurrentMemberAssignment", name, _current(holder, step.kind))
 
 
-def _member(holder: Holder) -> dict[str, Any]:
+def _member(holder: EpochMember) -> dict[str, Any]:
     return {
         "clientId": holder.client_id,
         "clientHost": holder.client_host,
@@ -69,7 +69,7 @@ def _member(holder: Holder) -> dict[str, Any]:
     }
 
 
-def _current(holder: Holder, kind: str) -> dict[str, Any]:
+def _current(holder: EpochMember, kind: str) -> dict[str, Any]:
     settled = not holder.gives_up and not holder.lacks
     assignment: dict[str, Any] = {"memberEpoch": holder.epoch}
     if not settled:

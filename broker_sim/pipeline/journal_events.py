@@ -20,8 +20,8 @@ from typing import Any
 
 from broker_sim.common.answers import errors_of
 from broker_sim.explain.causes import Causes, owned
-from broker_sim.explain.epoch_steps import GONE_BY, EpochSteps
-from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.epoch_steps import REMOVED_BY, EpochSteps
+from broker_sim.explain.events import Call, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
 from broker_sim.explain.rebalances import Cause
 from broker_sim.journal.vocabulary import ALWAYS
@@ -414,7 +414,11 @@ _CAUSES = Causes(History(""))
 
 
 def _group(event: Event, row: Row) -> None:
-    cause, before, after = table(event, "cause"), Snapshot.of(event.get("before")), Snapshot.of(event.get("after"))
+    cause, before, after = (
+        table(event, "cause"),
+        GroupSnapshot.of(event.get("before")),
+        GroupSnapshot.of(event.get("after")),
+    )
     if before is not None and after is not None:
         _complete(before, after)
     row["request"], row["timer"] = number(cause, "request"), text(cause, "timer")
@@ -435,7 +439,7 @@ def _group(event: Event, row: Row) -> None:
         row["leader"], row["protocol"] = after.leader, after.protocol
 
 
-def _changes(why: Cause, after: Snapshot) -> list[str]:
+def _changes(why: Cause, after: GroupSnapshot) -> list[str]:
     """What of a member's metadata is otherwise than before, as far as the event alone shows it."""
     name = why.members[0] if why.members else ""
     client = text(after.members.get(name, {}), "client_id") or name
@@ -453,10 +457,10 @@ def _epochs(event: Event, row: Row) -> None:
     row["size_after"] = number(event, "size")
     row["protocol_type"] = step.kind if step.after else None
     kind = text(step.cause, "kind")
-    row["cause"] = {"load": "loaded", "unload": "unloaded"}.get(kind or "") or GONE_BY.get(row["timer"])
+    row["cause"] = {"load": "loaded", "unload": "unloaded"}.get(kind or "") or REMOVED_BY.get(row["timer"])
 
 
-def _complete(before: Snapshot, after: Snapshot) -> None:
+def _complete(before: GroupSnapshot, after: GroupSnapshot) -> None:
     """A step that takes a group over the size of which all members are shown, or back: the one that is shown in part is the other
     one, but for what it shows."""
     if before.whole and not after.whole:
@@ -465,7 +469,7 @@ def _complete(before: Snapshot, after: Snapshot) -> None:
         before.members = after.members | before.members
 
 
-def _members(snapshot: Snapshot) -> list[tuple[Any, ...]]:
+def _members(snapshot: GroupSnapshot) -> list[tuple[Any, ...]]:
     return [
         (
             name,

@@ -16,10 +16,10 @@ from itertools import groupby
 from typing import Any
 
 from broker_sim.explain.epoch_steps import from_epochs
-from broker_sim.explain.events import Snapshot
-from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
+from broker_sim.explain.events import GroupSnapshot
+from broker_sim.explain.generations import Generation, Generations, GroupMetadataRecord, StoredMember
 from broker_sim.explain.holdups import Holdup, chief, holdups
-from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE, Cause, Phases, Rebalances, Step
+from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE, Cause, GroupStep, Phases, Rebalances
 from broker_sim.pipeline.cause_changes import grown, owned
 from broker_sim.pipeline.log_causes import (
     CAUSES,
@@ -61,10 +61,10 @@ class _Told(Phases):
 
     partition: int | None = None
     clients: dict[str, str | None] = field(default_factory=dict, repr=False)
-    first: Step | None = field(default=None, repr=False)
+    first: GroupStep | None = field(default=None, repr=False)
     changes: list[str] = field(default_factory=list, repr=False)
-    closing: Step | None = field(default=None, repr=False)
-    ending: Step | None = field(default=None, repr=False)
+    closing: GroupStep | None = field(default=None, repr=False)
+    ending: GroupStep | None = field(default=None, repr=False)
 
 
 class _Account:
@@ -77,7 +77,7 @@ class _Account:
         self.modern = ModernGroup()
         self.epochs = ModernGroup()
         """as the journal has it; `modern` as the log has."""
-        self._came_back: tuple[Snapshot, Cause] | None = None
+        self._came_back: tuple[GroupSnapshot, Cause] | None = None
         self._over = _Changeovers(self.records, self.modern)
         self.partition: int | None = None
         self.protocol_type: str | None = None
@@ -114,7 +114,7 @@ class _Account:
         step = _step(row, fresh=self._fresh)
         came_back, self._came_back, self._fresh = self._came_back, None, False
         if came_back is not None and step.before is None and step.after is not None:
-            step = Step(step.ts_ms, came_back[0], step.after, came_back[1])
+            step = GroupStep(step.ts_ms, came_back[0], step.after, came_back[1])
         if step.cause.kind == "expired" and step.cause.members:
             step.cause.closed_ms = self._closed.get(step.cause.members[0])
         last = self.steps.found[-1].began_ms if self.steps.found else 0
@@ -137,7 +137,9 @@ class _Account:
         self._seen |= {entry["name"]: entry["seen"] for entry in _parsed(row.get("progress"))}
         members = tuple(_stored(member) for member in _parsed(row["members_after"]))
         known = len(self.records.found)
-        self._over.classic(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place")))
+        self._over.classic(
+            GroupMetadataRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place"))
+        )
         if len(self.records.found) > known:
             self._progress[known] = dict(self._seen)
 
@@ -208,7 +210,7 @@ class _Changeovers:
 
     def __init__(self, records: Generations, epochs: ModernGroup) -> None:
         self.records, self.epochs = records, epochs
-        self._stored: GroupRecord | None = None
+        self._stored: GroupMetadataRecord | None = None
         self._ended: tuple[int, dict[str, str | None]] | None = None
         self._gone: dict[str, str | None] | None = None
         self._downgraded: dict[int, dict[str, str | None]] = {}
@@ -226,7 +228,7 @@ class _Changeovers:
             return {**row, "over": bool(present) and present <= {member.member for member in stored.members}}
         return row
 
-    def classic(self, record: GroupRecord) -> None:
+    def classic(self, record: GroupMetadataRecord) -> None:
         """A record of a classic group."""
         ended, self._ended = self._ended, None
         if record.generation is not None:
@@ -271,7 +273,7 @@ class _Metadata:
         else:
             self._grown.append((row["ts_ms"], grown(row["cause_members"], row["size_before"], row["size_after"])))
 
-    def changes(self, step: Step, since_ms: int) -> list[str]:
+    def changes(self, step: GroupStep, since_ms: int) -> list[str]:
         """Of a step; ``since_ms``: when the last rebalance began."""
         kind, changes = step.cause.kind, []
         for name in step.cause.members if kind in self._JOINED else ():
@@ -288,7 +290,7 @@ class _Metadata:
 # ------------------------------------------------------------------------------------------------ in
 
 
-def _step(row: Row, *, fresh: bool) -> Step:
+def _step(row: Row, *, fresh: bool) -> GroupStep:
     """``fresh``: it is the first of the group. A journal that is begun late shows the groups that are there as loaded."""
     before = _snapshot(row["state_from"], row["generation_from"], row["size_before"], row["members_before"])
     after = _snapshot(row["state_to"], row["generation"], row["size_after"], row["members_after"], row.get("leader"))
@@ -296,15 +298,15 @@ def _step(row: Row, *, fresh: bool) -> Step:
     if shown and after is not None and after.state in (PREPARING, COMPLETING):
         before = after
     cause = Cause(row["cause"] or "unknown", row["ts_ms"], _parsed(row["cause_members"]), row["error"])
-    return Step(row["ts_ms"], before, after, cause)
+    return GroupStep(row["ts_ms"], before, after, cause)
 
 
 def _snapshot(
     state: str | None, generation: int | None, size: int | None, members: str | None, leader: str | None = None
-) -> Snapshot | None:
+) -> GroupSnapshot | None:
     if state is None:
         return None
-    return Snapshot(
+    return GroupSnapshot(
         state, generation or 0, leader, None, {member["member"]: member for member in _parsed(members)}, [], size or 0
     )
 

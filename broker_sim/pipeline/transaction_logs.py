@@ -26,7 +26,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.explain.transactions import WORTH_TELLING_MS, Found, Held, Transaction, transactions
+from broker_sim.explain.transactions import (
+    WORTH_TELLING_MS,
+    HeldStableOffset,
+    JournalTransactions,
+    Transaction,
+    transactions,
+)
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.state_logs import Tell, batch_headers, records_of
 from kafka_wire import transaction_log
@@ -251,7 +257,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _story(transaction: Transaction, result: Found) -> dict[str, Any]:
+def _story(transaction: Transaction, result: JournalTransactions) -> dict[str, Any]:
     held = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.held}
     readers = {name: None for span in transaction.held for name in span.readers if _waited(span, name, result)}
     end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"
@@ -275,7 +281,7 @@ def _story(transaction: Transaction, result: Found) -> dict[str, Any]:
     }
 
 
-def _stray(held: Held, result: Found) -> dict[str, Any]:
+def _stray(held: HeldStableOffset, result: JournalTransactions) -> dict[str, Any]:
     ended = held.ended_by
     return {
         "producer_id": held.producer_id,
@@ -294,5 +300,5 @@ def _stray(held: Held, result: Found) -> dict[str, Any]:
     }
 
 
-def _waited(held: Held, reader: str, result: Found) -> bool:
+def _waited(held: HeldStableOffset, reader: str, result: JournalTransactions) -> bool:
     return (held.to_ms or result.last_ms) - held.readers[reader] >= WORTH_TELLING_MS

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from broker_sim.cli.main import main
-from broker_sim.explain.transactions import Found, transactions
+from broker_sim.explain.transactions import JournalTransactions, transactions
 from broker_sim.journal import read as read_journal
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.facts import Facts
@@ -56,7 +56,7 @@ def lines(folder: Path) -> list[bytes]:
     return [line for path in sorted((folder / "journal").iterdir()) for line in path.read_bytes().splitlines()]
 
 
-def story(folder: Path) -> Found:
+def story(folder: Path) -> JournalTransactions:
     return transactions(read_journal(folder / "journal"))
 
 
