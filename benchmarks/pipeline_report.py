@@ -49,7 +49,7 @@ class Group:
     offsets: list[int] = field(default_factory=lambda: [0] * TOPIC_PARTITIONS)
 
 
-class Story:
+class JournalWriter:
     """Writes both sides of one history."""
 
     def __init__(self, directory: Path, commits: int) -> None:
@@ -179,7 +179,7 @@ def topic(directory: Path) -> None:
 
 def made(directory: Path, commits: int) -> None:
     """Write the whole history below ``directory``."""
-    Story(directory, commits).write()
+    JournalWriter(directory, commits).write()
     topic(directory)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.compare import Measured, Verdict
-from benchmarks.rows import Row
+from benchmarks.rows import BenchmarkRow
 from benchmarks.scale import Figure
 
 _UNITS = {"req_s": "req/s", "mb_s": "MB/s", "wall_ms": "ms"}
 
 
-def row_text(row: Row, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> str:
+def row_text(row: BenchmarkRow, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> str:
     """A row with every system's figure, then its goals."""
     lines = [f"{row.title}"]
     for name, measured in results.items():
@@ -42,7 +42,7 @@ def figure_text(figure: Figure) -> str:
     return f"{figure.title:<66} {figure.value:>7.2f} {figure.unit:<16} {limit}{note}"
 
 
-def row_json(row: Row, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> dict[str, Any]:
+def row_json(row: BenchmarkRow, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> dict[str, Any]:
     """The same, every run kept."""
     return {
         "row": row.name,

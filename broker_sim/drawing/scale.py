@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from broker_sim.common.text import clock
 
-__all__ = ["Scale", "Segment"]
+__all__ = ["AxisSegment", "Scale"]
 
 STEPS_MS = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000),
@@ -21,7 +21,7 @@ IDLE_SHARE = 0.8
 
 
 @dataclass(slots=True)
-class Segment:
+class AxisSegment:
     """``cut``: nothing happened in it, and it is drawn shorter than it lasted."""
 
     from_ms: int
@@ -41,10 +41,10 @@ class Scale:
         weights = [min(end - start, longest) if idle else end - start for start, end, idle in pieces]
         unit = width / (sum(weights) or 1)
         self.px_per_ms = unit
-        self.segments: list[Segment] = []
+        self.segments: list[AxisSegment] = []
         at = 0.0
         for (start, end, idle), weight in zip(pieces, weights, strict=True):
-            self.segments.append(Segment(start, end, at, at + weight * unit, idle and end - start > weight))
+            self.segments.append(AxisSegment(start, end, at, at + weight * unit, idle and end - start > weight))
             at += weight * unit
         self._starts = [segment.from_ms for segment in self.segments]
 

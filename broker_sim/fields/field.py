@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
 from broker_sim.common.text import UsageError, unknown
-from broker_sim.fields.kinds import Kind
+from broker_sim.fields.kinds import FieldKind
 from broker_sim.fields.problems import Problems
 
 __all__ = ["Field", "about", "fields_of", "read"]
@@ -28,7 +28,7 @@ class Field:
     """``doc``: what it is for, without a full stop. ``default``: what it is where it isn't given. ``example``: for documents."""
 
     name: str
-    kind: Kind[Any]
+    kind: FieldKind[Any]
     doc: str
     required: bool = False
     default: Any = None
@@ -43,7 +43,7 @@ class Field:
         return {**self.kind.schema(), **({} if self.default is None else {"default": self.default})}
 
 
-def about(kind: Kind[Any], doc: str, **more: Any) -> Field:
+def about(kind: FieldKind[Any], doc: str, **more: Any) -> Field:
     """A field that has its name from the key of a TypedDict that it annotates."""
     return Field("", kind, doc, **more)
 

@@ -33,15 +33,15 @@ __all__ = [
     "Choice",
     "Count",
     "Duration",
+    "FieldKind",
     "Flag",
-    "Kind",
     "ListOf",
     "MapOf",
     "NameOrNumber",
     "Number",
     "Objects",
     "OneOrMore",
-    "Setting",
+    "SettingValue",
     "Text",
     "error_about",
     "number_of",
@@ -73,7 +73,7 @@ def refusal(what: str, value: object, meant: str) -> UsageError:
     return error_about(what, f"{shown if len(shown) <= 80 else shown[:77] + '...'} is not {meant}")
 
 
-class Kind(Generic[T]):
+class FieldKind(Generic[T]):
     """A kind of values. ``meant`` is what one is called in errors, ``metavar`` in a command's help."""
 
     meant: str
@@ -112,7 +112,7 @@ def _limits(least: float | None, most: float | None) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Flag(Kind[bool]):
+class Flag(FieldKind[bool]):
     """A boolean: true, yes, on, 1 or false, no, off, 0 in any case."""
 
     meant = "true or false"
@@ -128,7 +128,7 @@ class Flag(Kind[bool]):
 
 
 @dataclass(frozen=True)
-class Count(Kind[int]):
+class Count(FieldKind[int]):
     """A whole number, from ``least`` to ``most``."""
 
     least: int | None = None
@@ -153,7 +153,7 @@ class Count(Kind[int]):
 
 
 @dataclass(frozen=True)
-class Number(Kind[float]):
+class Number(FieldKind[float]):
     """Any number, from ``least`` to ``most``."""
 
     least: float | None = None
@@ -185,7 +185,7 @@ DURATION = {
 
 
 @dataclass(frozen=True)
-class Duration(Kind[float]):
+class Duration(FieldKind[float]):
     """A time in seconds, in whole ms: ``"40s"``, ``"500ms"``, ``"1m30s"``, or a number of seconds. ``least``, ``most``: seconds."""
 
     least: float = 0.0
@@ -213,7 +213,7 @@ class Duration(Kind[float]):
 
 
 @dataclass(frozen=True)
-class Text(Kind[str]):
+class Text(FieldKind[str]):
     """A text of ``least`` to ``MAX_TEXT`` characters."""
 
     least: int = 1
@@ -235,7 +235,7 @@ class Text(Kind[str]):
 
 
 @dataclass(frozen=True)
-class Choice(Kind[str]):
+class Choice(FieldKind[str]):
     """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name."""
 
     known: Callable[[], Iterable[str]] | Iterable[str]
@@ -257,7 +257,7 @@ class Choice(Kind[str]):
 
 
 @dataclass(frozen=True)
-class NameOrNumber(Kind[int | str]):
+class NameOrNumber(FieldKind[int | str]):
     """A text; where it spells a whole number it is that number."""
 
     meant = "a whole number or a text"
@@ -275,7 +275,7 @@ class NameOrNumber(Kind[int | str]):
 
 
 @dataclass(frozen=True)
-class Setting(Kind[str]):
+class SettingValue(FieldKind[str]):
     """The value of one of Kafka's settings as Kafka writes it: true is "true", a list has commas."""
 
     meant = "the value of a setting"
@@ -294,10 +294,10 @@ class Setting(Kind[str]):
 
 
 @dataclass(frozen=True)
-class ListOf(Kind[list[T]]):
+class ListOf(FieldKind[list[T]]):
     """A list; of a text its parts between commas."""
 
-    item: Kind[T]
+    item: FieldKind[T]
     meant = "a list"
     metavar = "A,B"
 
@@ -321,10 +321,10 @@ class ListOf(Kind[list[T]]):
 
 
 @dataclass(frozen=True)
-class MapOf(Kind[dict[str, T]]):
+class MapOf(FieldKind[dict[str, T]]):
     """A map of names to values; of a text what JSON makes of it, or ``a=1,b=2``, ``a:1,b:2``."""
 
-    value: Kind[T]
+    value: FieldKind[T]
     meant = "a map of names to values"
     metavar = "K:V,..."
 
@@ -346,7 +346,7 @@ class MapOf(Kind[dict[str, T]]):
 
 
 @dataclass(frozen=True)
-class OneOrMore(Kind["str | list[str]"]):
+class OneOrMore(FieldKind["str | list[str]"]):
     """A text, or a list of texts."""
 
     meant = "a text, or a list of them"
@@ -379,7 +379,7 @@ def _few(entries: Sized, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class Objects(Kind[list[dict[str, Any]]]):
+class Objects(FieldKind[list[dict[str, Any]]]):
     """A list of objects, whose own fields somebody else reads."""
 
     meant = "a list of objects"

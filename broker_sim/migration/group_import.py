@@ -37,7 +37,7 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, en
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, ClusterState, KafkaError
 from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
 from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
-from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, Row, has_table, read_rows
+from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, DescribedRow, has_table, read_rows
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.log_reading import feeding
 from broker_sim.storage import Origin, StorageError
@@ -169,19 +169,19 @@ def read_describe(text: str, into: Imported | None = None) -> Imported:
     rows = list(read_rows(text))
     for row in rows:
         group = imported.group(row.need("GROUP"))
-        {OFFSETS: _offset_row, MEMBERS: _member_row, SAYS: _said}.get(row.kind, _state_row)(group, row)
+        {OFFSETS: _offset_row, MEMBERS: _member_row, SAYS: _apply_group_message}.get(row.kind, _state_row)(group, row)
     if not rows:
         raise UsageError("no group found (expected the output of kafka-consumer-groups --describe, or JSON)")
     return imported
 
 
-def _said(group: ImportedGroup, row: Row) -> None:
+def _apply_group_message(group: ImportedGroup, row: DescribedRow) -> None:
     says = row.need("SAYS")
     state = EMPTY if "active" in says else PREPARING if "rebalancing" in says else DEAD
     group.state = group.state or state
 
 
-def _offset_row(group: ImportedGroup, row: Row) -> None:
+def _offset_row(group: ImportedGroup, row: DescribedRow) -> None:
     topic, partition = row.get("TOPIC"), row.integer("PARTITION", 0, LAST_PARTITION)
     member_id = row.get("CONSUMER-ID")
     if (topic is None) != (partition is None):
@@ -208,7 +208,7 @@ def _offset_row(group: ImportedGroup, row: Row) -> None:
             mine.append(partition)
 
 
-def _member_row(group: ImportedGroup, row: Row) -> None:
+def _member_row(group: ImportedGroup, row: DescribedRow) -> None:
     member = group.member(row.need("CONSUMER-ID"))
     member.client_id, member.client_host = row.get("CLIENT-ID") or "", row.get("HOST") or ""
     member.instance_id = row.get("GROUP-INSTANCE-ID")
@@ -223,7 +223,7 @@ _TOPIC_OF_3 = re.compile(r"([a-zA-Z0-9._-]+)\(([0-9,]*)\)")
 _TOPIC_OF_4 = re.compile(r"([a-zA-Z0-9._-]+):([0-9,]*)")
 
 
-def _assignment(text: str, row: Row) -> dict[str, list[int]]:
+def _assignment(text: str, row: DescribedRow) -> dict[str, list[int]]:
     """``orders(0,1), audit(0)`` of 3.x, ``orders:0,1;audit:0`` of 4.x."""
     pattern, between = (_TOPIC_OF_3, ", ") if "(" in text else (_TOPIC_OF_4, ";")
     result: dict[str, list[int]] = {}
@@ -236,7 +236,7 @@ def _assignment(text: str, row: Row) -> dict[str, list[int]]:
     return result
 
 
-def _state_row(group: ImportedGroup, row: Row) -> None:
+def _state_row(group: ImportedGroup, row: DescribedRow) -> None:
     state = row.need("STATE")
     if state not in STATES:
         raise row.error(str(unknown("state of a group", state, STATES)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, is_other, times
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
@@ -35,7 +35,7 @@ def lost_members(row: Row) -> list[str]:
     return []
 
 
-def _lost(facts: Facts) -> Iterable[Finding]:
+def _lost(facts: ReportFacts) -> Iterable[Finding]:
     """Members of which nothing arrived until their sessions ran out."""
     for group, rows in by_group(facts.rebalances):
         lost = [(row, names) for row in rows if (names := lost_members(row)) and at_of(row) is not None]
@@ -101,7 +101,7 @@ def _returned(row: Row, rows: Iterable[Row], who: set[str]) -> str | None:
     return "later" if who <= joined else None
 
 
-def _polled(facts: Facts) -> Iterable[Finding]:
+def _polled(facts: ReportFacts) -> Iterable[Finding]:
     """Members that left as their poll timeout had run out: the client says so, or its silence fits."""
     for group, rows in by_group(facts.rebalances):
         late = [row for row in rows if row["cause"] == "poll timeout" and at_of(row) is not None]
@@ -139,7 +139,7 @@ def _polled(facts: Facts) -> Iterable[Finding]:
 # ------------------------------------------------------------------------------------------------ offsets
 
 
-def _resets(facts: Facts) -> Iterable[Finding]:
+def _resets(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.resets:
         where = f"{row['topic']}-{row['partition']}"
         what = f"Offsets of {row['group']} were set from outside at {when(row['at_ms'])}: {count(row['partitions'], 'partition')}"
@@ -171,7 +171,7 @@ def _resets(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _stalled(facts: Facts) -> Iterable[Finding]:
+def _stalled(facts: ReportFacts) -> Iterable[Finding]:
     """Partitions that stand still: one finding for each group, of the one that stood longest."""
     groups: dict[tuple[str, bool], list[Row]] = defaultdict(list)
     for row in facts.stalls:
@@ -219,7 +219,7 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
                 f"{words}{holder}.",
-                _HELD if holder else _ALONE,
+                _HELD_ADVICE if holder else _ALONE,
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence,
@@ -229,10 +229,10 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
 _ALONE = (
     "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member."
 )
-_HELD = "Whoever reads read_committed gets nothing behind that transaction's first record before it ends: look at its producer."
+_HELD_ADVICE = "Whoever reads read_committed gets nothing behind that transaction's first record before it ends: look at its producer."
 
 
-def _holder(facts: Facts, row: Row) -> str:
+def _holder(facts: ReportFacts, row: Row) -> str:
     """Whose transaction held the partition where it stood, as a clause; "" for none that is known."""
     at = f"{row['topic']}-{row['partition']} at {row['offset']}"
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
@@ -247,14 +247,14 @@ def _holder(facts: Facts, row: Row) -> str:
     return ""
 
 
-def _died(facts: Facts, group: str, row: Row) -> int:
+def _died(facts: ReportFacts, group: str, row: Row) -> int:
     """How many rebalances of a group in a stall began with, or waited for, a session that ran out."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     mine = [rebalance for rebalance in facts.rebalances if rebalance["group"] == group and lost_members(rebalance)]
     return sum(row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms for rebalance in mine)
 
 
-def _restarted(facts: Facts, group: str, row: Row) -> bool:
+def _restarted(facts: ReportFacts, group: str, row: Row) -> bool:
     """Whether the group's members went and came back once in a stall, as in a release. Who dies of a record comes back more often."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     run = [
@@ -265,7 +265,7 @@ def _restarted(facts: Facts, group: str, row: Row) -> bool:
     return bool(run) and is_orderly(run)
 
 
-def _explained(facts: Facts, row: Row) -> bool:
+def _explained(facts: ReportFacts, row: Row) -> bool:
     """Whether something else is told of that time: nothing could be committed, a transaction held the offsets, a member was lost, or
     nobody was there."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
@@ -292,7 +292,7 @@ def _explained(facts: Facts, row: Row) -> bool:
 # ------------------------------------------------------------------------------------------------ partitions, transactions
 
 
-def _moved(facts: Facts) -> Iterable[Finding]:
+def _moved(facts: ReportFacts) -> Iterable[Finding]:
     """Moves of coordinators: those at one time together, for a broker that stops moves all that it leads."""
     together: list[list[Row]] = []
     clean = (row for row in facts.moves if row["at_ms"] is not None and not row["unclean"])
@@ -304,7 +304,7 @@ def _moved(facts: Facts) -> Iterable[Finding]:
             together.append([row])
     for rows in together:
         if _stayed(rows[0]):
-            yield _elected_again(rows)
+            yield _re_elected(rows)
             continue
         partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
         first = rows[0]
@@ -345,7 +345,7 @@ def _stayed(row: Row) -> bool:
     return row["node"] is not None and row["node"] == row["from_node"]
 
 
-def _elected_again(rows: list[Row]) -> Finding:
+def _re_elected(rows: list[Row]) -> Finding:
     """Partitions at one time whose leaders went on in a new epoch."""
     partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
     which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
@@ -366,7 +366,7 @@ def _elected_again(rows: list[Row]) -> Finding:
     )
 
 
-def _unclean(facts: Facts) -> Iterable[Finding]:
+def _unclean(facts: ReportFacts) -> Iterable[Finding]:
     """What brokers say of elections outside of the in-sync replicas: one finding for each offsets partition, or other topic."""
     topics: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
     for row in facts.marks:
@@ -406,7 +406,7 @@ _IN_SPITE = ("fenced", "timed out")
 """Ends that a producer has not asked for."""
 
 
-def _held_up(row: Row) -> str:
+def _readers_waited(row: Row) -> str:
     """Where readers waited, who, and for how long."""
     if not row["held"] or (row["held_ms"] or 0) < 1000:
         return ""
@@ -445,7 +445,7 @@ def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
         "transaction",
         "bad" if row["lost_abort"] or row["to_ms"] is None else "warn",
         weight + min((row["open_ms"] or 0) / 1000, 90),
-        f"{words}{_held_up(row)}.",
+        f"{words}{_readers_waited(row)}.",
         "Brokers before 4.0 take a record that comes too late for its transaction (KIP-890): 4.x with transaction.version 2 refuses it."
         " What hangs is found and ended by kafka-transactions find-hanging, and abort; no coordinator does it.",
         None,
@@ -475,7 +475,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         "transaction",
         "warn" if slow else "note",
         (150 if slow else 60) + min((row["open_ms"] or 0) / 1000, 40),
-        f"{words}{_markers_took(row)}{_held_up(row)}.",
+        f"{words}{_markers_took(row)}{_readers_waited(row)}.",
         advice,
         row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
         row["log_partition"],
@@ -489,7 +489,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
     )
 
 
-def _transactions(facts: Facts) -> Iterable[Finding]:
+def _transactions(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.transactions:
         who = row["transactional_id"] or f"producer {row['producer_id']}"
         where = named(row["partitions"] or ())
@@ -514,7 +514,7 @@ def _transactions(facts: Facts) -> Iterable[Finding]:
             words += f", though its timeout of {duration_text(row['timeout_ms'])} is over"
         if row["groups"]:
             words += f"; offsets of {named(row['groups'])} wait in it"
-        words += _markers_took(row) + _held_up(row)
+        words += _markers_took(row) + _readers_waited(row)
         yield Finding(
             "transaction",
             "bad" if over or row["end"] is None else "warn",
@@ -534,6 +534,6 @@ def _transactions(facts: Facts) -> Iterable[Finding]:
         )
 
 
-ABOUT_ACCOUNTS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+ABOUT_ACCOUNTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
     *(_lost, _polled, _resets, _stalled, _moved, _unclean, _transactions),
 )

@@ -222,7 +222,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from broker_sim.pipeline.progress import Steps, gateway_is_quiet
-    from broker_sim.pipeline.run import JobFailed, Options, pipeline
+    from broker_sim.pipeline.run import JobFailed, RunOptions, pipeline
     from broker_sim.pipeline.scope import Scope
 
     try:
@@ -230,7 +230,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except UsageError as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return USAGE
-    options = Options(
+    options = RunOptions(
         scope=scope,
         input=arguments.input,
         journal=arguments.journal,

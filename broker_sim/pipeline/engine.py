@@ -37,7 +37,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Door:
+class _EngineModule:
     """What an engine has under a name, looked up when it is used."""
 
     def __init__(self, name: str) -> None:
@@ -48,7 +48,7 @@ class _Door:
 
 
 if not TYPE_CHECKING:
-    functions, Window = _Door("functions"), _Door("Window")
+    functions, Window = _EngineModule("functions"), _EngineModule("Window")
 
 
 @contextmanager

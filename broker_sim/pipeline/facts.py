@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Facts", "Key", "Row"]
+__all__ = ["Key", "ReportFacts", "Row"]
 
 Row = Mapping[str, Any]
 Key = tuple[str, str, int]
@@ -19,7 +19,7 @@ Key = tuple[str, str, int]
 
 
 @dataclass(slots=True)
-class Facts:
+class ReportFacts:
     """``counts``: rows of each table; ``groups``: how many there are; times in ms since 1970, None where nothing has a time."""
 
     run_id: str

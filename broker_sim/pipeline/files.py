@@ -25,14 +25,14 @@ from urllib.parse import unquote, urlsplit
 
 from broker_sim.common.text import UsageError
 
-__all__ = ["Entry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent", "through"]
+__all__ = ["FileEntry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent", "through"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _WILD = re.compile(r"[*?\[]")
 _SAME = {"s3a": "s3", "s3n": "s3"}
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """What is below a folder."""
 
     name: str
@@ -111,19 +111,19 @@ def _system(uri: str) -> tuple[Any, str]:
     return system, base.rstrip("/")
 
 
-class Elsewhere(Protocol):
+class RemoteFiles(Protocol):
     """Another way to what is not on this machine."""
 
-    def entry(self, name: str) -> Entry | None: ...
-    def listing(self, name: str) -> list[Entry]: ...
+    def entry(self, name: str) -> FileEntry | None: ...
+    def listing(self, name: str) -> list[FileEntry]: ...
     def open(self, name: str) -> Any: ...
 
 
-_elsewhere: ContextVar[Elsewhere | None] = ContextVar("file systems of remote names", default=None)
+_elsewhere: ContextVar[RemoteFiles | None] = ContextVar("file systems of remote names", default=None)
 
 
 @contextmanager
-def through(system: Elsewhere) -> Iterator[None]:
+def through(system: RemoteFiles) -> Iterator[None]:
     """Within it, names with a scheme are this system's."""
     token = _elsewhere.set(system)
     try:
@@ -132,7 +132,7 @@ def through(system: Elsewhere) -> Iterator[None]:
         _elsewhere.reset(token)
 
 
-def entry(name: str) -> Entry | None:
+def entry(name: str) -> FileEntry | None:
     """What a name stands for, None where there is nothing. Raises UsageError."""
     path, other = local_path(name), _elsewhere.get()
     try:
@@ -146,20 +146,20 @@ def entry(name: str) -> Entry | None:
         info = system.get_file_info([place])[0]
         if info.type == fs.FileType.NotFound:
             return None
-        return Entry(base_name(name), info.type == fs.FileType.Directory, info.size or 0)
+        return FileEntry(base_name(name), info.type == fs.FileType.Directory, info.size or 0)
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}") from None
 
 
-def _local_entry(path: Path) -> Entry | None:
+def _local_entry(path: Path) -> FileEntry | None:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Entry(path.name, path.is_dir(), status.st_size)
+    return FileEntry(path.name, path.is_dir(), status.st_size)
 
 
-def listing(folder: str) -> list[Entry]:
+def listing(folder: str) -> list[FileEntry]:
     """What is in a folder, by name; what disappears meanwhile is not there. Raises UsageError."""
     path, other = local_path(folder), _elsewhere.get()
     try:
@@ -172,7 +172,7 @@ def listing(folder: str) -> list[Entry]:
 
         system, place = _remote(folder)
         infos = system.get_file_info(fs.FileSelector(place))
-        rows = [Entry(info.base_name, info.type == fs.FileType.Directory, info.size or 0) for info in infos]
+        rows = [FileEntry(info.base_name, info.type == fs.FileType.Directory, info.size or 0) for info in infos]
         return sorted(rows)
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror or error}") from None

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.pipeline.files import Entry
+from broker_sim.pipeline.files import FileEntry
 from broker_sim.pipeline.offset_logs import Log
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED
 from broker_sim.pipeline.segments import Skipped, log_partition_of, read_offsets
@@ -84,20 +84,20 @@ class HadoopFiles:
         context: Any = spark.sparkContext
         self._jvm, self._conf = context._jvm, context._jsc.hadoopConfiguration()
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> FileEntry | None:
         """As `files.entry`."""
 
-        def found(system: Any, path: Any) -> Entry | None:
+        def found(system: Any, path: Any) -> FileEntry | None:
             if not system.exists(path):
                 return None
             return _entry(system.getFileStatus(path))
 
-        result: Entry | None = self._asked(name, found)
+        result: FileEntry | None = self._asked(name, found)
         return result
 
-    def listing(self, name: str) -> list[Entry]:
+    def listing(self, name: str) -> list[FileEntry]:
         """As `files.listing`."""
-        rows: list[Entry] = self._asked(
+        rows: list[FileEntry] = self._asked(
             name, lambda system, path: [_entry(status) for status in system.listStatus(path)]
         )
         return sorted(rows)
@@ -147,8 +147,8 @@ class _Opened:
         self._stream.close()
 
 
-def _entry(status: Any) -> Entry:
-    return Entry(str(status.getPath().getName()), bool(status.isDirectory()), int(status.getLen()))
+def _entry(status: Any) -> FileEntry:
+    return FileEntry(str(status.getPath().getName()), bool(status.isDirectory()), int(status.getLen()))
 
 
 def _reason(java: Any) -> str:

@@ -28,12 +28,12 @@ from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
 from broker_sim.pipeline.cause_changes import subscribed
 from broker_sim.pipeline.journal_files import Range, lines
-from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.schemas import TableSchema
 from broker_sim.pipeline.tables.events import EVENTS
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 
-__all__ = ["Line", "Row", "Where", "batches", "row_of", "rows_in", "rows_of", "skipped_row"]
+__all__ = ["Line", "LineSource", "Row", "batches", "row_of", "rows_in", "rows_of", "skipped_row"]
 
 BATCH_ROWS = 8192
 """Rows of an Arrow batch."""
@@ -62,7 +62,7 @@ _INT_MOST, _LONG_MOST = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class LineSource:
     """What all lines of a piece of a file share. ``named``: the ids of topics whose names were told in it."""
 
     run_id: str
@@ -82,7 +82,7 @@ Line = tuple[int, bytes, bool]
 def rows_in(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
     """The rows of ranges of files; what can't be read of them is rows, too."""
     for part in ranges:
-        where = Where(part.file.run_id, part.file.journal, part.file.name, body)
+        where = LineSource(part.file.run_id, part.file.journal, part.file.name, body)
         if part.refused:
             yield skipped_row(where, part.start or None, part.end - part.start, part.refused)
             continue
@@ -95,7 +95,7 @@ def rows_in(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
             yield skipped_row(where, read_to, part.end - read_to, f"can't be read: {error.strerror or error}")
 
 
-def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:
+def rows_of(lines: Iterable[Line], where: LineSource) -> Iterator[Row]:
     """A row for each line. Blank lines are passed over."""
     for position, line, whole in lines:
         if not line or line.isspace():
@@ -106,7 +106,7 @@ def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:
         yield row
 
 
-def batches(rows: Iterable[Row], table: Table = EVENTS) -> Iterator[Any]:
+def batches(rows: Iterable[Row], table: TableSchema = EVENTS) -> Iterator[Any]:
     """Record batches of rows; ``table``: `EVENTS`, or some of its columns."""
     schema = table.arrow()
     waiting: list[Row] = []
@@ -119,7 +119,7 @@ def batches(rows: Iterable[Row], table: Table = EVENTS) -> Iterator[Any]:
         yield _batch(waiting, schema)
 
 
-def row_of(line: bytes, position: int, where: Where) -> Row:
+def row_of(line: bytes, position: int, where: LineSource) -> Row:
     """The row of one line."""
     try:
         words = line.decode()
@@ -165,7 +165,7 @@ def row_of(line: bytes, position: int, where: Where) -> Row:
 _decoded = json.JSONDecoder().decode
 
 
-def skipped_row(where: Where, position: int | None, size: int | None, reason: str) -> Row:
+def skipped_row(where: LineSource, position: int | None, size: int | None, reason: str) -> Row:
     """A piece of a file that can't be read."""
     return {
         "run_id": where.run_id,
@@ -251,13 +251,13 @@ _NUMBERS = (
 )
 
 
-def _whole(event: Event, name: str) -> int | None:
+def _integer(event: Event, name: str) -> int | None:
     """`number`, quicker for what nearly always stands there."""
     value = event.get(name)
     return value if type(value) is int else number(event, name)
 
 
-_PLAIN: dict[str, Callable[[Event, str], Any]] = {**dict.fromkeys(_TEXTS, text), **dict.fromkeys(_NUMBERS, _whole)}
+_PLAIN: dict[str, Callable[[Event, str], Any]] = {**dict.fromkeys(_TEXTS, text), **dict.fromkeys(_NUMBERS, _integer)}
 
 
 def _common(event: Event, row: Row) -> None:
@@ -374,7 +374,7 @@ def _of_partitions(
         name = topic or (_split(log_name)[0] if log_name else None)
         if isinstance(element, int):
             parts.append(_part(name, element, group=group, topic_id=topic_id))
-        elif isinstance(element, Mapping) and (partition := _whole(element, index)) is not None:
+        elif isinstance(element, Mapping) and (partition := _integer(element, index)) is not None:
             records = element.get("records")
             parts.append(
                 (
@@ -382,12 +382,12 @@ def _of_partitions(
                     name,
                     topic_id,
                     partition,
-                    _whole(element, offset) if offset in element else None,
-                    _whole(element, epoch) if epoch in element else None,
-                    _whole(element, "high_watermark") if "high_watermark" in element else None,
-                    _whole(records, "records") if isinstance(records, Mapping) else None,
-                    _whole(element, "error_code") if "error_code" in element else None,
-                    next((_whole(element, start) for start in _STARTS if start in element), None),
+                    _integer(element, offset) if offset in element else None,
+                    _integer(element, epoch) if epoch in element else None,
+                    _integer(element, "high_watermark") if "high_watermark" in element else None,
+                    _integer(records, "records") if isinstance(records, Mapping) else None,
+                    _integer(element, "error_code") if "error_code" in element else None,
+                    next((_integer(element, start) for start in _STARTS if start in element), None),
                 )
             )
 

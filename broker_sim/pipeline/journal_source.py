@@ -66,7 +66,7 @@ Offsets = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Options:
+class JournalOptions:
     """What a user may say."""
 
     paths: tuple[str, ...]
@@ -77,7 +77,7 @@ class Options:
     from_latest: bool
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Options:
+    def of(cls, given: Mapping[str, str]) -> JournalOptions:
         """Raises UsageError."""
         known = {name.lower(): name for name in _OPTIONS}
         options = {}
@@ -113,7 +113,7 @@ def _number(name: str, value: str | None) -> int | None:
     return int(value)
 
 
-class Ranges(InputPartition):
+class JournalPartition(InputPartition):
     """What one task reads."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
@@ -132,10 +132,10 @@ class SimJournal(DataSource):
         return EVENTS.spark()
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return JournalReader(Options.of(self.options), _names(schema))
+        return JournalReader(JournalOptions.of(self.options), _names(schema))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return JournalStream(Options.of(self.options), _names(schema))
+        return JournalStream(JournalOptions.of(self.options), _names(schema))
 
 
 class SkippedJournal(DataSource):
@@ -149,7 +149,7 @@ class SkippedJournal(DataSource):
         return SKIPPED.spark()
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return SkippedReader(replace(Options.of(self.options), body=False))
+        return SkippedJournalReader(replace(JournalOptions.of(self.options), body=False))
 
 
 def _names(schema: Any) -> list[str]:
@@ -160,43 +160,45 @@ def _names(schema: Any) -> list[str]:
     return list(schema.names)
 
 
-class _Reading:
+class _RangeReading:
     """How ranges become rows: the same for batch and stream."""
 
-    def __init__(self, options: Options, names: list[str]) -> None:
+    def __init__(self, options: JournalOptions, names: list[str]) -> None:
         self.options, self.names = options, names
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Ranges)
+        assert isinstance(partition, JournalPartition)
         body = self.options.body and "body" in self.names
         return batches(rows_in(partition.ranges, body), EVENTS.only(self.names))
 
 
-class JournalReader(_Reading, DataSourceReader):
+class JournalReader(_RangeReading, DataSourceReader):
     """A batch."""
 
-    def partitions(self) -> list[Ranges]:
-        return [Ranges(task) for task in tasks(whole(self.options.paths, self.options.run_id), self.options.tasks)]
+    def partitions(self) -> list[JournalPartition]:
+        return [
+            JournalPartition(task) for task in tasks(whole(self.options.paths, self.options.run_id), self.options.tasks)
+        ]
 
 
-class SkippedReader(JournalReader):
+class SkippedJournalReader(JournalReader):
     """Of a batch what can't be read."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: JournalOptions) -> None:
         super().__init__(options, list(SKIPPED.names))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Ranges)
+        assert isinstance(partition, JournalPartition)
         for row in rows_in(partition.ranges, body=False):
             if row["type"] == "skipped":
                 yield row["run_id"], row["file"], row["position"], row["bytes"], row["text"]
 
 
-class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JournalStream(_RangeReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: every line once. It remembers which files it has looked at, to look no further at those that are done; nothing hangs
     on it."""
 
-    def __init__(self, options: Options, names: list[str]) -> None:
+    def __init__(self, options: JournalOptions, names: list[str]) -> None:
         super().__init__(options, names)
         self.options.files()  # says at once what is wrong
         self.judged: dict[str, str] = {}
@@ -241,7 +243,7 @@ class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
             self.judged[file.name] = refusal(file)
         return self.judged[file.name]
 
-    def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
+    def partitions(self, start: Offsets, end: Offsets) -> list[JournalPartition]:
         there = {file.name: file for file in self.options.files()}
         ranges = []
         for name, position in end["positions"].items():
@@ -249,7 +251,7 @@ class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
             if position > begin:
                 ranges.append(self._range(there.get(name), name, begin, position, end["journals"].get(name, 1)))
         ranges.sort(key=lambda range_: (range_.file.run_id, range_.file.number, range_.file.name))
-        return [Ranges(task) for task in tasks(ranges, self.options.tasks)]
+        return [JournalPartition(task) for task in tasks(ranges, self.options.tasks)]
 
     def _range(self, file: JournalFile | None, name: str, begin: int, end: int, journal: int) -> Range:
         if file is None:

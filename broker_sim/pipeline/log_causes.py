@@ -28,8 +28,8 @@ __all__ = [
     "CERTAIN",
     "LIKELY",
     "POSSIBLE",
+    "LoggedRebalances",
     "Progress",
-    "Windows",
     "cause_of_reason",
     "departures",
     "poll_ran_out",
@@ -71,7 +71,7 @@ _MEMBER = re.compile(
     r" member|Member|\(member: )"
     r" ?(?P<member>[^\s,;()]+)"
 )
-_SAID = re.compile(r"client reason: (.*)$")
+_CLIENT_REASON = re.compile(r"client reason: (.*)$")
 _ERROR = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)\b")
 
 
@@ -84,7 +84,7 @@ def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
     """(cause, members, error) of what a broker gives as its reason: GroupCoordinator.scala, GroupMetadataManager.java."""
     member = _MEMBER.search(reason)
     who = [] if member is None else [member["member"]]
-    said = _SAID.search(reason)
+    said = _CLIENT_REASON.search(reason)
     why = "" if said is None else said[1]
     if "on heartbeat expiration" in reason:
         return "session timeout", who, None
@@ -111,7 +111,7 @@ def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
 
 
 @dataclass(slots=True)
-class Window:
+class LoggedRebalance:
     """A rebalance as a broker's lines tell it. ``old``: the generation before it."""
 
     old: int
@@ -140,11 +140,11 @@ class Window:
         return None
 
 
-class Windows:
+class LoggedRebalances:
     """Reads the lines about one group, in order. Several brokers may tell of it: who coordinates it tells."""
 
     def __init__(self) -> None:
-        self.found: list[Window] = []
+        self.found: list[LoggedRebalance] = []
         self._left: dict[str, tuple[int, str, str]] = {}
         self._polls: list[tuple[int, str, str]] = []
         self._gone: dict[str, tuple[str, str]] = {}
@@ -164,7 +164,7 @@ class Windows:
             elif last is not None and last.reason.startswith("Downgrade group") and last.closed_ms is None:
                 last.lines.append(at)
         elif what == "preparing":
-            window = Window(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
+            window = LoggedRebalance(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
             for member, (left_ms, why, where) in self._left.items():
                 if member in detail and 0 <= ts_ms - left_ms <= SLACK_MS:
                     window.said[member] = why
@@ -185,7 +185,7 @@ class Windows:
         elif last is not None:
             self._of_last(last, what, row)
 
-    def _of_last(self, last: Window, what: str, row: Mapping[str, Any]) -> None:
+    def _of_last(self, last: LoggedRebalance, what: str, row: Mapping[str, Any]) -> None:
         generation = row.get("generation")
         if what == "closed" and generation == last.old + 1:
             last.closed_ms, last.generation, last.size = row["ts_ms"], generation, row.get("size_after")
@@ -230,7 +230,7 @@ class Windows:
                 return at
         return None
 
-    def of(self, generation: int, stored_ms: int | None) -> Window | None:
+    def of(self, generation: int, stored_ms: int | None) -> LoggedRebalance | None:
         """The one that led to a generation, the nearest where a group began anew. Rule: its moment is before the record's."""
         fits = [
             window

@@ -18,13 +18,13 @@ from itertools import groupby
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, late_to_rejoin, times
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
 
 __all__ = ["ABOUT_GENERATIONS", "is_orderly"]
 
-AGAIN = 2
+MOST_RETURNS = 2
 """Who comes more often than that in such a time does not just restart."""
 
 
@@ -36,7 +36,7 @@ def _since(row: Row) -> int | None:
     return None
 
 
-def _generations(facts: Facts) -> Iterator[tuple[str, list[Row]]]:
+def _generations(facts: ReportFacts) -> Iterator[tuple[str, list[Row]]]:
     """The rows of each group that the log alone tells, and that have a time, in the order of their generations."""
     for group, rows in by_group(facts.rebalances):
         refused = [row for row in rows if row["source"] in ("log", "broker log") and _since(row) is not None]
@@ -89,7 +89,7 @@ _SPARES = {
 """What spares a group of that kind rebalances."""
 
 
-def _storms(facts: Facts) -> Iterable[Finding]:
+def _storms(facts: ReportFacts) -> Iterable[Finding]:
     """Groups that went from generation to generation."""
     for group, rows in _generations(facts):
         for run in _runs(rows):
@@ -99,7 +99,7 @@ def _storms(facts: Facts) -> Iterable[Finding]:
             words = f"{group} had {count(begun, 'generation')} within {duration_text(lasted_ms)} from {when(_at(run[0]))} on"
             if unstored:
                 words += f", {unstored} of them without a record: begun again before they were Stable, or taken by compaction"
-            words += _told_moves(came, went) + _told_causes(run)
+            words += _moves_text(came, went) + _known_causes(run)
             orderly = is_orderly(run) and unstored * 2 < begun
             yield Finding(
                 "storm",
@@ -132,7 +132,7 @@ _CAUSES = {
 }
 
 
-def _told_causes(run: list[Row]) -> str:
+def _known_causes(run: list[Row]) -> str:
     """What is known of why members went."""
     known = Counter(row["cause"] for row in run if row.get("cause_certainty") and row["cause"] in _CAUSES)
     return (
@@ -164,7 +164,7 @@ def _client_of(member: str) -> str:
     return member[:-37] if len(member) > 37 and member[-37] == "-" else member
 
 
-def _told_moves(came: Counter[str], went: Counter[str]) -> str:
+def _moves_text(came: Counter[str], went: Counter[str]) -> str:
     if not came and not went:
         return "; nobody came or went that the records know of"
     said = [
@@ -180,11 +180,11 @@ def is_orderly(run: list[Row]) -> bool:
     came, went = _moves(run, came=True), _moves(run, came=False)
     size = max((row["size_after"] or 0) for row in run)
     if len(came) <= 1 < size:  # all of one name
-        return came.total() <= AGAIN * size and went.total() <= AGAIN * size
-    return all(number <= AGAIN for moved in (came, went) for number in moved.values())
+        return came.total() <= MOST_RETURNS * size and went.total() <= MOST_RETURNS * size
+    return all(number <= MOST_RETURNS for moved in (came, went) for number in moved.values())
 
 
-def _late(facts: Facts) -> Iterable[Finding]:
+def _late(facts: ReportFacts) -> Iterable[Finding]:
     """The generation of each group whose assignment came latest, where that is late."""
     for group, rows in _generations(facts):
         late = [
@@ -244,7 +244,7 @@ def _waited(group: str, row: Row) -> Finding:
     )
 
 
-def _gone(facts: Facts) -> Iterable[Finding]:
+def _lost(facts: ReportFacts) -> Iterable[Finding]:
     """Members that went and did not come back, where others stay."""
     stormy = {storm.group for storm in _storms(facts)}
     for group, rows in _generations(facts):
@@ -271,4 +271,4 @@ def _gone(facts: Facts) -> Iterable[Finding]:
             )
 
 
-ABOUT_GENERATIONS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_storms, _late, _gone)
+ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_storms, _late, _lost)

@@ -34,7 +34,7 @@ from typing import Any
 
 from broker_sim.pipeline.log_causes import CERTAIN, LIKELY, POSSIBLE
 
-__all__ = ["TIMED_OUT_MS", "Stretch", "paces_of", "periods_of", "stretches_of"]
+__all__ = ["TIMED_OUT_MS", "SlowPeriod", "paces_of", "periods_of", "slow_periods_of"]
 
 TIMED_OUT_MS = 5000
 """offsets.commit.timeout.ms: an attempt that timed out began so long before."""
@@ -54,7 +54,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SlowPeriod:
     """A group that committed far more slowly than usual, from one commit to another. ``shows``: whether that is a sign by itself: its
     offsets jumped at the end, by more than three usual steps at once."""
 
@@ -121,7 +121,7 @@ def paces_of(rows: Iterable[tuple[int, int | None, str | None, int | None]]) -> 
     yield {"sort": 2, "from_ms": moments[0], "to_ms": moments[-1]}
 
 
-def stretches_of(pauses: Iterable[Row]) -> list[Stretch]:
+def slow_periods_of(pauses: Iterable[Row]) -> list[SlowPeriod]:
     """From unusually long pauses of groups (log_partition, group, from_ms, to_ms, from_offset, to_offset, advance, usual, detail), in
     order: those that follow each other are one, for several members try at the pace of the timeout, each for itself."""
     result = []
@@ -129,20 +129,20 @@ def stretches_of(pauses: Iterable[Row]) -> list[Stretch]:
         run: list[Row] = []
         for row in [*rows, None]:
             if run and (row is None or row["from_ms"] - run[-1]["to_ms"] > BETWEEN_MS):
-                result.append(_stretch(log_partition, group, run))
+                result.append(_slow_period(log_partition, group, run))
                 run = []
             if row is not None:
                 run.append(row)
     return result
 
 
-def _stretch(log_partition: int, group: str, run: list[Row]) -> Stretch:
+def _slow_period(log_partition: int, group: str, run: list[Row]) -> SlowPeriod:
     plain = [row for row in run if row["detail"] != MARKED]
     jumped = max(row["advance"] for row in run) > JUMP * max(run[0]["usual"], 1)
     # a group that rebalanced meanwhile had its reason to pause, unless it tried again and again before
     shows = jumped and (len(plain) == len(run) or len(plain) > 1)
     first, last = run[0], run[-1]
-    return Stretch(
+    return SlowPeriod(
         log_partition, group, first["from_ms"], last["to_ms"], first["from_offset"], last["to_offset"], shows
     )
 
@@ -169,9 +169,9 @@ class _Period:
 def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Rows of `STUCK_PARTITIONS` but for their moments for people. ``signs``: lines about partitions, with log_partition, what
     (`refused`, `ISR shrinks`, `ISR grows`, `ISR`, `commit failed`, ..; `epoch`: the first record of another leader), ts_ms, offset,
-    waits_ms (when the record at that offset was written), number, detail, group, at. ``pauses``: see `stretches_of`, in order, those of
+    waits_ms (when the record at that offset was written), number, detail, group, at. ``pauses``: see `slow_periods_of`, in order, of
     `MARKED` as well. ``paces``: log_partition and group of those that commit regularly, from_ms, to_ms."""
-    stretches, paces = stretches_of(pauses), list(paces)
+    stretches, paces = slow_periods_of(pauses), list(paces)
     by_partition: dict[int, list[Row]] = defaultdict(list)
     for sign in signs:
         by_partition[sign["log_partition"]].append(sign)
@@ -269,11 +269,11 @@ def _of_lines(log_partition: int, signs: list[Row]) -> list[_Period]:
     return [period for period in periods if period.of_broker or period.attempts > 1]
 
 
-def _joined(periods: list[_Period], stretches: list[Stretch], paces: list[Row]) -> list[_Period]:
+def _joined(periods: list[_Period], stretches: list[SlowPeriod], paces: list[Row]) -> list[_Period]:
     """Rule 3: groups of the same partition are added to a period, those of others make periods of their own, where all of a partition's
     groups slowed down."""
     result: list[_Period] = []
-    begun: dict[tuple[int, int], list[Stretch]] = defaultdict(list)
+    begun: dict[tuple[int, int], list[SlowPeriod]] = defaultdict(list)
     for stretch in stretches:
         for number, period in enumerate(periods):
             end_ms = period.to_ms if period.to_ms is not None else period.last_ms
@@ -340,9 +340,9 @@ def _add(period: _Period, sign: Row) -> None:
 # ------------------------------------------------------------------------------------------------ rhythm
 
 
-def _of_rhythm(stretches: list[Stretch], paces: list[Row]) -> Iterator[_Period]:
+def _of_rhythm(stretches: list[SlowPeriod], paces: list[Row]) -> Iterator[_Period]:
     """Periods in which groups of one partition slowed down together, while some group elsewhere kept its pace."""
-    by_partition: dict[int, list[Stretch]] = defaultdict(list)
+    by_partition: dict[int, list[SlowPeriod]] = defaultdict(list)
     for stretch in sorted(stretches, key=lambda stretch: (stretch.from_ms, stretch.group)):
         by_partition[stretch.log_partition].append(stretch)
     for log_partition, mine in by_partition.items():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from broker_sim.pipeline.finding import Finding
 
-__all__ = ["METRICS", "MOST_SERIES", "Metrics", "Snapshot", "address"]
+__all__ = ["METRICS", "MOST_SERIES", "Metrics", "MetricsSnapshot", "address"]
 
 MOST_SERIES = 10_000
 """Partitions of groups that have a series; a scrape of more would be a load of its own."""
@@ -50,7 +50,7 @@ Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetricsSnapshot:
     """What the tables say. ``lag``: (group, topic, partition) -> records behind; ``to_ms``: their newest moment, ms since 1970."""
 
     lag: dict[Key, int] = field(default_factory=dict)
@@ -60,7 +60,9 @@ class Snapshot:
     to_ms: int | None = None
 
     @classmethod
-    def of(cls, lag: DataFrame, rebalances: DataFrame, findings: Iterable[Finding], to_ms: int | None) -> Snapshot:
+    def of(
+        cls, lag: DataFrame, rebalances: DataFrame, findings: Iterable[Finding], to_ms: int | None
+    ) -> MetricsSnapshot:
         """Ask the tables: the lag of each partition's last window that knows one, and how often each group rebalanced."""
         from pyspark.sql import functions as f
 
@@ -83,12 +85,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables, self._age_s = Snapshot(), stopwatch()
+        self._tables, self._age_s = MetricsSnapshot(), stopwatch()
         self._stuck: tuple[str, ...] = ()
         self._batches: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
 
-    def tables(self, snapshot: Snapshot) -> None:
+    def tables(self, snapshot: MetricsSnapshot) -> None:
         """They were made again."""
         with self._lock:
             self._tables, self._age_s = snapshot, stopwatch()

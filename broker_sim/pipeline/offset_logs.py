@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
-from broker_sim.pipeline.segments import OFFSETS_TOPIC, Segment, Skipped, log_partition_of, segments_of
+from broker_sim.pipeline.segments import OFFSETS_TOPIC, SegmentFile, Skipped, log_partition_of, segments_of
 
-__all__ = ["LEAST_BYTES", "Found", "Log", "Slice", "find_logs", "packed", "share_out"]
+__all__ = ["LEAST_BYTES", "FoundLogs", "Log", "Slice", "find_logs", "packed", "share_out"]
 
 LEAST_BYTES = 256 * 1024
 """A task costs about as much as to read this."""
@@ -44,7 +44,7 @@ class Log:
     run_id: str
     partition: int
     path: str
-    segments: tuple[Segment, ...]
+    segments: tuple[SegmentFile, ...]
 
     @property
     def key(self) -> str:
@@ -58,7 +58,7 @@ class Log:
 
 
 @dataclass
-class Found:
+class FoundLogs:
     """Logs by run and partition, and what was named and is none."""
 
     logs: list[Log] = field(default_factory=list)
@@ -81,9 +81,9 @@ class Slice:
 # ------------------------------------------------------------------------------------------------ finding
 
 
-def find_logs(names: Iterable[str], run_id: str | None = None) -> Found:
+def find_logs(names: Iterable[str], run_id: str | None = None) -> FoundLogs:
     """What the names lead to. Raises UsageError for a name that leads nowhere."""
-    result = Found()
+    result = FoundLogs()
     logs: dict[tuple[str, int], Log] = {}
     for name in names:
         matches = files.expand(name)
@@ -117,11 +117,11 @@ def _logs_at(path: str, run_id: str | None, skipped: list[Skipped]) -> list[Log]
         elif leaving := _LEAVING.fullmatch(entry.name):
             skipped.append(Skipped(inner, None, None, _WHY[leaving["why"]]))
     if not others:
-        skipped.append(Skipped(path, None, None, _why_nothing(path, named, [entry.name for entry in below])))
+        skipped.append(Skipped(path, None, None, _why_no_log(path, named, [entry.name for entry in below])))
     return logs
 
 
-def _why_nothing(path: str, named: tuple[str, int] | None, names: Sequence[str]) -> str:
+def _why_no_log(path: str, named: tuple[str, int] | None, names: Sequence[str]) -> str:
     has_segments = any(name.endswith(".log") for name in names)
     if named is not None and has_segments:
         return f"a partition of the topic {named[0]}, not of {OFFSETS_TOPIC}"
@@ -190,7 +190,7 @@ def share_out(logs: Iterable[Log], tasks: int) -> list[list[Slice]]:
 
 def _slices(log: Log, most: int) -> list[Slice]:
     """A log as one slice, or cut between segments where it is more than a share."""
-    cuts: list[list[Segment]] = [[log.segments[0]]]
+    cuts: list[list[SegmentFile]] = [[log.segments[0]]]
     for segment in log.segments[1:]:
         apart = segment.base != cuts[-1][-1].until
         if apart or sum(piece.size for piece in cuts[-1]) + segment.size > most:

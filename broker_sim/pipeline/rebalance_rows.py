@@ -25,8 +25,8 @@ from broker_sim.pipeline.log_causes import (
     CAUSES,
     CERTAIN,
     LIKELY,
-    Window,
-    Windows,
+    LoggedRebalance,
+    LoggedRebalances,
     cause_of_reason,
     departures,
     poll_ran_out,
@@ -48,7 +48,7 @@ def rebalances_of(steps: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Rows of `tables.rebalances.TOLD`, group by group and each group's steps before its records, both in order, as rows of the table
     without the moments for people. What a row leaves out is null."""
     for (run_id, group), rows in groupby(steps, key=lambda row: (row["run_id"], row["group"])):
-        account = _Account()
+        account = _GroupRows()
         for row in rows:
             account.take(row)
         for result in account.rows():
@@ -56,7 +56,7 @@ def rebalances_of(steps: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(slots=True, eq=False)
-class _Told(Phases):
+class _TableRebalance(Phases):
     """A rebalance with the steps that the table shows something of."""
 
     partition: int | None = None
@@ -67,18 +67,18 @@ class _Told(Phases):
     ending: GroupStep | None = field(default=None, repr=False)
 
 
-class _Account:
+class _GroupRows:
     """One group."""
 
     def __init__(self) -> None:
-        self.steps = Rebalances(_Told)
+        self.steps = Rebalances(_TableRebalance)
         self.records = Generations()
-        self.lines = Windows()
+        self.lines = LoggedRebalances()
         self.modern = ModernGroup()
         self.epochs = ModernGroup()
         """as the journal has it; `modern` as the log has."""
         self._came_back: tuple[GroupSnapshot, Cause] | None = None
-        self._over = _Changeovers(self.records, self.modern)
+        self._over = _ProtocolChanges(self.records, self.modern)
         self.partition: int | None = None
         self.protocol_type: str | None = None
         self._closed: dict[str, int] = {}
@@ -147,7 +147,7 @@ class _Account:
         """What there is to tell."""
         known = {rebalance.generation for rebalance in self.steps.found}
         yield from map(_of_steps, self.steps.found)
-        used: list[Window] = []
+        used: list[LoggedRebalance] = []
         for number, generation in enumerate(self.records.found):
             if generation.generation in known:
                 continue
@@ -204,7 +204,7 @@ class _Account:
             row["waited_ms"], row["waited_for"] = waited
 
 
-class _Changeovers:
+class _ProtocolChanges:
     """Where a group of the log goes over to the consumer protocol, or back: the record that it begins with there is the state in which
     it comes, and no rebalance. Such a record has the number of the last one before, and members of it."""
 
@@ -335,7 +335,7 @@ def _stored(member: Row) -> StoredMember:
 # ------------------------------------------------------------------------------------------------ out
 
 
-def _of_steps(rebalance: _Told) -> dict[str, Any]:
+def _of_steps(rebalance: _TableRebalance) -> dict[str, Any]:
     assert rebalance.first is not None
     before, after = rebalance.first.before, rebalance.first.after
     kind = rebalance.cause.kind if rebalance.whole else None
@@ -373,12 +373,12 @@ def _of_steps(rebalance: _Told) -> dict[str, Any]:
         has = rebalance.closing.after.members
         row["size_after"], row["members_after"] = rebalance.closing.after.size, list(has)
         row["timed_out"] = [name for name in had if name not in has] if rebalance.closing.cause.kind == "timer" else []
-    return row | _held(
+    return row | _longest_wait(
         chief(holdups(rebalance)), {name: client for name, client in rebalance.clients.items() if client}
     )
 
 
-def _held(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, Any]:
+def _longest_wait(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, Any]:
     """The columns of what a rebalance waited for the longest."""
     if held is None:
         return {}
@@ -423,7 +423,7 @@ def _clients(generation: Generation, who: Iterable[str]) -> list[str | None]:
     return [clients.get(name) for name in who]
 
 
-def _reason(window: Window) -> dict[str, Any]:
+def _reason(window: LoggedRebalance) -> dict[str, Any]:
     """Its cause, and whose it is."""
     kind, who, error = cause_of_reason(window.reason)
     if kind == "leave" and any(poll_ran_out(said) for said in window.said.values()):
@@ -433,7 +433,7 @@ def _reason(window: Window) -> dict[str, Any]:
     return {"cause": kind, "cause_detail": detail, "cause_certainty": CERTAIN, "who": who, "error": error}
 
 
-def _of_window(window: Window, row: Row) -> dict[str, Any]:
+def _of_window(window: LoggedRebalance, row: Row) -> dict[str, Any]:
     """What a broker's lines add to a generation's record."""
     closed_ms = row["closed_ms"] if row["closed_ms"] is not None else window.closed_ms
     reason = _reason(window)
@@ -448,11 +448,11 @@ def _of_window(window: Window, row: Row) -> dict[str, Any]:
         "preparing_ms": _lasted(window.started_ms, closed_ms),
         "timed_out": late,
         "evidence_lines": window.lines,
-        **_held(window.held(), clients),
+        **_longest_wait(window.held(), clients),
     }
 
 
-def _of_lines(window: Window, others: list[Window]) -> dict[str, Any]:
+def _of_lines(window: LoggedRebalance, others: list[LoggedRebalance]) -> dict[str, Any]:
     """A rebalance of which there is no record. It failed where another one began from its own generation, or from the one before it."""
     after = [other for other in others if other.started_ms > window.started_ms]
     following = min(after, key=lambda other: other.started_ms) if after else None
@@ -476,7 +476,7 @@ def _of_lines(window: Window, others: list[Window]) -> dict[str, Any]:
         "completing_ms": None if window.emptied else _lasted(window.closed_ms, ended_ms),
         "size_after": window.size,
         "timed_out": window.late,
-        **_held(window.held(), {}),
+        **_longest_wait(window.held(), {}),
         "whole": False,
         "source": "broker log",
         "evidence_lines": window.lines,

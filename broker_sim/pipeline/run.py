@@ -26,15 +26,15 @@ from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files, inputs
 from broker_sim.pipeline import findings as told
 from broker_sim.pipeline.duck.frames import Frame
-from broker_sim.pipeline.duck.session import Session, is_installed, need_duckdb
+from broker_sim.pipeline.duck.session import DuckSession, is_installed, need_duckdb
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.journal_files import lines_of as journal_lines
 from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps, tasks_of
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
 from broker_sim.pipeline.scope import ALL, Scope, pattern_of
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.share_logs import rows_of_shares
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JobFailed",
-    "Options",
-    "Outcome",
-    "Run",
+    "PipelineRun",
+    "RunOptions",
+    "RunResult",
     "at_work",
     "derived",
     "derived_again",
@@ -75,7 +75,7 @@ class JobFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """What a user may say of a run: see ``broker-sim pipeline run --help``."""
 
     out: str
@@ -94,10 +94,10 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """What a run came to. ``report``: where the page is, as an address for a browser."""
 
-    facts: Facts
+    facts: ReportFacts
     findings: list[told.Finding]
     report: str
 
@@ -122,7 +122,7 @@ class Outcome:
         }
 
 
-def pipeline(options: Options, steps: Steps) -> Outcome:
+def pipeline(options: RunOptions, steps: Steps) -> RunResult:
     """Run everything. Raises UsageError, JobFailed."""
     folder = None if is_remote(options.out) else Folder.local(options.out)
     for what, path in (("--journal", options.journal), *((_LINES, path) for path in _line_files(options))):
@@ -134,25 +134,25 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
         if folder is not None:
             folder.check(overwrite=options.overwrite)
         return _on_spark(options, None, folder, steps)
-    run_inputs = _found(options)
+    run_inputs = _inputs_of(options)
     if folder is not None:
         folder.check(overwrite=options.overwrite)
     if engine_for(options, run_inputs.size) == "duckdb":
         with _in_process() as session:
             assert folder is not None
             folder.prepare(run_inputs.run_id, overwrite=options.overwrite)
-            return Run(session, run_inputs, folder, options, steps).all()
+            return PipelineRun(session, run_inputs, folder, options, steps).all()
     return _on_spark(options, run_inputs, folder, steps)
 
 
 _LINES = "--broker-log, --client-log"
 
 
-def _line_files(options: Options) -> tuple[str, ...]:
+def _line_files(options: RunOptions) -> tuple[str, ...]:
     return (*options.broker_logs, *options.client_logs)
 
 
-def _found(options: Options) -> inputs.Inputs:
+def _inputs_of(options: RunOptions) -> inputs.Inputs:
     """What there is to read. A journal is looked for on this machine alone. Raises UsageError."""
     return inputs.find(
         options.input,
@@ -164,7 +164,7 @@ def _found(options: Options) -> inputs.Inputs:
     )
 
 
-def _check_remote(options: Options, name: str) -> None:
+def _check_remote(options: RunOptions, name: str) -> None:
     """What can be told of an address before Spark starts. Raises UsageError."""
     from broker_sim.pipeline.hadoop_files import check
     from broker_sim.pipeline.session import is_running, need_pyspark, own_jars
@@ -174,7 +174,7 @@ def _check_remote(options: Options, name: str) -> None:
         check(name, options.conf, own_jars)
 
 
-def engine_for(options: Options, size: int) -> str:
+def engine_for(options: RunOptions, size: int) -> str:
     """`duckdb` or `spark`, for an input of so many bytes. Raises UsageError for an engine that can't do it, or isn't there."""
     elsewhere = "--master" if options.master else "--conf" if options.conf else ""
     for what, path in (("--out", options.out), ("--input", options.input or "")):
@@ -194,14 +194,14 @@ def engine_for(options: Options, size: int) -> str:
 
 @contextmanager
 def _in_process() -> Iterator[Any]:
-    session = Session()
+    session = DuckSession()
     try:
         yield session
     finally:
         session.stop()
 
 
-def _on_spark(options: Options, run_inputs: inputs.Inputs | None, folder: Folder | None, steps: Steps) -> Outcome:
+def _on_spark(options: RunOptions, run_inputs: inputs.Inputs | None, folder: Folder | None, steps: Steps) -> RunResult:
     """``found`` None: the input is where Spark's file systems get at it, and is looked at when Spark runs."""
     from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
@@ -216,10 +216,10 @@ def _on_spark(options: Options, run_inputs: inputs.Inputs | None, folder: Folder
         step.done(f"{spark.version}, {spark.sparkContext.master}")
     steps.tasks = tasks_of(spark)
     with at_work(spark, stop=ours), _elsewhere(spark, run_inputs is None):
-        run_inputs = run_inputs or _found(options)
+        run_inputs = run_inputs or _inputs_of(options)
         folder = folder or Folder.remote(options.out, spark)
         folder.prepare(run_inputs.run_id, overwrite=options.overwrite)
-        return Run(spark, run_inputs, folder, options, steps).all()
+        return PipelineRun(spark, run_inputs, folder, options, steps).all()
 
 
 @contextmanager
@@ -281,7 +281,7 @@ def derived(
     lines: DataFrame | None = None,
     seen: DataFrame | None = None,
     shares: DataFrame | None = None,
-) -> dict[Table, Callable[[], DataFrame]]:
+) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
     `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries."""
     from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
@@ -329,22 +329,22 @@ def derived(
     }
 
 
-def derived_again(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[Table, Callable[[], DataFrame]]:
+def derived_again(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of others, which are written by then: ``tables``, by their names."""
     from broker_sim.pipeline.tables.offset_stalls import OFFSET_STALLS, offset_stalls
 
     return {OFFSET_STALLS: lambda: offset_stalls(log, tables["lag"])}
 
 
-class Run:
+class PipelineRun:
     """One making of everything, in a session of Spark's or DuckDB's. `watching` makes it again and again of what streams brought."""
 
     def __init__(
-        self, spark: SparkSession, run_inputs: inputs.Inputs, folder: Folder, options: Options, steps: Steps
+        self, spark: SparkSession, run_inputs: inputs.Inputs, folder: Folder, options: RunOptions, steps: Steps
     ) -> None:
         self.spark, self.inputs, self.folder, self.options, self.steps = spark, run_inputs, folder, options, steps
-        self.on_spark = not isinstance(spark, Session)
-        self.facts = Facts(run_inputs.run_id, options.input, run_inputs.journal, scope=options.scope.text())
+        self.on_spark = not isinstance(spark, DuckSession)
+        self.facts = ReportFacts(run_inputs.run_id, options.input, run_inputs.journal, scope=options.scope.text())
         self.facts.logged = run_inputs.log is not None
         self.facts.whole = not (options.scope.groups or options.scope.since_ms is not None)
         self.tables: dict[str, DataFrame] = {}
@@ -352,7 +352,7 @@ class Run:
         self._deliveries: list[dict[str, Any]] = []
         self._held: list[DataFrame] = []
 
-    def all(self) -> Outcome:
+    def all(self) -> RunResult:
         from broker_sim.pipeline.collect import collect
 
         self._read()
@@ -366,7 +366,7 @@ class Run:
     # --- in and out -----------------------------------------------------------------------------------------------------
 
     @on_its_engine
-    def _keep(self, table: Table, frame: DataFrame, files: int | None = None) -> DataFrame:
+    def _keep(self, table: TableSchema, frame: DataFrame, files: int | None = None) -> DataFrame:
         """Write a table; from now on it is read from there."""
         where = self.folder.table(table.name, self.inputs.run_id)
         rows = table.conform(frame).drop("run_id")
@@ -485,7 +485,7 @@ class Run:
             step.done(f"{len(made)} with {count(sum(made.values()), 'row')}")
         self.facts.counts |= made
 
-    def _all_of(self, tables: Mapping[Table, Callable[[], DataFrame]]) -> dict[str, int]:
+    def _all_of(self, tables: Mapping[TableSchema, Callable[[], DataFrame]]) -> dict[str, int]:
         """A table's name -> its rows."""
         with ThreadPoolExecutor(AT_ONCE if self.on_spark else 1) as pool:
             made = [pool.submit(self._one, table, make) for table, make in tables.items()]
@@ -495,13 +495,13 @@ class Run:
                 pool.shutdown(wait=False, cancel_futures=True)
         return {table.name: number for table, number in zip(tables, rows, strict=True)}
 
-    def _one(self, table: Table, make: Callable[[], DataFrame]) -> int:
+    def _one(self, table: TableSchema, make: Callable[[], DataFrame]) -> int:
         watch = stopwatch()
         number = self._keep(table, self.options.scope.told(table.name, make()), 1).count()
         self.steps.say(f"  {table.name}: {count(number, 'row')} ({watch():.1f} s)")
         return number
 
-    def _tables(self) -> dict[Table, Callable[[], DataFrame]]:
+    def _tables(self) -> dict[TableSchema, Callable[[], DataFrame]]:
         events, log = self.tables["events"], self.tables["offset_log"]
         window_ms = self.options.window_ms or window_ms_for((self.facts.to_ms or 0) - (self.facts.from_ms or 0))
         ends = self.options.scope.ends(self._ends(events, window_ms))
@@ -563,11 +563,11 @@ class Run:
 
     # --- the report -----------------------------------------------------------------------------------------------------
 
-    def _report(self, facts: Facts) -> Outcome:
+    def _report(self, facts: ReportFacts) -> RunResult:
         from broker_sim.pipeline.report.page import html
 
         result = self.options.scope.edge(told.findings(facts))
-        outcome = Outcome(facts, result, f"{self.folder.where}/report.html")
+        outcome = RunResult(facts, result, f"{self.folder.where}/report.html")
         self.folder.write("report.html", html(facts, result))
         self.folder.write("findings.txt", told.text(result))
         self.folder.write("findings.json", json.dumps(outcome.to_dict(), indent=1) + "\n")

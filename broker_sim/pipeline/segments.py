@@ -28,10 +28,10 @@ import numpy
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
-from broker_sim.pipeline.files import Entry, Source
-from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode
+from broker_sim.pipeline.files import FileEntry, Source
+from broker_sim.pipeline.offset_columns import Decoded, RowSelection, SegmentOrigin, decode
 from broker_sim.pipeline.record_places import Piece, headers_at, portions
-from broker_sim.pipeline.schemas import OFFSET_LOG, Table
+from broker_sim.pipeline.schemas import OFFSET_LOG, TableSchema
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
@@ -41,7 +41,7 @@ from kafka_wire.record_batch import (
     parse_header,
 )
 
-__all__ = ["PIECE_BYTES", "Segment", "Skipped", "log_partition_of", "next_offset", "read_offsets", "segments_of"]
+__all__ = ["PIECE_BYTES", "SegmentFile", "Skipped", "log_partition_of", "next_offset", "read_offsets", "segments_of"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 PIECE_BYTES = 1 << 20
@@ -72,7 +72,7 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Segment(NamedTuple):
+class SegmentFile(NamedTuple):
     """A file of a log; its offsets end before ``until`` (None: there is no later segment)."""
 
     path: str
@@ -81,7 +81,7 @@ class Segment(NamedTuple):
     until: int | None
 
 
-Tell = Callable[[Skipped], object]
+OnSkipped = Callable[[Skipped], object]
 
 
 # ------------------------------------------------------------------------------------------------ which files
@@ -93,7 +93,7 @@ def log_partition_of(folder: str) -> tuple[str, int] | None:
     return None if match is None else (match["topic"], int(match["index"]))
 
 
-def segments_of(folder: str) -> list[Segment]:
+def segments_of(folder: str) -> list[SegmentFile]:
     """The segments of a log, in order (rule 1). Raises UsageError."""
     for _ in range(_RELISTS):
         try:
@@ -104,15 +104,15 @@ def segments_of(folder: str) -> list[Segment]:
             raise UsageError(f"{folder}: {error.strerror or error}") from None
         untils = [*(base for base, _ in entries[1:]), None]
         return [
-            Segment(files.inside(folder, entry.name), base, entry.size, until)
+            SegmentFile(files.inside(folder, entry.name), base, entry.size, until)
             for (base, entry), until in zip(entries, untils, strict=False)
         ]
     raise UsageError(f"{folder}: its files disappear faster than they can be opened")
 
 
-def _in_use(folder: str, entries: list[Entry]) -> list[tuple[int, Entry]]:
-    logs: dict[int, Entry] = {}
-    swaps: dict[int, Entry] = {}
+def _in_use(folder: str, entries: list[FileEntry]) -> list[tuple[int, FileEntry]]:
+    logs: dict[int, FileEntry] = {}
+    swaps: dict[int, FileEntry] = {}
     unfinished: list[int] = []
     for entry in entries:
         match = None if entry.is_dir else _FILE.fullmatch(entry.name)
@@ -129,7 +129,7 @@ def _in_use(folder: str, entries: list[Entry]) -> list[tuple[int, Entry]]:
     for base, entry in swaps.items():
         if first_unfinished is not None and base >= first_unfinished:
             continue  # of a split that was not finished: the old segment is whole
-        end = next_offset(Segment(files.inside(folder, entry.name), base, entry.size, None)).offset
+        end = next_offset(SegmentFile(files.inside(folder, entry.name), base, entry.size, None)).offset
         for old in [old for old in logs if old == base or base < old < end]:
             del logs[old]
         logs[base] = entry
@@ -145,8 +145,8 @@ def read_offsets(
     start: int = 0,
     end: int | None = None,
     run_id: str = "",
-    table: Table = OFFSET_LOG,
-    skipped: Tell = lambda skipped: None,
+    table: TableSchema = OFFSET_LOG,
+    skipped: OnSkipped = lambda skipped: None,
     hint: tuple[int, int] | None = None,
 ) -> Iterator[Any]:
     """Record batches with the columns of ``table``: the rows of the log in a folder from offset ``start`` on, before ``end``.
@@ -165,13 +165,13 @@ def read_offsets(
                 if segment.base >= last:
                     return
                 stop = last if segment.until is None else min(last, segment.until)
-                wanted = Wanted(Origin(run_id, named[1], segment.base), reached, stop, table)
+                wanted = RowSelection(SegmentOrigin(run_id, named[1], segment.base), reached, stop, table)
                 try:
                     with Source(segment.path) as source:
                         whole = _Framing(segment, source, reached, last, skipped).pieces(hint)
                         for piece in (portion for block in whole for portion in portions(block)):
                             decoded = decode(piece, wanted)
-                            _tell_faults(segment, piece, decoded, skipped)
+                            _report_faults(segment, piece, decoded, skipped)
                             reached = max(reached, min(piece.next_offset, stop))
                             if decoded.rows.num_rows:
                                 yield decoded.rows
@@ -193,7 +193,7 @@ def _foreign(named: tuple[str, int] | None) -> str:
     return f"a partition of the topic {named[0]}, not of {OFFSETS_TOPIC}"
 
 
-def _tell_faults(segment: Segment, piece: Piece, decoded: Decoded, skipped: Tell) -> None:
+def _report_faults(segment: SegmentFile, piece: Piece, decoded: Decoded, skipped: OnSkipped) -> None:
     for fault in decoded.faults:
         size = piece.size_of(fault.batch) if fault.lost else 0
         skipped(Skipped(segment.path, piece.position + piece.at[fault.batch], size, fault.reason))
@@ -202,7 +202,7 @@ def _tell_faults(segment: Segment, piece: Piece, decoded: Decoded, skipped: Tell
 class _Framing:
     """Cuts a segment into pieces of whole, good batches."""
 
-    def __init__(self, segment: Segment, source: Source, start: int, end: int, skipped: Tell) -> None:
+    def __init__(self, segment: SegmentFile, source: Source, start: int, end: int, skipped: OnSkipped) -> None:
         self.segment, self.source, self.start, self.end, self.skipped = segment, source, start, end, skipped
         self.size = source.size()
         self.least = segment.base
@@ -400,14 +400,14 @@ class _Framing:
 
 
 @dataclass(frozen=True)
-class Reached:
+class SegmentEnd:
     """The end of a segment's whole batches: the next offset, and the byte behind them."""
 
     offset: int
     position: int
 
 
-def next_offset(segment: Segment, known: Reached | None = None) -> Reached:
+def next_offset(segment: SegmentFile, known: SegmentEnd | None = None) -> SegmentEnd:
     """Where the whole batches of a segment end, by their headers alone; ``known`` is what it was once. Raises OSError."""
     position, offset = (known.position, known.offset) if known is not None else (0, segment.base)
     with Source(segment.path) as source:
@@ -430,4 +430,4 @@ def next_offset(segment: Segment, known: Reached | None = None) -> Reached:
                 if good is None or good >= size:
                     break
                 position = good
-    return Reached(framing.least, position)
+    return SegmentEnd(framing.least, position)

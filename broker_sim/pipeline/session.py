@@ -252,12 +252,12 @@ def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    said: _Said | None = None
+    said: _JvmOutput | None = None
     try:
         if (
             not submitted and SparkContext._gateway is None
         ):  # Spark starts its JVM in this very way, but can't be told where it may talk
-            said = _Said()
+            said = _JvmOutput()
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             with said:
                 talks = {"stdout": said.write_end, "stderr": said.write_end}
@@ -277,7 +277,7 @@ def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
     return session
 
 
-class _Said:
+class _JvmOutput:
     """The JVM's stderr: kept while it starts, without what every start says; passed on from then on."""
 
     def __init__(self) -> None:

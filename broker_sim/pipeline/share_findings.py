@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.phrases import at_of, when
 
@@ -27,7 +27,7 @@ OFTEN = 3
 """Records that come back so often are on their way to be given up."""
 
 
-def _archived(facts: Facts) -> Iterable[Finding]:
+def _archived(facts: ReportFacts) -> Iterable[Finding]:
     """Records that nobody gets any more: given up, a warning; rejected, a note."""
     for group, rows in by_group([row for row in facts.deliveries if row["outcome"] == "archived"]):
         worn = [row for row in rows if (row["deliveries"] or 0) > 1]
@@ -66,7 +66,7 @@ def _archived(facts: Facts) -> Iterable[Finding]:
             )
 
 
-def _redelivered(facts: Facts) -> Iterable[Finding]:
+def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
     """Records that came back and were taken in the end, or still wait."""
     for group, rows in by_group([row for row in facts.deliveries if row["returns"] and row["outcome"] != "archived"]):
         rows.sort(key=lambda row: row["first_ms"])
@@ -110,7 +110,7 @@ def _redelivered(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _set(facts: Facts) -> Iterable[Finding]:
+def _set(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.deliveries:
         if row["outcome"] != "reset":
             continue
@@ -129,14 +129,14 @@ def _set(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _waited(row: Row, facts: Facts) -> int:
+def _waited(row: Row, facts: ReportFacts) -> int:
     """How long records that came back waited, to the end of what was read where they still do."""
     until_ms = row["last_ms"] if row["outcome"] is not None else (facts.to_ms or row["last_ms"])
     waited_ms: int = max(until_ms - row["first_ms"], 0) // max(row["returns"], 1)
     return waited_ms
 
 
-def _went(facts: Facts, group: str, at_ms: int) -> bool:
+def _went(facts: ReportFacts, group: str, at_ms: int) -> bool:
     """Whether the group lost a member then, or soon after."""
     for row in facts.rebalances:
         if row["group"] != group or row["cause"] not in ("gone", "leave", "session timeout", "unknown"):
@@ -147,7 +147,7 @@ def _went(facts: Facts, group: str, at_ms: int) -> bool:
     return False
 
 
-def _home(facts: Facts, group: str) -> int | None:
+def _home(facts: ReportFacts, group: str) -> int | None:
     """Its partition of `__consumer_offsets`."""
     state = facts.states.get(group)
     return None if state is None else state["log_partition"]
@@ -163,4 +163,4 @@ def _where(row: Row) -> str:
     return f"offsets {row['from_offset']:,} to {row['to_offset'] - 1:,} of {_topic(row)}"
 
 
-ABOUT_SHARES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_archived, _redelivered, _set)
+ABOUT_SHARES: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_archived, _redelivered, _set)

@@ -40,7 +40,7 @@ WIDEST = 100_000
 
 
 @dataclass(slots=True)
-class _Story:
+class _RecordHistory:
     """A record that came back: when first and last, where in the log that stands first, how often, and how often it was delivered."""
 
     first_ms: int
@@ -60,7 +60,7 @@ class _Partition:
     log_partition: int
     start: int = -1
     state_epoch: int | None = None
-    open: dict[int, _Story] = field(default_factory=dict)
+    open: dict[int, _RecordHistory] = field(default_factory=dict)
     told: dict[int, tuple[int, int]] = field(default_factory=dict)
     """offset -> state and count, as they were told last, from the start offset on."""
 
@@ -104,14 +104,14 @@ def _take(
             and (fell or (anew and value.start_offset > partition.start))
         ):
             yield {
-                **_whose(partition), "from_offset": partition.start, "to_offset": value.start_offset, "returns": 0, "outcome": RESET,
+                **_key_of(partition), "from_offset": partition.start, "to_offset": value.start_offset, "returns": 0, "outcome": RESET,
                 "first_ms": at_ms, "last_ms": at_ms, "log_offset": place,
             }  # fmt: skip
             partition.open.clear()
             partition.told.clear()
         partition.state_epoch = value.state_epoch
-    archived: list[tuple[int, _Story]] = []
-    accepted: list[tuple[int, _Story]] = []
+    archived: list[tuple[int, _RecordHistory]] = []
+    accepted: list[tuple[int, _RecordHistory]] = []
     for batch in value.state_batches:
         _changed(partition, batch, at_ms, place, archived, accepted)
     yield from _rows(partition, archived, ARCHIVED, at_ms)
@@ -129,7 +129,7 @@ def _take(
 
 def _changed(
     partition: _Partition, batch: StateBatch, at_ms: int, place: int,
-    archived: list[tuple[int, _Story]], accepted: list[tuple[int, _Story]],
+    archived: list[tuple[int, _RecordHistory]], accepted: list[tuple[int, _RecordHistory]],
 ) -> None:  # fmt: skip
     """Note what a batch says of its offsets that is new."""
     state, deliveries = batch.delivery_state, batch.delivery_count
@@ -140,13 +140,13 @@ def _changed(
         story = partition.open.get(offset)
         if state == _AVAILABLE and deliveries > 0:
             if story is None:
-                story = partition.open[offset] = _Story(at_ms, place)
+                story = partition.open[offset] = _RecordHistory(at_ms, place)
             else:
                 story.returns += 1
             story.deliveries, story.last_ms = max(story.deliveries, deliveries), at_ms
         elif state in (_ARCHIVING, _ARCHIVED):
             if story is None:
-                story = _Story(at_ms, place, 0)
+                story = _RecordHistory(at_ms, place, 0)
             story.deliveries = max(story.deliveries, deliveries)
             if state == _ARCHIVING:
                 partition.open[offset] = story
@@ -159,7 +159,7 @@ def _changed(
             accepted.append((offset, story))
 
 
-def _whose(partition: _Partition) -> dict[str, Any]:
+def _key_of(partition: _Partition) -> dict[str, Any]:
     return {
         "group": partition.group,
         "topic_id": partition.topic_id,
@@ -169,23 +169,23 @@ def _whose(partition: _Partition) -> dict[str, Any]:
 
 
 def _rows(
-    partition: _Partition, stories: Iterable[tuple[int, _Story]], outcome: str | None, at_ms: int | None
+    partition: _Partition, stories: Iterable[tuple[int, _RecordHistory]], outcome: str | None, at_ms: int | None
 ) -> Iterator[dict[str, Any]]:
     """Offsets that follow each other and have the same story are one row."""
-    first: tuple[int, int, _Story] | None = None
+    first: tuple[int, int, _RecordHistory] | None = None
     for offset, story in [*sorted(stories, key=lambda entry: entry[0]), (-1, None)]:
         if first is not None:
             begin, last, same = first
-            if story is not None and offset == last + 1 and _alike(story, same):
+            if story is not None and offset == last + 1 and _same_history(story, same):
                 first = begin, offset, same
                 continue
             yield {
-                **_whose(partition), "from_offset": begin, "to_offset": last + 1, "records": last + 1 - begin, "returns": same.returns,
+                **_key_of(partition), "from_offset": begin, "to_offset": last + 1, "records": last + 1 - begin, "returns": same.returns,
                 "deliveries": same.deliveries, "outcome": outcome, "first_ms": same.first_ms,
                 "last_ms": at_ms if at_ms is not None else same.last_ms, "log_offset": same.place,
             }  # fmt: skip
         first = None if story is None else (offset, offset, story)
 
 
-def _alike(story: _Story, other: _Story) -> bool:
+def _same_history(story: _RecordHistory, other: _RecordHistory) -> bool:
     return (story.returns, story.deliveries, story.first_ms) == (other.returns, other.deliveries, other.first_ms)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline.files import Source
-from broker_sim.pipeline.segments import Segment, Skipped, segments_of
+from broker_sim.pipeline.segments import SegmentFile, Skipped, segments_of
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -41,7 +41,7 @@ def batch_headers(folder: str, tell: Tell = lambda skipped: None) -> Iterator[tu
         yield from _of_file(segment, tell)
 
 
-def _of_file(segment: Segment, tell: Tell) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
+def _of_file(segment: SegmentFile, tell: Tell) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
     try:
         with Source(segment.path) as file:
             at, size = 0, file.size()

@@ -1,6 +1,6 @@
 """Streams whose batches are appended to Parquet, each line of the input once, over restarts.
 
-    events = Appended(spark, EVENTS, "run-1", folder, checkpoint, lock)
+    events = AppendedStream(spark, EVENTS, "run-1", folder, checkpoint, lock)
     events.begin(frame, every_ms=2000, then=lambda batch: ...)     # a streaming DataFrame; `then` gets each batch as it was written
     events.frame()                                                 # all that was appended, as a batch DataFrame
     events.stop()
@@ -18,12 +18,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.schemas import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Appended", "StreamFailed"]
+__all__ = ["AppendedStream", "StreamFailed"]
 
 
 class _Stopping(RuntimeError):
@@ -34,11 +34,11 @@ class StreamFailed(RuntimeError):
     """A stream ended by itself; the text is what Spark says of it, in a line."""
 
 
-class Appended:
+class AppendedStream:
     """One stream of one run. ``folder``: where its batches go, as Spark writes it; ``batches``: how many this process has appended."""
 
     def __init__(
-        self, spark: Any, table: Table, run_id: str, folder: str, checkpoint: str, lock: threading.RLock
+        self, spark: Any, table: TableSchema, run_id: str, folder: str, checkpoint: str, lock: threading.RLock
     ) -> None:
         self.spark, self.table, self.run_id, self.folder, self.checkpoint = spark, table, run_id, folder, checkpoint
         self.batches = 0

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import joined
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.phrases import records_of, when
 
-__all__ = ["ABOUT_STREAMS", "held_on"]
+__all__ = ["ABOUT_STREAMS", "late_revocation"]
 
 
-def _unready(facts: Facts) -> Iterable[Finding]:
+def _unready(facts: ReportFacts) -> Iterable[Finding]:
     """The longest time that a topology lacked topics, of each group."""
     for group, rows in by_group([row for row in facts.rebalances if row.get("topology_ready") is not None]):
         rows.sort(key=lambda row: row["generation"])
@@ -57,7 +57,7 @@ def _unready(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def held_on(row: Row) -> str:
+def late_revocation(row: Row) -> str:
     """Who held on to what it was told to give up, as a sentence; "" where nobody did for long."""
     if not row.get("revoked_ms") or row["revoked_ms"] < LONG_MS:
         return ""
@@ -67,4 +67,4 @@ def held_on(row: Row) -> str:
     return f" {row['revoked_by']} held on to {what} for {duration_text(row['revoked_ms'])} after it was told to give {it} up."
 
 
-ABOUT_STREAMS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_unready,)
+ABOUT_STREAMS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_unready,)

@@ -56,7 +56,7 @@ _ENDS = {COMPLETE_COMMIT: "committed", COMPLETE_ABORT: "aborted"}
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenTransaction:
     """A transaction that has begun."""
 
     transactional_id: str
@@ -74,9 +74,9 @@ class _Open:
 def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> Iterator[dict[str, Any]]:
     """Rows of `tables.transactions.TRANSACTIONS`: transactional_id, producer_id, from_ms, to_ms, end, timeout_ms, partitions."""
     for folder in folders:
-        known: dict[str, _Open] = {}
+        known: dict[str, _OpenTransaction] = {}
         over: dict[
-            str, tuple[dict[str, Any], _Open]
+            str, tuple[dict[str, Any], _OpenTransaction]
         ] = {}  # until the next record of the id tells whether it was a fence
         last_ms = -1
         for record, _ in records_of(folder, tell):
@@ -91,7 +91,7 @@ def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> 
             transaction = known.get(key)
             if key in over:
                 row, ended = over.pop(key)
-                yield _told(row, ended, None if value is None else value.transaction_status, record.timestamp)
+                yield _with_ending(row, ended, None if value is None else value.transaction_status, record.timestamp)
             if value is None:  # the id expired
                 known.pop(key, None)
                 continue
@@ -99,7 +99,7 @@ def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> 
             if status in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT):
                 began_ms = value.transaction_start_timestamp_ms
                 if transaction is None or transaction.from_ms != began_ms:
-                    transaction = known[key] = _Open(
+                    transaction = known[key] = _OpenTransaction(
                         key, value.producer_id, value.producer_epoch, began_ms, value.transaction_timeout_ms
                     )
                 if status != ONGOING and transaction.decided_ms is None:
@@ -114,12 +114,12 @@ def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> 
                 del known[key]
                 over[key] = _row(transaction, at_ms, _ENDS[status]), transaction
         for row, ended in over.values():
-            yield _told(row, ended, None, last_ms)
+            yield _with_ending(row, ended, None, last_ms)
         for transaction in known.values():
             yield {**_row(transaction, None, None), "until_ms": last_ms}
 
 
-def _told(row: dict[str, Any], transaction: _Open, then: int | None, then_ms: int) -> dict[str, Any]:
+def _with_ending(row: dict[str, Any], transaction: _OpenTransaction, then: int | None, then_ms: int) -> dict[str, Any]:
     """The row of one that is over, with who ended it; ``then``: the status of the id's next record."""
     if row["end"] == "committed":
         return {**row, "ends": "commit"}
@@ -134,7 +134,7 @@ def _told(row: dict[str, Any], transaction: _Open, then: int | None, then_ms: in
     return {**row, "ends": "fenced" if fenced else "abort"}
 
 
-def _row(transaction: _Open, to_ms: int | None, end: str | None) -> dict[str, Any]:
+def _row(transaction: _OpenTransaction, to_ms: int | None, end: str | None) -> dict[str, Any]:
     return {
         "decided_ms": transaction.decided_ms,
         "transactional_id": transaction.transactional_id,
@@ -164,7 +164,7 @@ def rows_of_data(folders: Iterable[tuple[str, int, str]]) -> Iterator[dict[str, 
 
 
 @dataclass(slots=True)
-class _Begun:
+class _PartitionTransaction:
     """A transaction in a partition; ``late``: what ended its producer's one before was an abort, and it is older than that;
     ``held_ms``: since when it is the earliest, at which readers of what is committed stop; None: it never was."""
 
@@ -175,7 +175,7 @@ class _Begun:
 
 
 def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
-    open_: dict[int, _Begun] = {}
+    open_: dict[int, _PartitionTransaction] = {}
     aborted_ms: dict[int, int] = {}
     last_ms = -1
     for header, read in batch_headers(folder):
@@ -187,7 +187,9 @@ def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
             if producer_id not in open_:
                 late = header.max_timestamp + LATE_MS <= aborted_ms.get(producer_id, -1)
                 began_ms = aborted_ms[producer_id] if late else header.base_timestamp
-                open_[producer_id] = _Begun(header.base_offset, began_ms, late, None if open_ else began_ms)
+                open_[producer_id] = _PartitionTransaction(
+                    header.base_offset, began_ms, late, None if open_ else began_ms
+                )
             continue
         try:
             kind = control_type(next(records(read(), 0)).key)
@@ -204,12 +206,14 @@ def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
             following = next(iter(open_.values()), None)
             if following is not None and following.held_ms is None:
                 following.held_ms = header.max_timestamp
-            yield _held(name, producer_id, begun, header.max_timestamp, end)
+            yield _data_row(name, producer_id, begun, header.max_timestamp, end)
     for producer_id, begun in open_.items():
-        yield {**_held(name, producer_id, begun, None, None), "until_ms": last_ms}
+        yield {**_data_row(name, producer_id, begun, None, None), "until_ms": last_ms}
 
 
-def _held(name: str, producer_id: int, begun: _Begun, to_ms: int | None, end: str | None) -> dict[str, Any]:
+def _data_row(
+    name: str, producer_id: int, begun: _PartitionTransaction, to_ms: int | None, end: str | None
+) -> dict[str, Any]:
     return {
         "producer_id": producer_id,
         "from_ms": begun.from_ms,
@@ -226,8 +230,8 @@ def _held(name: str, producer_id: int, begun: _Begun, to_ms: int | None, end: st
 def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     """Rows of `tables.transactions.SEEN` out of a journal's lines: the transactions that `broker_sim.explain` tells, in its words."""
     result = transactions(_events(lines))
-    rows = [_story(transaction, result) for transaction in result.transactions]
-    return [*rows, *(_stray(held, result) for held in result.hanging)]
+    rows = [_journal_row(transaction, result) for transaction in result.transactions]
+    return [*rows, *(_hanging_row(held, result) for held in result.hanging)]
 
 
 _ABOUT = (
@@ -257,7 +261,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _story(transaction: Transaction, result: JournalTransactions) -> dict[str, Any]:
+def _journal_row(transaction: Transaction, result: JournalTransactions) -> dict[str, Any]:
     held = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.held}
     readers = {name: None for span in transaction.held for name in span.readers if _waited(span, name, result)}
     end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"
@@ -281,7 +285,7 @@ def _story(transaction: Transaction, result: JournalTransactions) -> dict[str, A
     }
 
 
-def _stray(held: HeldStableOffset, result: JournalTransactions) -> dict[str, Any]:
+def _hanging_row(held: HeldStableOffset, result: JournalTransactions) -> dict[str, Any]:
     ended = held.ended_by
     return {
         "producer_id": held.producer_id,

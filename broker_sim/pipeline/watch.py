@@ -100,9 +100,9 @@ def watch(arguments: argparse.Namespace) -> int:
     from broker_sim.pipeline.progress import Steps, gateway_is_quiet
     from broker_sim.pipeline.run import JobFailed
     from broker_sim.pipeline.streams import StreamFailed
-    from broker_sim.pipeline.watching import Options, Watch
+    from broker_sim.pipeline.watching import PipelineWatch, WatchOptions
 
-    options = Options(
+    options = WatchOptions(
         out=arguments.out,
         input=arguments.input,
         journal=arguments.journal,
@@ -119,7 +119,7 @@ def watch(arguments: argparse.Namespace) -> int:
     )
     try:
         with gateway_is_quiet():
-            Watch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
+            PipelineWatch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
     except KeyboardInterrupt:  # before anything began, or asked twice: the next start goes on all the same
         return DONE
     except UsageError as error:

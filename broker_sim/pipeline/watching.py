@@ -5,13 +5,13 @@ Rules:
 2. All other tables are functions of these two. They are made again, whole, from all that was appended, by the very code of `run`: so
    nothing that crosses a batch (a rebalance that goes on, a member's tenure) is kept anywhere else, and they are what `run` would make
    of the same input. That takes the longer the more there is, so it is done a fifth of the time at most, and at the end.
-3. What is stuck can't wait for that: `jams.py` looks at each batch as it comes.
+3. What is stuck can't wait for that: `stuck_alerts.py` reads each batch as it arrives.
 4. A finding is told once, over restarts, too: what was told stands in OUT/findings.json.
 5. OUT and checkpoint belong together: a watch goes on where both are as the last one left them, else it refuses.
 6. It ends after the batch that is under way, and then makes the tables once more; asked twice, it ends without.
-7. A Spark that fails - a worker that doesn't come up on a busy machine, a disk that is full for a while - is told in a line and asked
-   again after a pause that doubles; `Options.retries` failures without a success between them end the watch. Nothing is lost or doubled
-   by it (rule 1). What is wrong with the arguments is not tried again.
+7. If Spark fails - a worker that doesn't come up on a busy machine, a disk that is full for a while - the failure is logged in one line
+   and Spark is called again after a pause that doubles; `WatchOptions.retries` failures without a success between them end the watch.
+   Nothing is lost or written twice (rule 1). Invalid arguments are not tried again.
 8. Logs of brokers and clients are read again, whole, each time the tables are made, and the folders that were named are looked through
    for new ones: a log that is rolled goes on under its new name, and one that has gone is told as skipped. Where they alone have grown
    the tables are made, too: a stuck partition of a real cluster is one that nothing is written to.
@@ -35,12 +35,11 @@ from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
 from broker_sim.pipeline.lines import reading
 from broker_sim.pipeline.lines.reading import LineFile
-from broker_sim.pipeline.metrics import Metrics, Snapshot
+from broker_sim.pipeline.metrics import Metrics, MetricsSnapshot
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import JobFailed, Run, at_work, spark_s_reason
-from broker_sim.pipeline.run import Options as RunOptions
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.run import JobFailed, PipelineRun, RunOptions, at_work, spark_s_reason
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
 from broker_sim.pipeline.tables.events import EVENTS, skipped
 from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
@@ -49,15 +48,15 @@ if TYPE_CHECKING:
 
     from broker_sim.pipeline.findings import Finding
     from broker_sim.pipeline.inputs import Inputs
-    from broker_sim.pipeline.streams import Appended
+    from broker_sim.pipeline.streams import AppendedStream
 
-__all__ = ["LEDGER", "Options", "Watch"]
+__all__ = ["LEDGER", "PipelineWatch", "WatchOptions"]
 
 LEDGER = "broker-sim-watch.json"
 """In OUT: which input and which checkpoint it belongs to."""
 
 TICK_S = 0.1
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 """An input that isn't there yet is looked for so often."""
 
 SHARE = 4
@@ -83,7 +82,7 @@ _ONCE = ("lag", "hot", "placed", "churn", "skipped")
 
 
 @dataclass(frozen=True)
-class Options:
+class WatchOptions:
     """What a user may say: see ``broker-sim pipeline watch --help``."""
 
     out: str
@@ -101,10 +100,10 @@ class Options:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-class Watch:
+class PipelineWatch:
     """``tell(line)``: a finding; ``steps``: progress. `stop` may be called from any thread."""
 
-    def __init__(self, options: Options, tell: Callable[[str], object], steps: Steps) -> None:
+    def __init__(self, options: WatchOptions, tell: Callable[[str], object], steps: Steps) -> None:
         self.options, self.tell, self.steps = options, tell, steps
         self.metrics = Metrics()
         self._over = threading.Event()
@@ -140,7 +139,7 @@ class Watch:
             step.done(f"{spark.version}, {spark.sparkContext.master}")
         with at_work(spark, stop=ours), _signals(self.stop):
             folder = Folder.remote(self.options.out, spark) if remote else Folder.local(self.options.out)
-            _Watching(self, spark, folder, inputs).all()
+            _WatchSession(self, spark, folder, inputs).all()
 
     def over(self, wait_s: float) -> bool:
         """Whether it shall end; waits so long for that."""
@@ -179,7 +178,7 @@ def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
 # ------------------------------------------------------------------------------------------------ what belongs together
 
 
-def _inputs(options: Options) -> Inputs:
+def _inputs(options: WatchOptions) -> Inputs:
     """What there is; of a folder that is there and has nothing yet, its name alone. Raises UsageError."""
     lines = _lines(options)
     try:
@@ -193,13 +192,13 @@ def _inputs(options: Options) -> Inputs:
         return places.Inputs(places.run_name(options.run_id, known[0]), None, None, lines=lines)
 
 
-def _lines(options: Options) -> tuple[LineFile, ...]:
+def _lines(options: WatchOptions) -> tuple[LineFile, ...]:
     """The files of brokers' and clients' logs as they are now. Raises UsageError."""
     line_files = (*reading.find(options.broker_logs, "broker"), *reading.find(options.client_logs, "client"))
     return tuple(replace(file, path=places.everywhere(file.path)) for file in line_files)
 
 
-def _ledger(options: Options, inputs: Inputs) -> dict[str, Any]:
+def _ledger(options: WatchOptions, inputs: Inputs) -> dict[str, Any]:
     checkpoint = Folder.local(options.checkpoint).where if options.checkpoint else None
     return {"run_id": inputs.run_id, "input": options.input, "journal": options.journal, "checkpoint": checkpoint}
 
@@ -230,26 +229,26 @@ def _belongs(folder: Folder, ledger: Mapping[str, Any]) -> bool:
 # ------------------------------------------------------------------------------------------------ watching
 
 
-class _Watching:
+class _WatchSession:
     """A watch in its session."""
 
-    def __init__(self, watch: Watch, spark: SparkSession, folder: Folder, inputs: Inputs) -> None:
-        from broker_sim.pipeline.jams import Jams
-        from broker_sim.pipeline.streams import Appended
+    def __init__(self, watch: PipelineWatch, spark: SparkSession, folder: Folder, inputs: Inputs) -> None:
+        from broker_sim.pipeline.streams import AppendedStream
+        from broker_sim.pipeline.stuck_alerts import StuckAlerts
 
         self.watch, self.spark, self.folder, self.inputs = watch, spark, folder, inputs
         self.steps, self.options = watch.steps, watch.options
         self.lock = threading.RLock()
-        self.jams = Jams(watch.tell)
+        self.alerts = StuckAlerts(watch.tell)
         checkpoint = _ledger(self.options, inputs)["checkpoint"] or f"{folder.where}/checkpoint"
 
-        def appended(table: Table, name: str) -> Appended:
-            return Appended(
+        def appended(table: TableSchema, name: str) -> AppendedStream:
+            return AppendedStream(
                 spark, table, inputs.run_id, folder.table(table.name, inputs.run_id), f"{checkpoint}/{name}", self.lock
             )
 
         self.events, self.log = appended(EVENTS, "journal"), appended(OFFSET_LOG, "offsets")
-        self._patience = {name: _Patience(self.options.retries) for name in ("journal", "offsets", "tables")}
+        self._patience = {name: _RetryLimit(self.options.retries) for name in ("journal", "offsets", "tables")}
         self._looked = self._quiet = stopwatch()
         self._made: tuple[object, ...] | None = None
         self._stuck: set[str] = set()
@@ -266,7 +265,7 @@ class _Watching:
             self.folder.prepare(self.inputs.run_id, overwrite=False)
             self.folder.write(LEDGER, json.dumps(ledger) + "\n")
         if self.events.is_there():
-            self.jams.look(self.events.frame(), past=True)
+            self.alerts.add(self.events.frame(), past=True)
         try:
             self._begin()
             self._follow()
@@ -283,21 +282,21 @@ class _Watching:
         while not self.watch.over(TICK_S):
             if self.options.for_ms is not None and self._watch_s() * 1000 >= self.options.for_ms:
                 return
-            if not (self.events.begun and self.log.begun) and self._looked() > LOOK_S:
+            if not (self.events.begun and self.log.begun) and self._looked() > POLL_INTERVAL_S:
                 self._looked = stopwatch()
                 self._begin()
             for name, stream in (("journal", self.events), ("offsets", self.log)):
                 self._see_to(name, stream)
             if self.lock.acquire(blocking=False):
                 try:
-                    self.jams.older(self._quiet() * 1000)
+                    self.alerts.older(self._quiet() * 1000)
                 finally:
                     self.lock.release()
-            self.watch.metrics.stuck(self._stuck.union(period.log for period in self.jams.open if period.told))
+            self.watch.metrics.stuck(self._stuck.union(period.log for period in self.alerts.open if period.reported))
             if self._watch_s() >= self._next_s:
                 self._make()
 
-    def _see_to(self, name: str, stream: Appended) -> None:
+    def _see_to(self, name: str, stream: AppendedStream) -> None:
         """Begin a stream again that has ended by itself. Raises StreamFailed, or what our own code raised, where that was too often."""
         patience = self._patience[name]
         if patience.waits_s is not None:
@@ -352,7 +351,7 @@ class _Watching:
 
     def _came(self, batch: DataFrame) -> None:
         """A batch of events, on a thread of Spark's that holds the lock."""
-        self.jams.look(batch)
+        self.alerts.add(batch)
         self._quiet = stopwatch()
 
     def _make(self, *, last: bool = False) -> None:
@@ -381,14 +380,14 @@ class _Watching:
             with self.steps.step("tables and report") as step:
                 with self.lock:
                     events, log = self.events.frame(), self.log.frame()
-                again = _Again(self, events, log, over)
+                again = _RepeatedRun(self, events, log, over)
                 made = again.all()
                 step.done(count(len(made.findings), "finding"))
-        except _GivenUp:
+        except _WatchEnded:
             return
         if self.options.metrics is not None:
             lag, rebalances = again.tables["lag"], again.tables["rebalances"]
-            self.watch.metrics.tables(Snapshot.of(lag, rebalances, made.findings, made.facts.to_ms))
+            self.watch.metrics.tables(MetricsSnapshot.of(lag, rebalances, made.findings, made.facts.to_ms))
         self._stuck = {row["log"] for row in made.facts.stuck if row["to_ms"] is None and row["evidence"] in OF_LINES}
         self.watch.tell_new(made.findings, stuck=self.inputs.journal is None)
         self._made = state
@@ -404,7 +403,7 @@ class _Watching:
                 self.steps.say(f"{error} any more")
 
 
-class _Patience:
+class _RetryLimit:
     """How often something may fail in a row. ``waits_s``: how long it waits to be tried again, since `since` was started."""
 
     def __init__(self, most: int) -> None:
@@ -424,14 +423,14 @@ class _Patience:
         self.failures, self.batches, self.waits_s = 0, batches, None
 
 
-class _GivenUp(Exception):
+class _WatchEnded(Exception):
     """The watch is over: the tables will be made for the last time."""
 
 
-class _Again(Run):
+class _RepeatedRun(PipelineRun):
     """`run` over what was appended, into the same folder, unless it is ``over`` meanwhile."""
 
-    def __init__(self, watching: _Watching, events: DataFrame, log: DataFrame, over: Callable[[], bool]) -> None:
+    def __init__(self, watching: _WatchSession, events: DataFrame, log: DataFrame, over: Callable[[], bool]) -> None:
         options = RunOptions(watching.options.out, watching.options.input, watching.options.journal)
         quiet = Steps(watching.steps.stream, quiet=True)
         super().__init__(watching.spark, watching.inputs, watching.folder, options, quiet)
@@ -457,7 +456,7 @@ class _Again(Run):
     def _write(self, rows: DataFrame, where: str) -> None:
         """Readers of the folder see the old table or the new one."""
         if self._over():
-            raise _GivenUp
+            raise _WatchEnded
         new = f"{self.folder.where}/tables/_new/{where.removeprefix(self.folder.where)}"
         rows.write.mode("overwrite").parquet(new)
         jvm: Any = self.spark.sparkContext._jvm

@@ -29,7 +29,7 @@ TOUCHING_MS = 1000
 if TYPE_CHECKING:
     from broker_sim.scenario.apps.common import Live
 
-__all__ = ["evidence_of", "findings_of", "jams_of", "play_file", "played"]
+__all__ = ["evidence_of", "findings_of", "play_file", "played", "stuck_findings"]
 
 
 def play_file(path: Path, consumer: Live | None = None) -> tuple[Outcome, Path]:
@@ -49,7 +49,7 @@ def evidence_of(data: Path, group: str) -> Evidence:
     return read(str(data), Steps(sys.stderr, quiet=True), group=group)
 
 
-def jams_of(data: Path, group: str) -> list[Finding]:
+def stuck_findings(data: Path, group: str) -> list[Finding]:
     """When the group's offsets partition was stuck: of the simulated log its journal tells that, as lines do of a real one. What waited
     before the ISR shrank, and what was refused then, are two periods of a journal, and one of lines."""
     evidence = read(str(data), Steps(sys.stderr, quiet=True), group=group, journal=True)
@@ -66,5 +66,5 @@ def jams_of(data: Path, group: str) -> list[Finding]:
 
 def findings_of(data: Path, group: str) -> set[str]:
     """The kinds of findings about a group, with what each may be called where less is known."""
-    kinds = {finding.kind for finding in (*seen(evidence_of(data, group), group), *jams_of(data, group))}
+    kinds = {finding.kind for finding in (*seen(evidence_of(data, group), group), *stuck_findings(data, group))}
     return kinds | {kind for kind, others in SAME.items() if kinds & set(others)}

@@ -94,10 +94,10 @@ def run(arguments: argparse.Namespace) -> int:
         pin()
     from broker_sim.pipeline.progress import Steps
     from broker_sim.reproduce.incident import NotReproducible
-    from broker_sim.reproduce.reproduction import Options, reproduce
+    from broker_sim.reproduce.reproduction import ReproduceOptions, reproduce
 
     try:
-        options = Options(
+        options = ReproduceOptions(
             arguments.input,
             arguments.out,
             arguments.group,

@@ -17,9 +17,9 @@ from broker_sim.common.text import UsageError, clock, unknown
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.evidence import Evidence
-from broker_sim.reproduce.lives import read_lives
+from broker_sim.reproduce.group_timeline import read_timeline
 
-__all__ = ["Incident", "NotReproducible", "choose", "recurs", "seen"]
+__all__ = ["NotReproducible", "SelectedIncident", "choose", "recurs", "seen"]
 
 PLAYABLE = (
     *("stuck", "storm", "restless", "slow", "lost", "poll", "gone", "churn", "regression", "reset", "stalled", "moved", "deleted"),
@@ -59,7 +59,7 @@ class NotReproducible(UsageError):
 
 
 @dataclass(frozen=True)
-class Incident:
+class SelectedIncident:
     """``from_ms``, ``to_ms``: what of the group's life is played."""
 
     finding: Finding
@@ -79,7 +79,7 @@ def seen(evidence: Evidence, group: str) -> list[Finding]:
 def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
     """Members that fall silent, that don't poll, whose partitions stand still; static members that bounce: by a log's records and
     commits alone."""
-    lives = read_lives(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
+    lives = read_timeline(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
 
     def told(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
         return Finding(kind, "warn" if weight > 100 else "note", weight, text, group=group, at_ms=at_ms)
@@ -184,7 +184,7 @@ def _hit(whole: Evidence, finding: Finding) -> str | None:
     return max(rows, key=lambda row: (row["records"], -row["log_partition"]))["busiest_group"] if rows else None
 
 
-def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> Incident:
+def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> SelectedIncident:
     """What of one group's log is to be played. Raises NotReproducible."""
     candidates = [finding for finding in seen(mine, group) if finding.kind in PLAYABLE]
     if of_all is not None and (of_all.kind in PARTITIONED or of_all.group is None):
@@ -215,7 +215,7 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
     end = min(last, over + AFTER_S * 1000)
     back_s = BEFORE_S + (120 if finding.kind in ("deleted", "gone", "lost", "poll", "regression", "reset") else 0)
     begin = max(first, at - back_s * 1000, end - MOST_S * 1000)
-    return Incident(finding, group, begin, max(end, begin + 1000))
+    return SelectedIncident(finding, group, begin, max(end, begin + 1000))
 
 
 def _why_not(findings: list[Finding]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from broker_sim.common.text import clock, duration_text, visible
 from broker_sim.drawing.pages import page
-from broker_sim.reproduce.alike import Alike, Event, Pair
-from broker_sim.reproduce.lives import Act, Lives
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline
+from broker_sim.reproduce.similarity import Event, Pair, Similarity
 
 __all__ = ["html"]
 
 
-def html(title: str, verdict: list[str], alike: Alike, real: Lives, unknown: list[str]) -> str:
+def html(title: str, verdict: list[str], alike: Similarity, real: GroupTimeline, unknown: list[str]) -> str:
     """``verdict``: lines; ``unknown``: what the log didn't show, and what is not as it was."""
     return page(
         "reproduce/page.html",

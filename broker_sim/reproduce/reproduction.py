@@ -12,25 +12,33 @@ from broker_sim.config.settings import parse_release
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.progress import Steps
 from broker_sim.reproduce import page
-from broker_sim.reproduce.again import evidence_of, jams_of, played
-from broker_sim.reproduce.alike import Alike, compare
+from broker_sim.reproduce.again import evidence_of, played, stuck_findings
 from broker_sim.reproduce.evidence import Evidence, read
+from broker_sim.reproduce.generated_scenario import (
+    BEGIN,
+    GROUPS,
+    PYTEST,
+    SCENARIO,
+    TEST,
+    GeneratedScenario,
+    scenario_of,
+)
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, read_timeline
 from broker_sim.reproduce.incident import (
     NEAR_MS,
     PARTITIONED,
-    Incident,
     NotReproducible,
+    SelectedIncident,
     choose,
     incident,
     recurs,
     seen,
 )
-from broker_sim.reproduce.lives import Act, Lives, read_lives
-from broker_sim.reproduce.story import BEGIN, GROUPS, PYTEST, SCENARIO, TEST, Story, story_of
+from broker_sim.reproduce.similarity import Similarity, compare
 from broker_sim.scenario.model import read as read_scenario
 from broker_sim.scenario.runner import Outcome
 
-__all__ = ["Options", "Reproduction", "reproduce"]
+__all__ = ["ReproduceOptions", "Reproduction", "reproduce"]
 
 VERDICT, PAGE = "verdict.txt", "page.html"
 MEMBERS = ("start", "leave", "crash", "hang")
@@ -39,7 +47,7 @@ MADE = (SCENARIO, GROUPS, PYTEST, VERDICT, PAGE, "data")
 
 
 @dataclass(frozen=True)
-class Options:
+class ReproduceOptions:
     """What a user may say."""
 
     input: str
@@ -56,10 +64,10 @@ class Options:
 class Reproduction:
     """``again``: the finding in the simulated log, None where it is not there."""
 
-    incident: Incident
+    incident: SelectedIncident
     again: Finding | None
     outcome: Outcome
-    alike: Alike
+    alike: Similarity
     unknown: list[str]
 
     @property
@@ -90,7 +98,7 @@ def _dated(finding: Finding) -> str:
     return f"{date(at_ms)} {clock(at_ms)}  {finding.text.replace(chr(0xA0), ' ')}"
 
 
-def reproduce(options: Options, steps: Steps) -> Reproduction:
+def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
     """Do it, and write the files. Raises UsageError; NotReproducible with the reason."""
     out = Path(options.out)
     if out.exists() and (not out.is_dir() or any(name.name not in MADE for name in out.iterdir())):
@@ -104,7 +112,7 @@ def reproduce(options: Options, steps: Steps) -> Reproduction:
         chosen = incident(mine, group, of_all, options.at_ms)
         step.done(f"{group}, {chosen.finding.kind}")
     release, why = (options.as_version, "as it was asked for") if options.as_version else mine.release()
-    lives = read_lives(mine, group, chosen.from_ms, chosen.to_ms)
+    lives = read_timeline(mine, group, chosen.from_ms, chosen.to_ms)
     if chosen.finding.kind == "stuck":
         _stuck(chosen, lives, mine, release)
     if not lives.members and not lives.acts:
@@ -113,7 +121,7 @@ def reproduce(options: Options, steps: Steps) -> Reproduction:
         raise NotReproducible(
             f"{group}: its members at that time are not in the log, so no client that tries to commit can be simulated"
         )
-    story = story_of(chosen, lives, release)
+    story = scenario_of(chosen, lives, release)
     story.changed.append(f"the brokers behave as Kafka {release}: {why}")
     _write(out, chosen, story)
     with steps.step("playing it") as step:
@@ -122,23 +130,23 @@ def reproduce(options: Options, steps: Steps) -> Reproduction:
         outcome = played(read_scenario(out / SCENARIO), data)
         step.done(f"{outcome.seconds:.0f} s of virtual time")
     again = evidence_of(data, group)
-    findings = jams_of(data, group) if chosen.finding.kind == "stuck" else seen(again, group)
+    findings = stuck_findings(data, group) if chosen.finding.kind == "stuck" else seen(again, group)
     begin = next(
         (event["ts_ms"] for event in outcome.events if event["event"] == "mark" and event["text"] == BEGIN), None
     )
     if begin is None:
         raise NotReproducible(f"{group}: its members never came together: {outcome.late}")
-    shifted = read_lives(again, group, begin, begin + lives.to_ms - lives.from_ms)
+    shifted = read_timeline(again, group, begin, begin + lives.to_ms - lives.from_ms)
     if chosen.finding.kind == "stuck":
-        _stuck_again(findings, shifted)
+        _add_stuck_act(findings, shifted)
     alike = compare(lives, shifted)
     again_found = recurs(chosen.finding, findings, begin - lives.from_ms)
     made = Reproduction(chosen, again_found, outcome, alike, _unknown(lives, story))
-    _tell(out, made, lives, story)
+    _write_report(out, made, lives, story)
     return made
 
 
-def _read(options: Options, steps: Steps, group: str | None = None) -> Evidence:
+def _read(options: ReproduceOptions, steps: Steps, group: str | None = None) -> Evidence:
     return read(
         options.input,
         steps_of(steps),
@@ -153,7 +161,7 @@ def steps_of(steps: Steps) -> Steps:
     return Steps(steps.stream, quiet=True)
 
 
-def _stuck(chosen: Incident, lives: Lives, mine: Evidence, release: str) -> None:
+def _stuck(chosen: SelectedIncident, lives: GroupTimeline, mine: Evidence, release: str) -> None:
     """What happened to the group's offsets partition. What its members did meanwhile came of it, and is left to come of it again."""
     finding = chosen.finding
     assert finding.at_ms is not None
@@ -177,7 +185,7 @@ def _stuck(chosen: Incident, lives: Lives, mine: Evidence, release: str) -> None
     lives.acts = sorted([*kept, jam], key=lambda act: act.at_ms)
 
 
-def _stuck_again(findings: list[Finding], shifted: Lives) -> None:
+def _add_stuck_act(findings: list[Finding], shifted: GroupTimeline) -> None:
     """The same of the simulated group's life."""
     for finding in findings:
         if finding.at_ms is None or not shifted.from_ms <= finding.at_ms <= shifted.to_ms:
@@ -195,7 +203,7 @@ def _shown(finding: Finding) -> str:
     return "no append was committed, by how its groups' commits came"
 
 
-def _not_of_it(lives: Lives, jam: Act) -> Iterator[Act]:
+def _not_of_it(lives: GroupTimeline, jam: Act) -> Iterator[Act]:
     """The acts but for those of members that were back behind it, and for new epochs of the same leader."""
     until = jam.at_ms + jam.for_ms + NEAR_MS
     mine = [
@@ -217,7 +225,7 @@ def _not_of_it(lives: Lives, jam: Act) -> Iterator[Act]:
             yield act
 
 
-def _unknown(lives: Lives, story: Story) -> list[str]:
+def _unknown(lives: GroupTimeline, story: GeneratedScenario) -> list[str]:
     unsure = [act for act in lives.acts if not act.sure]
     unknowns = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
     unknowns += lives.notes
@@ -233,7 +241,7 @@ def _emptied(data: Path) -> None:
     shutil.rmtree(data, ignore_errors=True)
 
 
-def _write(out: Path, chosen: Incident, story: Story) -> None:
+def _write(out: Path, chosen: SelectedIncident, story: GeneratedScenario) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / SCENARIO).write_text(story.scenario(_dated(chosen.finding)), encoding="utf-8")
@@ -250,7 +258,7 @@ def _write(out: Path, chosen: Incident, story: Story) -> None:
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
 
 
-def _tell(out: Path, made: Reproduction, lives: Lives, story: Story) -> None:
+def _write_report(out: Path, made: Reproduction, lives: GroupTimeline, story: GeneratedScenario) -> None:
     lines = [*made.verdict(), made.alike.text()]
     (out / VERDICT).write_text("\n".join(lines) + "\n\n" + made.outcome.report() + "\n", encoding="utf-8")
     title = f"{made.incident.group}: {made.incident.finding.kind}"

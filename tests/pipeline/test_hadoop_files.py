@@ -19,7 +19,7 @@ from broker_sim.pipeline.hadoop_files import HadoopFiles, check, offset_rows
 from broker_sim.pipeline.log_ends import log_ends_rows
 from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import Options, pipeline
+from broker_sim.pipeline.run import RunOptions, pipeline
 from broker_sim.pipeline.segments import read_offsets
 from tests.incidents.run_pipeline import recorded, unpack
 from tests.support.hadoop_jars import aws_jars, mini_jars
@@ -211,7 +211,7 @@ def test_what_can_be_told_before_is(
     monkeypatch.setattr("broker_sim.pipeline.session.is_running", lambda: False)
     monkeypatch.setattr("broker_sim.pipeline.session.spark_session", lambda *args: pytest.fail("Spark was started"))
     with pytest.raises(UsageError) as told:
-        pipeline(Options(str(tmp_path / "out"), **given), Steps(sys.stderr, quiet=True))
+        pipeline(RunOptions(str(tmp_path / "out"), **given), Steps(sys.stderr, quiet=True))
     assert words in str(told.value)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "out").exists()

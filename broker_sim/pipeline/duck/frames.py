@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.pipeline.duck.columns import Column, col, expression, quoted, sorting
 
 if TYPE_CHECKING:
-    from broker_sim.pipeline.duck.session import Session
+    from broker_sim.pipeline.duck.session import DuckSession
 
-__all__ = ["Frame", "Row"]
+__all__ = ["DuckRow", "Frame"]
 
 _numbers = count(1)
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN", "left_semi": "SEMI JOIN", "left_anti": "ANTI JOIN"}
 Given = str | Column
 
 
-class Row(dict[str, Any]):
+class DuckRow(dict[str, Any]):
     """A row: `row["group"]`, `row.group`."""
 
     def __getattr__(self, name: str) -> Any:
@@ -42,7 +42,7 @@ class Row(dict[str, Any]):
 class Frame:
     """``body``: its SELECT, in which other frames stand by their names; ``over``: those."""
 
-    def __init__(self, session: Session, body: str, columns: Iterable[str], over: Iterable[Frame] = ()) -> None:
+    def __init__(self, session: DuckSession, body: str, columns: Iterable[str], over: Iterable[Frame] = ()) -> None:
         self.session, self.body, self.over = session, body, tuple(over)
         self.columns = list(columns)
         self.name = f"f{next(_numbers)}"
@@ -196,10 +196,10 @@ class Frame:
     def toArrow(self) -> Any:
         return self.relation().to_arrow_table()
 
-    def collect(self) -> list[Row]:
-        return [Row(row) for row in self.toArrow().to_pylist()]
+    def collect(self) -> list[DuckRow]:
+        return [DuckRow(row) for row in self.toArrow().to_pylist()]
 
-    def first(self) -> Row | None:
+    def first(self) -> DuckRow | None:
         return next(iter(self.limit(1).collect()), None)
 
     def count(self) -> int:

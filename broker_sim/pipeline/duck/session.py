@@ -1,6 +1,6 @@
 """A database in memory that stands where a SparkSession would: reads the pipeline's sources, keeps frames, writes Parquet.
 
-    session = Session()
+    session = DuckSession()
     log = session.read.format("consumer_offsets").load("DIR")
     coordinator_hotspots(log).collect()
 
@@ -24,11 +24,11 @@ from broker_sim.pipeline.journal_events import batches as batches_of
 from broker_sim.pipeline.journal_events import rows_in
 from broker_sim.pipeline.journal_files import whole
 from broker_sim.pipeline.offset_logs import find_logs, share_out
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
 from broker_sim.pipeline.segments import Skipped, read_offsets
 from broker_sim.pipeline.tables.events import EVENTS
 
-__all__ = ["DuckMissing", "Reader", "Session", "is_installed"]
+__all__ = ["DuckMissing", "DuckReader", "DuckSession", "is_installed"]
 
 NEEDED = ("duckdb", "pyarrow", "numpy")
 _numbers = count(1)
@@ -49,7 +49,7 @@ def need_duckdb() -> None:
         raise DuckMissing(f"{' and '.join(missing)} not installed; this needs: pip install 'broker-sim[pipeline]'")
 
 
-class Session:
+class DuckSession:
     """See the module. Raises DuckMissing."""
 
     def __init__(self) -> None:
@@ -87,8 +87,8 @@ class Session:
         return Frame(self, f"SELECT * FROM {name}", frame.columns)
 
     @property
-    def read(self) -> Reader:
-        return Reader(self)
+    def read(self) -> DuckReader:
+        return DuckReader(self)
 
     def written(self, frame: Frame, where: str) -> Frame:
         """The frame, computed, and as one Parquet file in a folder of this machine (a path or a `file:` address). Raises UsageError."""
@@ -110,18 +110,18 @@ class Session:
         self.connection.close()
 
 
-class Reader:
+class DuckReader:
     """``session.read.format("consumer_offsets").option("runId", "friday").load("DIR")``, as Spark has it: the same formats, of whose
     options those that choose what is read (`runId`, `body`)."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DuckSession) -> None:
         self._session, self._format, self._options = session, "", {"body": "true"}
 
-    def format(self, name: str) -> Reader:
+    def format(self, name: str) -> DuckReader:
         self._format = name
         return self
 
-    def option(self, name: str, value: str) -> Reader:
+    def option(self, name: str, value: str) -> DuckReader:
         self._options[name] = value
         return self
 
@@ -138,13 +138,13 @@ class Reader:
         return self._session.of_batches(batches, table.arrow())
 
 
-def _offsets(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
+def _offsets(path: str, run_id: str | None) -> tuple[TableSchema, Iterator[Any]]:
     slices = [part for share in share_out(find_logs([path], run_id).logs, 1) for part in share]
     read = (read_offsets(part.path, start=part.start, end=part.end, run_id=part.run_id) for part in slices)
     return OFFSET_LOG, chain.from_iterable(read)
 
 
-def _skipped(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
+def _skipped(path: str, run_id: str | None) -> tuple[TableSchema, Iterator[Any]]:
     logs = find_logs([path], run_id)
     skipped = [(run_id, entry) for entry in logs.skipped]
     for part in (piece for share in share_out(logs.logs, 1) for piece in share):

@@ -22,7 +22,7 @@ from typing import Any
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline.files import Source, entry, expand, inside, listing
 from broker_sim.pipeline.lines import broker_lines, client_lines
-from broker_sim.pipeline.lines.said import Forms
+from broker_sim.pipeline.lines.line_patterns import LinePatterns
 from broker_sim.pipeline.lines.stamps import Stamp, stamp
 
 __all__ = ["LineFile", "find", "rows_of"]
@@ -168,7 +168,7 @@ _COLUMNS = frozenset(
 )
 
 
-def _said(forms: Forms, line: str, at: Stamp | None) -> tuple[str, dict[str, Any]] | None:
+def _said(forms: LinePatterns, line: str, at: Stamp | None) -> tuple[str, dict[str, Any]] | None:
     match = forms.said(line[at.rest :] if at is not None else line)
     return None if match is None else (match[0], dict(match[1]))
 

@@ -14,7 +14,7 @@ from broker_sim.drawing.colours import HUES
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.report.sheet import NARROW, Chart
 
-__all__ = ["Bar", "Lane", "axis", "legend", "row"]
+__all__ = ["Bar", "GroupLane", "axis", "legend", "row"]
 
 Row = Mapping[str, Any]
 Spans = Sequence[tuple[int, int]]
@@ -38,7 +38,7 @@ LEGEND = (
 
 
 @dataclass(slots=True)
-class Lane:
+class GroupLane:
     """One group: its rebalances in order, when its partition was stuck, when offsets of it went back (ms, words), and what was found of
     it (ms, the finding's id in the page, severity, words)."""
 
@@ -72,7 +72,7 @@ def axis(time: tuple[int, int, Spans], width: int) -> str:
     return chart.drawn(AXIS)
 
 
-def row(lane: Lane, time: tuple[int, int, Spans], width: int, *, zoomable: bool = True) -> str:
+def row(lane: GroupLane, time: tuple[int, int, Spans], width: int, *, zoomable: bool = True) -> str:
     """One group's rebalances; ``each``: those that are too near each other to be told apart stand beneath, for who zooms in."""
     chart = Chart(width, f"Rebalances of {lane.group}", left=EDGE, right=EDGE, span=time)
     with chart.plot():
@@ -82,7 +82,7 @@ def row(lane: Lane, time: tuple[int, int, Spans], width: int, *, zoomable: bool 
     return chart.drawn(ROW, f"{count(len(lane.bars), 'rebalance')}.")
 
 
-def legend(lanes: Sequence[Lane], width: int) -> str:
+def legend(lanes: Sequence[GroupLane], width: int) -> str:
     """What the colours of all rows mean."""
     chart = Chart(width, "Legend")
     return chart.drawn(_legend(chart, 14, lanes))
@@ -92,7 +92,7 @@ def _apart(width: int) -> float:
     return 70 if width <= NARROW else 96
 
 
-def _lane(chart: Chart, lane: Lane, top: float, zoomable: bool) -> None:
+def _lane(chart: Chart, lane: GroupLane, top: float, zoomable: bool) -> None:
     chart.canvas.rect(chart.left, top + BAR / 2 - 1, chart.width - chart.left - chart.right, 2, "track veil", radius=1)
     for from_ms, to_ms, words in lane.stuck:
         chart.band(from_ms, to_ms, top - 4, BAR + 8, "bad faint", words)
@@ -194,7 +194,7 @@ def _bar(chart: Chart, bar: Bar, top: float) -> None:
     canvas.end_group()
 
 
-def _legend(chart: Chart, y: float, lanes: Sequence[Lane]) -> float:
+def _legend(chart: Chart, y: float, lanes: Sequence[GroupLane]) -> float:
     canvas, x = chart.canvas, 0.0
     bars = [bar for lane in lanes for bar in lane.bars]
     shown = {"prepare"} if any(bar.known for bar in bars) else set()

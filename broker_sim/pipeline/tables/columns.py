@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as F
-from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.schemas import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -37,12 +37,12 @@ def word(words: Mapping[Any, str], key: Column) -> Column:
     return result
 
 
-def none_of(table: Table, name: str) -> Column:
+def none_of(table: TableSchema, name: str) -> Column:
     """The empty array of the type of a table's column."""
     return F.array().cast(str(table[name].type))
 
 
-def or_none(table: Table, name: str) -> Column:
+def or_none(table: TableSchema, name: str) -> Column:
     """A table's column that is an array, empty where it is null."""
     return F.coalesce(F.col(name), none_of(table, name))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMIT_REFUSALS", "commit_refusals"]
 
-COMMIT_REFUSALS = Table(
+COMMIT_REFUSALS = TableSchema(
     "commit_refusals",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", "journal"),
-        Column("client_id", STRING, "client that sent them", "journal"),
-        Column("member", STRING, "its member id; null for a commit of no member", "journal"),
-        Column("topic", STRING, "the topic that was refused", "journal"),
-        Column("error", STRING, "Kafka's name of the error", "journal"),
-        Column("commits", LONG, "how many OffsetCommits and TxnOffsetCommits were answered so", "journal"),
-        Column("in_part", LONG, "how many of them were taken for other partitions", "journal"),
-        Column("taken_topics", ListOf(STRING), "the topics of those; null for none", "journal"),
+        ColumnSpec("group", STRING, "group id; never null", "journal"),
+        ColumnSpec("client_id", STRING, "client that sent them", "journal"),
+        ColumnSpec("member", STRING, "its member id; null for a commit of no member", "journal"),
+        ColumnSpec("topic", STRING, "the topic that was refused", "journal"),
+        ColumnSpec("error", STRING, "Kafka's name of the error", "journal"),
+        ColumnSpec("commits", LONG, "how many OffsetCommits and TxnOffsetCommits were answered so", "journal"),
+        ColumnSpec("in_part", LONG, "how many of them were taken for other partitions", "journal"),
+        ColumnSpec("taken_topics", ArrayOf(STRING), "the topics of those; null for none", "journal"),
         *moment("first", "when the first of them was answered", "journal"),
         *moment("last", "when the last of them was", "journal"),
     ),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 __all__ = ["COORDINATOR_MOVES", "coordinator_moves"]
 
-COORDINATOR_MOVES = Table(
+COORDINATOR_MOVES = TableSchema(
     "coordinator_moves",
     (
         RUN_ID,
-        Column("log_partition", INT, "partition of `__consumer_offsets`; never null", "both"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`; never null", "both"),
         *moment("at", "when it was elected, by a broker's line; else the first record of the epoch", "both"),
         *moment("after", "the last record of the previous epoch; null if it has none", "offset_log"),
-        Column("from_epoch", INT, "leader epoch before; null if known from log lines only", "offset_log"),
-        Column("to_epoch", INT, "leader epoch now; never null", "both"),
-        Column("log_offset", LONG, "the first record of it; null if known from log lines only", "offset_log"),
-        Column("gap_ms", LONG, "from the last record before to the first after", "offset_log"),
-        Column("node", INT, "the broker that was elected", "broker log"),
-        Column(
+        ColumnSpec("from_epoch", INT, "leader epoch before; null if known from log lines only", "offset_log"),
+        ColumnSpec("to_epoch", INT, "leader epoch now; never null", "both"),
+        ColumnSpec("log_offset", LONG, "the first record of it; null if known from log lines only", "offset_log"),
+        ColumnSpec("gap_ms", LONG, "from the last record before to the first after", "offset_log"),
+        ColumnSpec("node", INT, "the broker that was elected", "broker log"),
+        ColumnSpec(
             "from_node",
             INT,
             "the broker that was elected before, as far as the log lines show; `node` itself if it keeps the leadership in a new epoch",
             "broker log",
         ),
-        Column("loaded_ms", LONG, "duration of the coordinator load", "broker log"),
-        Column(
+        ColumnSpec("loaded_ms", LONG, "duration of the coordinator load", "broker log"),
+        ColumnSpec(
             "unclean",
             BOOLEAN,
             "whether a broker logged an election outside of the in-sync replicas",
             "broker log",
         ),
-        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE", "broker log"),
+        ColumnSpec("evidence_lines", ArrayOf(STRING), "log lines about it, FILE:LINE", "broker log"),
     ),
     "One row for each new leader epoch of a partition of `__consumer_offsets`.",
 )
@@ -77,7 +77,7 @@ def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
         .where(f.col("from_epoch").isNotNull())
         .withColumnRenamed("leader_epoch", "to_epoch")
     )
-    said = _said(lines)
+    said = _logged_elections(lines)
     both = moves.join(said, [*_WHERE, "to_epoch"], "full")
     at_ms = f.coalesce("said_ms", "first_ms")
     return COORDINATOR_MOVES.conform(
@@ -98,7 +98,7 @@ def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
     )
 
 
-def _said(lines: DataFrame) -> DataFrame:
+def _logged_elections(lines: DataFrame) -> DataFrame:
     """By partition and epoch: when a broker was elected, who, and how long its load took."""
     mine = lines.where(
         (f.col("source") == "broker") & (f.col("topic") == "__consumer_offsets") & f.col("partition").isNotNull()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.offset_log import commits
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["DATA_LOSSES", "data_losses"]
 
-DATA_LOSSES = Table(
+DATA_LOSSES = TableSchema(
     "data_losses",
     (
         RUN_ID,
-        Column("topic", STRING, "topic", "journal"),
-        Column("partition", INT, "partition", "journal"),
+        ColumnSpec("topic", STRING, "topic", "journal"),
+        ColumnSpec("partition", INT, "partition", "journal"),
         *moment("at", "when the log lost them", "journal"),
-        Column("part", STRING, "`tail`: its last records; `head`: its first ones", "journal"),
-        Column("first_offset", LONG, "of the first record that is lost", "journal"),
-        Column("last_offset", LONG, "of the last one", "journal"),
-        Column("offsets", LONG, "last_offset - first_offset + 1: at most so many records", "journal"),
-        Column("group", STRING, "a group with a committed offset there; null where none has one", "offset_log"),
-        Column("committed", LONG, "its committed offset then", "offset_log"),
-        Column(
+        ColumnSpec("part", STRING, "`tail`: its last records; `head`: its first ones", "journal"),
+        ColumnSpec("first_offset", LONG, "of the first record that is lost", "journal"),
+        ColumnSpec("last_offset", LONG, "of the last one", "journal"),
+        ColumnSpec("offsets", LONG, "last_offset - first_offset + 1: at most so many records", "journal"),
+        ColumnSpec("group", STRING, "a group with a committed offset there; null where none has one", "offset_log"),
+        ColumnSpec("committed", LONG, "its committed offset then", "offset_log"),
+        ColumnSpec(
             "outside",
             LONG,
             "of a tail: how far that is beyond the new end; of a head: how far before the new start; 0 where it is neither",

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from broker_sim.explain.rebalances import STABLE
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
 
@@ -41,36 +41,36 @@ if TYPE_CHECKING:
 
 __all__ = ["DUPLICATE_WINDOWS", "duplicate_windows", "tenures"]
 
-DUPLICATE_WINDOWS = Table(
+DUPLICATE_WINDOWS = TableSchema(
     "duplicate_windows",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", "journal"),
-        Column("topic", STRING, "topic; never null", "journal"),
-        Column("partition", INT, "partition; never null", "journal"),
-        Column("from_offset", LONG, "the first offset that was delivered again; never null", "journal"),
-        Column("to_offset", LONG, "the offset after the last; never null", "journal"),
-        Column("records", LONG, "to_offset - from_offset", "journal"),
-        Column(
+        ColumnSpec("group", STRING, "group id; never null", "journal"),
+        ColumnSpec("topic", STRING, "topic; never null", "journal"),
+        ColumnSpec("partition", INT, "partition; never null", "journal"),
+        ColumnSpec("from_offset", LONG, "the first offset that was delivered again; never null", "journal"),
+        ColumnSpec("to_offset", LONG, "the offset after the last; never null", "journal"),
+        ColumnSpec("records", LONG, "to_offset - from_offset", "journal"),
+        ColumnSpec(
             "evidence",
             STRING,
             "`delivered`: both owners tried to commit behind it, or said that they read it; `reached`: both asked for later offsets, or"
             " committed behind it; `fetched`: it was sent to both, whether applications saw it is not known; never null",
             "journal",
         ),
-        Column(
+        ColumnSpec(
             "delivered_to",
             LONG,
             "end of the part that was certainly delivered to both; null without such a part",
             "journal",
         ),
-        Column("fetched_to", LONG, "end of the part that was sent to both, at most", "journal"),
-        Column("from_generation", INT, "generation of the first delivery", "journal"),
-        Column("to_generation", INT, "generation of the second delivery", "journal"),
-        Column("from_member", STRING, "member id of the first owner", "journal"),
-        Column("to_member", STRING, "member id of the second owner, possibly the same", "journal"),
-        Column("from_client", STRING, "client id of the first owner", "journal"),
-        Column("to_client", STRING, "client id of the second owner", "journal"),
+        ColumnSpec("fetched_to", LONG, "end of the part that was sent to both, at most", "journal"),
+        ColumnSpec("from_generation", INT, "generation of the first delivery", "journal"),
+        ColumnSpec("to_generation", INT, "generation of the second delivery", "journal"),
+        ColumnSpec("from_member", STRING, "member id of the first owner", "journal"),
+        ColumnSpec("to_member", STRING, "member id of the second owner, possibly the same", "journal"),
+        ColumnSpec("from_client", STRING, "client id of the first owner", "journal"),
+        ColumnSpec("to_client", STRING, "client id of the second owner", "journal"),
         *moment("at", "when the group was Stable with the new owner", "journal"),
     ),
     "One row for each range of offsets that was delivered twice across a change of owner or generation.",

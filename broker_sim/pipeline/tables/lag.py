@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.offset_log import commits
 
 if TYPE_CHECKING:
@@ -26,35 +26,37 @@ if TYPE_CHECKING:
 
 __all__ = ["LAG", "LOG_ENDS", "WINDOWS_MS", "group_lag", "journal_ends", "lag", "window_ms_for"]
 
-LAG = Table(
+LAG = TableSchema(
     "lag",
     (
         RUN_ID,
-        Column("source", STRING, "of `end`: `log` (segments), `journal`, or null where no end is known", ""),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
+        ColumnSpec("source", STRING, "of `end`: `log` (segments), `journal`, or null where no end is known", ""),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
         *moment("window_start", "when the window begins", ""),
-        Column("window_ms", LONG, "how long it is", "option"),
-        Column("committed", LONG, "committed offset at its end; null if it was deleted", "offset_log"),
-        Column("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
-        Column(
+        ColumnSpec("window_ms", LONG, "how long it is", "option"),
+        ColumnSpec("committed", LONG, "committed offset at its end; null if it was deleted", "offset_log"),
+        ColumnSpec("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
+        ColumnSpec(
             "lag",
             LONG,
             "end - committed; null where one of them is, and where the end that is known is older than the commit and below it."
             " Negative: committed beyond the log's end",
             "both",
         ),
-        Column("start", LONG, "where the log begins, as far as it is known by then; null where it is not", "log ends"),
-        Column(
+        ColumnSpec(
+            "start", LONG, "where the log begins, as far as it is known by then; null where it is not", "log ends"
+        ),
+        ColumnSpec(
             "below_start",
             LONG,
             "how many offsets from `committed` on lie before `start`: records that were deleted before they were committed, at most so"
             " many; null where either is",
             "both",
         ),
-        Column("commits", LONG, "commits in the window", "offset_log"),
-        Column(
+        ColumnSpec("commits", LONG, "commits in the window", "offset_log"),
+        ColumnSpec(
             "log_offset",
             LONG,
             "where in the group's offsets partition the last of them took effect; null without a commit",
@@ -64,16 +66,18 @@ LAG = Table(
     "One row for each group, partition and window in which a commit was made or the log grew.",
 )
 
-LOG_ENDS = Table(
+LOG_ENDS = TableSchema(
     "log_ends",
     (
         RUN_ID,
-        Column("source", STRING, "`log` (segments) or `journal`", ""),
-        Column("topic", STRING, "topic", "folder name"),
-        Column("partition", INT, "partition", "folder name"),
-        Column("at_ms", LONG, "when the log reached it, ms since 1970", "batch header"),
-        Column("end", LONG, "log end offset", "batch header"),
-        Column("start", LONG, "where the log begins; null where that is not known for then", "file names, checkpoint"),
+        ColumnSpec("source", STRING, "`log` (segments) or `journal`", ""),
+        ColumnSpec("topic", STRING, "topic", "folder name"),
+        ColumnSpec("partition", INT, "partition", "folder name"),
+        ColumnSpec("at_ms", LONG, "when the log reached it, ms since 1970", "batch header"),
+        ColumnSpec("end", LONG, "log end offset", "batch header"),
+        ColumnSpec(
+            "start", LONG, "where the log begins; null where that is not known for then", "file names, checkpoint"
+        ),
     ),
     "How the data topics' logs grew.",
 )
@@ -99,7 +103,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     taken = commits(log).where(f.col("at_ms").isNotNull()).withColumn("window", _window("at_ms", window_ms))
     kept = _kept(taken)
     # all that happens to a key, in one frame; RANGE takes what happens in the same window together
-    moves = kept.unionByName(_stood(taken, _ends(log_ends, window_ms)), allowMissingColumns=True)
+    moves = kept.unionByName(_log_ends_by_window(taken, _ends(log_ends, window_ms)), allowMissingColumns=True)
     so_far = Window.partitionBy(*_KEY).orderBy("window").rangeBetween(Window.unboundedPreceding, Window.currentRow)
     filled = (
         moves.select(
@@ -200,7 +204,7 @@ def journal_ends(events: DataFrame) -> DataFrame:
     )
 
 
-def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
+def _log_ends_by_window(taken: DataFrame, ends: DataFrame) -> DataFrame:
     """By key and window, from the key's first commit on: where the log ended. What was known before counts for the first window."""
     firsts = taken.groupBy(*_KEY).agg(f.min("window").alias("first"))
     known = ends.join(firsts, ["run_id", "topic", "partition"])

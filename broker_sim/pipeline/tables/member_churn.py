@@ -24,8 +24,8 @@ from broker_sim.pipeline.schemas import (
     OFFSET_LOG,
     RUN_ID,
     STRING,
-    Column,
-    Table,
+    ColumnSpec,
+    TableSchema,
     moment,
 )
 from broker_sim.pipeline.tables.columns import ids, moments, none_of, or_none, word
@@ -41,18 +41,18 @@ __all__ = ["MEMBERSHIPS", "MEMBER_CHURN", "member_churn", "memberships"]
 
 _BOTH = "both"
 
-MEMBERSHIPS = Table(
+MEMBERSHIPS = TableSchema(
     "memberships",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", _BOTH),
-        Column("member", STRING, "member id; never null", _BOTH),
-        Column("client_id", STRING, "as the client sent it", _BOTH),
-        Column("client_host", STRING, "as Kafka shows it", _BOTH),
-        Column("instance", STRING, "group.instance.id; null for a dynamic member", _BOTH),
+        ColumnSpec("group", STRING, "group id; never null", _BOTH),
+        ColumnSpec("member", STRING, "member id; never null", _BOTH),
+        ColumnSpec("client_id", STRING, "as the client sent it", _BOTH),
+        ColumnSpec("client_host", STRING, "as Kafka shows it", _BOTH),
+        ColumnSpec("instance", STRING, "group.instance.id; null for a dynamic member", _BOTH),
         *moment("joined", "when it came; null if it was there already", _BOTH),
         *moment("left", "when it ceased to be a member; null if it still is", _BOTH),
-        Column(
+        ColumnSpec(
             "why",
             STRING,
             "`leave`, `session timeout`, `rebalance timeout` (did not rejoin, or revoke, in time), `sync timeout`, `no room`,"
@@ -60,31 +60,31 @@ MEMBERSHIPS = Table(
             " log alone `gone` or `replaced`; null if it is still there",
             _BOTH,
         ),
-        Column("replaces", BOOLEAN, "whether it took the place of a static member with another id", _BOTH),
-        Column("tenure_ms", LONG, "left - joined", _BOTH),
-        Column("source", STRING, "`journal` or `log`; never null", ""),
+        ColumnSpec("replaces", BOOLEAN, "whether it took the place of a static member with another id", _BOTH),
+        ColumnSpec("tenure_ms", LONG, "left - joined", _BOTH),
+        ColumnSpec("source", STRING, "`journal` or `log`; never null", ""),
     ),
     "One row for each member id of each group.",
 )
 
-MEMBER_CHURN = Table(
+MEMBER_CHURN = TableSchema(
     "member_churn",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", _BOTH),
-        Column("members", LONG, "member ids that were seen", _BOTH),
-        Column("static_members", LONG, "instance ids that were seen", _BOTH),
-        Column("joins", LONG, "members that were added, replacements not counted", _BOTH),
-        Column("replacements", LONG, "static members that rejoined under a new member id", _BOTH),
-        Column("leaves", LONG, "members that sent LeaveGroup", "journal"),
-        Column("expirations", LONG, "members whose session timed out", "journal"),
-        Column("timeouts", LONG, "members that did not rejoin, revoke, or send SyncGroup, in time", "journal"),
-        Column("departures", LONG, "members that were removed for any reason, replacements not counted", _BOTH),
-        Column("present", LONG, "members at the end", _BOTH),
-        Column("mean_tenure_ms", DOUBLE, "mean of the tenures that are known; null if none is", _BOTH),
-        Column("shortest_tenure_ms", LONG, "the shortest of them", _BOTH),
-        Column("tenures", INT, "how many are known", _BOTH),
-        Column("source", STRING, "`journal` or `log`; never null", ""),
+        ColumnSpec("group", STRING, "group id; never null", _BOTH),
+        ColumnSpec("members", LONG, "member ids that were seen", _BOTH),
+        ColumnSpec("static_members", LONG, "instance ids that were seen", _BOTH),
+        ColumnSpec("joins", LONG, "members that were added, replacements not counted", _BOTH),
+        ColumnSpec("replacements", LONG, "static members that rejoined under a new member id", _BOTH),
+        ColumnSpec("leaves", LONG, "members that sent LeaveGroup", "journal"),
+        ColumnSpec("expirations", LONG, "members whose session timed out", "journal"),
+        ColumnSpec("timeouts", LONG, "members that did not rejoin, revoke, or send SyncGroup, in time", "journal"),
+        ColumnSpec("departures", LONG, "members that were removed for any reason, replacements not counted", _BOTH),
+        ColumnSpec("present", LONG, "members at the end", _BOTH),
+        ColumnSpec("mean_tenure_ms", DOUBLE, "mean of the tenures that are known; null if none is", _BOTH),
+        ColumnSpec("shortest_tenure_ms", LONG, "the shortest of them", _BOTH),
+        ColumnSpec("tenures", INT, "how many are known", _BOTH),
+        ColumnSpec("source", STRING, "`journal` or `log`; never null", ""),
     ),
     "One row for each group.",
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.offset_log import commits
 
 if TYPE_CHECKING:
@@ -28,31 +28,33 @@ RETENTION_MS = 7 * 86_400_000
 NEAR_MS = 1000
 """A record and the journal's event of it are no farther apart, if their clocks are."""
 
-OFFSET_DELETIONS = Table(
+OFFSET_DELETIONS = TableSchema(
     "offset_deletions",
     (
         RUN_ID,
-        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column("log_offset", LONG, "of the tombstone; order by it", "offset_log"),
+        ColumnSpec("source", STRING, "`log`, or `journal` where there is no log", ""),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("log_offset", LONG, "of the tombstone; order by it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
-        Column("last_offset", LONG, "the committed offset before; null if the log does not contain it", "offset_log"),
+        ColumnSpec(
+            "last_offset", LONG, "the committed offset before; null if the log does not contain it", "offset_log"
+        ),
         *moment("last_commit", "when that was committed; null if last_commit is", "offset_log"),
-        Column("idle_ms", LONG, "at - last_commit; null if that is", "offset_log"),
-        Column("group_ended", BOOLEAN, "whether the group itself ended with it", "offset_log"),
-        Column("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
+        ColumnSpec("idle_ms", LONG, "at - last_commit; null if that is", "offset_log"),
+        ColumnSpec("group_ended", BOOLEAN, "whether the group itself ended with it", "offset_log"),
+        ColumnSpec("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
         *moment("next_commit", "when that was; null if none was", "offset_log"),
-        Column(
+        ColumnSpec(
             "how",
             STRING,
             "`expired` (nothing was committed for 7 days, the default offsets.retention.minutes, or longer), `deleted` (sooner: group,"
             " topic or offset was deleted, or the retention is shorter); null if the last commit is not known",
             "offset_log",
         ),
-        Column(
+        ColumnSpec(
             "reason",
             STRING,
             "`expired`, `requested` (OffsetDelete, DeleteGroups), `topic deleted`, `unknown`; null from a log without a journal",

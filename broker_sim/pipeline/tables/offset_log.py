@@ -16,7 +16,7 @@ from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.modern_groups import EPOCHS
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMITS", "OFFSET_LOG", "commits", "journal_log", "offset_log"]
 
-COMMITS = Table(
+COMMITS = TableSchema(
     "commits",
     (
         RUN_ID,
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column(
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec(
             "effect_offset",
             LONG,
             "where it took effect: its log offset, or that of its transaction's marker",
             "offset_log",
         ),
-        Column("log_offset", LONG, "the record's own offset", "offset_log"),
+        ColumnSpec("log_offset", LONG, "the record's own offset", "offset_log"),
         *moment(
             "at",
             "when it took effect: the timestamp of the record there; of its value where that has none",
             "offset_log",
         ),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
-        Column("committed_offset", LONG, "null where the offset was deleted", "offset_log"),
-        Column("deleted", BOOLEAN, "whether it is a tombstone", "offset_log"),
-        Column(
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
+        ColumnSpec("committed_offset", LONG, "null where the offset was deleted", "offset_log"),
+        ColumnSpec("deleted", BOOLEAN, "whether it is a tombstone", "offset_log"),
+        ColumnSpec(
             "committed_leader_epoch",
             INT,
             "leader epoch of the topic's partition that the client knew; -1 for none",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.group_states import group_states
 from broker_sim.pipeline.tables.offset_log import commits
 
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
 
 __all__ = ["OFFSET_REGRESSIONS", "offset_regressions"]
 
-OFFSET_REGRESSIONS = Table(
+OFFSET_REGRESSIONS = TableSchema(
     "offset_regressions",
     (
         RUN_ID,
-        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column("log_offset", LONG, "of the commit that went back; order by it", "offset_log"),
-        Column("before_log_offset", LONG, "of the commit before it", "offset_log"),
+        ColumnSpec("source", STRING, "`log`, or `journal` where there is no log", ""),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("log_offset", LONG, "of the commit that went back; order by it", "offset_log"),
+        ColumnSpec("before_log_offset", LONG, "of the commit before it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
         *moment("before", "when the commit before it took effect", "offset_log"),
-        Column("from_offset", LONG, "offset committed before", "offset_log"),
-        Column("to_offset", LONG, "offset committed now; less than that", "offset_log"),
-        Column(
+        ColumnSpec("from_offset", LONG, "offset committed before", "offset_log"),
+        ColumnSpec("to_offset", LONG, "offset committed now; less than that", "offset_log"),
+        ColumnSpec(
             "by",
             LONG,
             "from_offset - to_offset: at most so many records are read again, for compacted ones and markers have offsets, too",
             "offset_log",
         ),
-        Column(
+        ColumnSpec(
             "from_generation",
             INT,
             "the group's generation at the commit before; null where its record is gone",
             "offset_log",
         ),
-        Column("to_generation", INT, "the group's generation now; null where its record is gone", "offset_log"),
-        Column("members", INT, "members of the group then; null where its record is gone", "offset_log"),
-        Column(
+        ColumnSpec("to_generation", INT, "the group's generation now; null where its record is gone", "offset_log"),
+        ColumnSpec("members", INT, "members of the group then; null where its record is gone", "offset_log"),
+        ColumnSpec(
             "reset",
             BOOLEAN,
             "whether the offset was set from outside: the group had no members; null if not known",
             "offset_log",
         ),
-        Column(
+        ColumnSpec(
             "how",
             STRING,
             "`reset` (the group had no members), `deleted` (the offset had been deleted in between), `truncated` (the topic's log"
@@ -72,8 +72,8 @@ OFFSET_REGRESSIONS = Table(
             " unknown",
             "offset_log",
         ),
-        Column("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
-        Column("next_ms", LONG, "when that was, ms since 1970", "offset_log"),
+        ColumnSpec("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
+        ColumnSpec("next_ms", LONG, "when that was, ms since 1970", "offset_log"),
     ),
     "One row for each commit of an offset that is less than the one before it.",
 )

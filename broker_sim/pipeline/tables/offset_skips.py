@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.beginnings import beginnings
 from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, calls
@@ -28,28 +28,30 @@ if TYPE_CHECKING:
 
 __all__ = ["OFFSET_SKIPS", "offset_skips"]
 
-OFFSET_SKIPS = Table(
+OFFSET_SKIPS = TableSchema(
     "offset_skips",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", "journal"),
-        Column("client_id", STRING, "client that read", "journal"),
-        Column("client_host", STRING, "its host", "journal"),
-        Column("topic", STRING, "topic", "journal"),
-        Column("partition", INT, "partition", "journal"),
+        ColumnSpec("group", STRING, "group id; never null", "journal"),
+        ColumnSpec("client_id", STRING, "client that read", "journal"),
+        ColumnSpec("client_host", STRING, "its host", "journal"),
+        ColumnSpec("topic", STRING, "topic", "journal"),
+        ColumnSpec("partition", INT, "partition", "journal"),
         *moment("at", "when it fetched the records after them", "journal"),
-        Column("from_offset", LONG, "the first skipped offset", "journal"),
-        Column("to_offset", LONG, "the offset where it continued", "journal"),
-        Column("by", LONG, "to_offset - from_offset: at most so many records", "journal"),
-        Column("committed", BOOLEAN, "whether from_offset was the group's committed offset", "journal"),
-        Column("out_of_range", BOOLEAN, "whether its last Fetch before was answered OFFSET_OUT_OF_RANGE", "journal"),
-        Column(
+        ColumnSpec("from_offset", LONG, "the first skipped offset", "journal"),
+        ColumnSpec("to_offset", LONG, "the offset where it continued", "journal"),
+        ColumnSpec("by", LONG, "to_offset - from_offset: at most so many records", "journal"),
+        ColumnSpec("committed", BOOLEAN, "whether from_offset was the group's committed offset", "journal"),
+        ColumnSpec(
+            "out_of_range", BOOLEAN, "whether its last Fetch before was answered OFFSET_OUT_OF_RANGE", "journal"
+        ),
+        ColumnSpec(
             "lookup_error",
             STRING,
             "where it was its first Fetch of the partition: the top-level error of its last OffsetFetch; null without one",
             "journal",
         ),
-        Column(
+        ColumnSpec(
             "began",
             STRING,
             "where the group had no committed offset, and the member had asked for the log's end, as auto.offset.reset=latest does:"

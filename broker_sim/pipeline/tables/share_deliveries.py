@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ __all__ = ["SEEN", "SHARE_DELIVERIES", "share_deliveries", "topic_names"]
 
 _STATE = "share_group_state"
 
-SHARE_DELIVERIES = Table(
+SHARE_DELIVERIES = TableSchema(
     "share_deliveries",
     (
         RUN_ID,
-        Column("group", STRING, "share group; never null", _STATE),
-        Column("topic", STRING, "topic; null where no log tells the name of its id", "offset_log"),
-        Column("topic_id", STRING, "its id, as Kafka prints it", _STATE),
-        Column("partition", INT, "partition of it", _STATE),
-        Column("from_offset", LONG, "the first record; of a `reset` the start offset before", _STATE),
-        Column("to_offset", LONG, "the one behind the last; of a `reset` the start offset now", _STATE),
-        Column("records", LONG, "to_offset - from_offset; null for a `reset`", _STATE),
-        Column("returns", INT, "how often they were made available again", _STATE),
-        Column("deliveries", INT, "how often they were delivered in all, as far as Kafka counts it", _STATE),
-        Column(
+        ColumnSpec("group", STRING, "share group; never null", _STATE),
+        ColumnSpec("topic", STRING, "topic; null where no log tells the name of its id", "offset_log"),
+        ColumnSpec("topic_id", STRING, "its id, as Kafka prints it", _STATE),
+        ColumnSpec("partition", INT, "partition of it", _STATE),
+        ColumnSpec("from_offset", LONG, "the first record; of a `reset` the start offset before", _STATE),
+        ColumnSpec("to_offset", LONG, "the one behind the last; of a `reset` the start offset now", _STATE),
+        ColumnSpec("records", LONG, "to_offset - from_offset; null for a `reset`", _STATE),
+        ColumnSpec("returns", INT, "how often they were made available again", _STATE),
+        ColumnSpec("deliveries", INT, "how often they were delivered in all, as far as Kafka counts it", _STATE),
+        ColumnSpec(
             "outcome",
             STRING,
             "`acknowledged`, `archived` (rejected, or delivered as often as they may be: no member gets them again), `passed` (the"
@@ -46,13 +46,13 @@ SHARE_DELIVERIES = Table(
         ),
         *moment("first", "when they were first made available again; if never, when they were archived", _STATE),
         *moment("last", "when the outcome was written; before that, when they were last released", _STATE),
-        Column("log_partition", INT, "partition of `__share_group_state`", "folder name"),
-        Column("log_offset", LONG, "of the first record there about it", _STATE),
+        ColumnSpec("log_partition", INT, "partition of `__share_group_state`", "folder name"),
+        ColumnSpec("log_offset", LONG, "of the first record there about it", _STATE),
     ),
     "One row for each range of records of a share group that were redelivered, archived or passed over together.",
 )
 
-SEEN = Table(
+SEEN = TableSchema(
     "shares_seen",
     tuple(SHARE_DELIVERIES[name] for name in SHARE_DELIVERIES.names if name not in ("first", "last")),
     "The same, without the moments for people.",

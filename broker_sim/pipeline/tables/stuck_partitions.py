@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
-from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
 from broker_sim.pipeline.tables.log_lines import LOG_LINES
@@ -90,32 +90,34 @@ _NEEDED = (
 
 _BOTH = "both"
 
-STUCK_PARTITIONS = Table(
+STUCK_PARTITIONS = TableSchema(
     "stuck_partitions",
     (
         RUN_ID,
-        Column(
+        ColumnSpec(
             "log", STRING, "the partition, by the name of its directory: `__consumer_offsets-12`; never null", _BOTH
         ),
-        Column("log_partition", INT, "12, where it is one of `__consumer_offsets`; else null", _BOTH),
+        ColumnSpec("log_partition", INT, "12, where it is one of `__consumer_offsets`; else null", _BOTH),
         *moment(
             "from", "the first attempt that had no success; from the log the last record before; never null", _BOTH
         ),
         *moment("to", "the next success; null if it is still stuck", _BOTH),
         *moment("last_success", "the last success before; null if there was no success", _BOTH),
-        Column("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
-        Column("silence_ms", LONG, "to - last_success; null if there was no success before", _BOTH),
-        Column("attempts", LONG, "failed attempts; null if unknown", "journal"),
-        Column("waiting", LONG, "those that were appended and not committed, or got no response", "journal"),
-        Column("errors", ListOf(STRING), "the errors, each once, sorted", "journal"),
-        Column(
+        ColumnSpec("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
+        ColumnSpec("silence_ms", LONG, "to - last_success; null if there was no success before", _BOTH),
+        ColumnSpec("attempts", LONG, "failed attempts; null if unknown", "journal"),
+        ColumnSpec("waiting", LONG, "those that were appended and not committed, or got no response", "journal"),
+        ColumnSpec("errors", ArrayOf(STRING), "the errors, each once, sorted", "journal"),
+        ColumnSpec(
             "groups",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "groups of the attempts, sorted; null if unknown",
             "journal",
         ),
-        Column("others", LONG, "records that other partitions took meanwhile; evidence `silence` alone has it", "log"),
-        Column(
+        ColumnSpec(
+            "others", LONG, "records that other partitions took meanwhile; evidence `silence` alone has it", "log"
+        ),
+        ColumnSpec(
             "evidence",
             STRING,
             "`appends`, `produce`, `answers` (journal), `broker log`, `client log`, `together` (groups that stopped with those of"
@@ -124,9 +126,13 @@ STUCK_PARTITIONS = Table(
             " see the rules; never null",
             _BOTH,
         ),
-        Column("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
-        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE; null from a journal", "log lines"),
-        Column("evidence_offsets", ListOf(LONG), "records of the partition that show it; null from a journal", "log"),
+        ColumnSpec("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
+        ColumnSpec(
+            "evidence_lines", ArrayOf(STRING), "log lines about it, FILE:LINE; null from a journal", "log lines"
+        ),
+        ColumnSpec(
+            "evidence_offsets", ArrayOf(LONG), "records of the partition that show it; null from a journal", "log"
+        ),
     ),
     "One row for each period in which every append to a partition failed or was not committed.",
 )

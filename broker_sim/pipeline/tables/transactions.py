@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -26,51 +26,59 @@ if TYPE_CHECKING:
 __all__ = ["SEEN", "TRANSACTIONS", "seen_rows", "transactions"]
 
 LONG_MS, TIMES = 10_000, 10
-_TOLD = "journal, transaction_state"
+_SOURCES = "journal, transaction_state"
 _KEY = ("run_id", "producer_id", "key", "from_ms")
 SLACK_MS = 1000
 """Two coordinators' clocks, of the transaction and of the group, may differ by so much."""
 
-TRANSACTIONS = Table(
+TRANSACTIONS = TableSchema(
     "transactions",
     (
         RUN_ID,
-        Column("transactional_id", STRING, "null where the coordinator's log is not there", "transaction_state"),
-        Column("producer_id", LONG, "its producer; never null", "all"),
+        ColumnSpec("transactional_id", STRING, "null where the coordinator's log is not there", "transaction_state"),
+        ColumnSpec("producer_id", LONG, "its producer; never null", "all"),
         *moment("from", "when it began", "all"),
         *moment("to", "when its markers were written; null if it is open", "all"),
-        Column("open_ms", LONG, "how long; to the end of what was read where it is open", "all"),
-        Column("end", STRING, "`committed`, `aborted`; null if it is open", "all"),
-        Column("decided_ms", LONG, "when its end was decided: markers followed; null where that is not known", _TOLD),
-        Column(
+        ColumnSpec("open_ms", LONG, "how long; to the end of what was read where it is open", "all"),
+        ColumnSpec("end", STRING, "`committed`, `aborted`; null if it is open", "all"),
+        ColumnSpec(
+            "decided_ms", LONG, "when its end was decided: markers followed; null where that is not known", _SOURCES
+        ),
+        ColumnSpec(
             "ends",
             STRING,
             "`commit`, `abort`, `fenced` (aborted, as a producer came with the same id), `timed out`; null if it is open, or hangs",
-            _TOLD,
+            _SOURCES,
         ),
-        Column("began_by", STRING, "client id of the producer that began it", "journal"),
-        Column("ended_by", STRING, "client id of the producer that ended it; null if the coordinator did", "journal"),
-        Column("held", ListOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"),
-        Column("held_ms", LONG, "the longest of them", "journal, data"),
-        Column(
+        ColumnSpec("began_by", STRING, "client id of the producer that began it", "journal"),
+        ColumnSpec(
+            "ended_by", STRING, "client id of the producer that ended it; null if the coordinator did", "journal"
+        ),
+        ColumnSpec(
+            "held", ArrayOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"
+        ),
+        ColumnSpec("held_ms", LONG, "the longest of them", "journal, data"),
+        ColumnSpec(
             "readers",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "client ids of read_committed readers that waited for a second or more",
             "journal",
         ),
-        Column(
+        ColumnSpec(
             "hangs", BOOLEAN, "whether it is unknown to its coordinator, so that it stays open; null if unknown", "all"
         ),
-        Column(
+        ColumnSpec(
             "lost_abort", BOOLEAN, "it began after its own abort, and the next commit applied to it (KIP-890)", "all"
         ),
-        Column("timeout_ms", LONG, "transaction.timeout.ms; null where it is not known", "transaction_state"),
-        Column("partitions", ListOf(STRING), "partitions in it, `orders-0`", "all"),
-        Column("groups", ListOf(STRING), "groups whose offsets are committed in it", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets` with offsets in it; the first", "offset_log"),
-        Column("log_offset", LONG, "the first of those records", "offset_log"),
-        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE", "log lines"),
-        Column("source", STRING, "`journal`, `state`, `data` or `offsets`; never null", ""),
+        ColumnSpec("timeout_ms", LONG, "transaction.timeout.ms; null where it is not known", "transaction_state"),
+        ColumnSpec("partitions", ArrayOf(STRING), "partitions in it, `orders-0`", "all"),
+        ColumnSpec("groups", ArrayOf(STRING), "groups whose offsets are committed in it", "offset_log"),
+        ColumnSpec(
+            "log_partition", INT, "partition of `__consumer_offsets` with offsets in it; the first", "offset_log"
+        ),
+        ColumnSpec("log_offset", LONG, "the first of those records", "offset_log"),
+        ColumnSpec("evidence_lines", ArrayOf(STRING), "log lines about it, FILE:LINE", "log lines"),
+        ColumnSpec("source", STRING, "`journal`, `state`, `data` or `offsets`; never null", ""),
     ),
     "One row for each transaction that was long, is open, or was ended by something else than its producer.",
 )
@@ -79,11 +87,11 @@ _SEEN = (
     *("run_id", "transactional_id", "producer_id", "from_ms", "to_ms", "end", "timeout_ms", "partitions", "source"),
     *("decided_ms", "ends", "began_by", "ended_by", "held", "held_ms", "readers", "hangs", "lost_abort"),
 )
-SEEN = Table(
+SEEN = TableSchema(
     "transactions_seen",
     (
         *(TRANSACTIONS[name] for name in _SEEN),
-        Column("until_ms", LONG, "the last moment of its source, for one that is open", "all"),
+        ColumnSpec("until_ms", LONG, "the last moment of its source, for one that is open", "all"),
     ),
     "Transactions as their sources have them.",
 )
@@ -169,7 +177,7 @@ def transactions(log: DataFrame, seen: DataFrame, lines: DataFrame) -> DataFrame
     late = f.coalesce(f.col("to_ms") - f.col("decided_ms") >= LONG_MS, f.lit(False))
     long = both.join(f.broadcast(usual), "run_id", "left").where(lasted | odd | late)
     long = long.withColumn("key", f.coalesce("transactional_id", f.lit("")))
-    result = long.join(_groups(long, log), list(_KEY), "left").join(_said(long, lines), list(_KEY), "left")
+    result = long.join(_groups(long, log), list(_KEY), "left").join(_timeout_lines(long, lines), list(_KEY), "left")
     result = result.withColumn("from", moments("from", f.col("from_ms"))[0]).withColumn(
         "to", moments("to", f.col("to_ms"))[0]
     )
@@ -206,7 +214,7 @@ def _groups(long: DataFrame, log: DataFrame) -> DataFrame:
     )
 
 
-def _said(long: DataFrame, lines: DataFrame) -> DataFrame:
+def _timeout_lines(long: DataFrame, lines: DataFrame) -> DataFrame:
     """By _KEY: lines that say that it was aborted by its timeout."""
     asked = long.where(f.col("to_ms").isNotNull()).select(*_KEY, "to_ms")
     said = lines.where(f.col("what") == "transaction timeout").select(

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Form", "Forms", "form"]
+__all__ = ["LinePattern", "LinePatterns", "form"]
 
 NUMBERS = frozenset({"generation", "partition", "epoch", "number", "offset", "node"})
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class LinePattern:
     """``what``: the kind of line; ``words``: all of them are in it."""
 
     what: str
@@ -26,15 +26,15 @@ class Form:
     pattern: re.Pattern[str]
 
 
-def form(what: str, pattern: str, *words: str) -> Form:
+def form(what: str, pattern: str, *words: str) -> LinePattern:
     """``words``: as literal as they stand in the line."""
-    return Form(what, words, re.compile(pattern))
+    return LinePattern(what, words, re.compile(pattern))
 
 
-class Forms:
+class LinePatterns:
     """Several, tried in order. One search for any of their words spares the rest for the lines that say nothing of interest."""
 
-    def __init__(self, forms: Iterable[Form]) -> None:
+    def __init__(self, forms: Iterable[LinePattern]) -> None:
         self.forms = tuple(forms)
         self._any = re.compile("|".join(sorted({re.escape(form.words[0]) for form in self.forms}, reverse=True)))
 

@@ -23,7 +23,7 @@ from statistics import median
 from broker_sim.common.text import duration_text
 from broker_sim.reproduce.evidence import Evidence, Row
 
-__all__ = ["Act", "Commit", "Lives", "Member", "Turn", "read_lives"]
+__all__ = ["Act", "Commit", "GroupGeneration", "GroupTimeline", "ScenarioMember", "read_timeline"]
 
 LONG_MS = 5000
 """A pause of a member's commits that is told, and as many times its rhythm as `UNUSUAL`."""
@@ -49,7 +49,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Seat:
+class GenerationMember:
     """A member in a record."""
 
     member_id: str
@@ -61,19 +61,19 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Turn:
+class GroupGeneration:
     """A group's record: ``closed_ms`` when the window closed, as far as it says; no seats: it is empty; generation None: gone."""
 
     at_ms: int
     closed_ms: int
     generation: int | None
     protocol: str | None
-    seats: tuple[Seat, ...]
+    seats: tuple[GenerationMember, ...]
     epoch: int | None
 
 
 @dataclass
-class Member:
+class ScenarioMember:
     """Somebody in the scenario. ``first``: there from the beginning."""
 
     name: str
@@ -103,16 +103,16 @@ class Act:
 
 
 @dataclass
-class Lives:
+class GroupTimeline:
     """``before``: offsets that stood at ``from_ms``; ``ends``: where the logs ended then, as far as that is known."""
 
     group: str
     from_ms: int
     to_ms: int
-    members: list[Member] = field(default_factory=list)
+    members: list[ScenarioMember] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
-    begin: Turn | None = None
-    turns: list[Turn] = field(default_factory=list)
+    begin: GroupGeneration | None = None
+    turns: list[GroupGeneration] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     before: dict[Log, int] = field(default_factory=dict)
     ends: dict[Log, int] = field(default_factory=dict)
@@ -123,13 +123,13 @@ class Lives:
     notes: list[str] = field(default_factory=list)
 
 
-def read_lives(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> Lives:
+def read_timeline(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> GroupTimeline:
     """Of a group's records and commits between two moments."""
     rows = sorted(evidence.of_group("offset_log", group), key=lambda row: (row["log_partition"], row["log_offset"]))
-    turns = [_turn(row) for row in rows if row["kind"] in ("group", "group_tombstone")]
+    turns = [_generation_of(row) for row in rows if row["kind"] in ("group", "group_tombstone")]
     commits = [_commit(row) for row in rows if row["kind"] in ("commit", "commit_tombstone")]
     begin = _begin(turns, from_ms)
-    lives = Lives(group, begin, max(to_ms, begin))
+    lives = GroupTimeline(group, begin, max(to_ms, begin))
     lives.turns = [turn for turn in turns if begin <= turn.at_ms <= to_ms]
     lives.commits = [commit for commit in commits if begin <= commit.at_ms <= to_ms]
     for commit in commits:
@@ -142,13 +142,13 @@ def read_lives(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> Live
     known = [turn for turn in turns if turn.at_ms <= begin]
     lives.begin = known[-1] if known else None
     lives.turns = [turn for turn in lives.turns if turn.at_ms > begin]
-    _Reader(lives, known).read()
+    _TimelineReader(lives, known).read()
     lives.acts += _moves(lives, evidence)
     lives.acts.sort(key=lambda act: act.at_ms)
     return lives
 
 
-def _moves(lives: Lives, evidence: Evidence) -> Iterator[Act]:
+def _moves(lives: GroupTimeline, evidence: Evidence) -> Iterator[Act]:
     """Elections of the group's offsets partition. Where no line tells the moment it was before the first record of its epoch."""
     home = evidence.partition_of(lives.group)
     for row in evidence.rows("coordinator_moves"):
@@ -166,7 +166,7 @@ def _moves(lives: Lives, evidence: Evidence) -> Iterator[Act]:
         yield Act(at_ms, "epoch" if stayed else "move", why=why)
 
 
-def _begin(turns: list[Turn], from_ms: int) -> int:
+def _begin(turns: list[GroupGeneration], from_ms: int) -> int:
     """The time from which the members are known, ms since 1970: ``from_ms`` if a record with members is not later, else
     that of the first such record."""
     if any(turn.at_ms <= from_ms and turn.seats for turn in turns):
@@ -174,9 +174,9 @@ def _begin(turns: list[Turn], from_ms: int) -> int:
     return next((turn.at_ms for turn in turns if turn.seats and turn.at_ms > from_ms), from_ms)
 
 
-def _turn(row: Row) -> Turn:
+def _generation_of(row: Row) -> GroupGeneration:
     seats = tuple(
-        Seat(
+        GenerationMember(
             member["member_id"],
             member["client_id"] or "consumer",
             member["group_instance_id"],
@@ -189,7 +189,7 @@ def _turn(row: Row) -> Turn:
     at_ms = row["record_ts_ms"] or 0
     closed_ms = min(row["state_ts_ms"] or at_ms, at_ms)
     generation = row["generation"] if row["kind"] == "group" else None
-    return Turn(at_ms, closed_ms, generation, row["protocol"], seats, row["leader_epoch"])
+    return GroupGeneration(at_ms, closed_ms, generation, row["protocol"], seats, row["leader_epoch"])
 
 
 def _commit(row: Row) -> Commit:
@@ -198,7 +198,7 @@ def _commit(row: Row) -> Commit:
     )
 
 
-def _topics(lives: Lives, evidence: Evidence) -> None:
+def _topics(lives: GroupTimeline, evidence: Evidence) -> None:
     """How many partitions there are, where their logs ended, and how fast they grow."""
     logs = {commit.log for commit in lives.commits} | set(lives.before)
     logs |= {log for turn in lives.turns for seat in turn.seats for log in seat.logs}
@@ -231,14 +231,14 @@ def _rhythm(commits: Iterable[Commit]) -> int:
     return max(100, round(median(pauses))) if pauses else 1000
 
 
-class _Reader:
+class _TimelineReader:
     """Goes through a group's records."""
 
-    def __init__(self, lives: Lives, before: list[Turn]) -> None:
+    def __init__(self, lives: GroupTimeline, before: list[GroupGeneration]) -> None:
         self.lives = lives
         self.names = lives.names
         """Member id -> the scenario's name for it."""
-        self.now: dict[str, Seat] = {}
+        self.now: dict[str, GenerationMember] = {}
         self.since: dict[str, int] = {}
         """Member id -> when it joined, of those that came."""
         self.generation = before[-1].generation if before else None
@@ -260,7 +260,7 @@ class _Reader:
 
     # --- members --------------------------------------------------------------------------------------------------------
 
-    def _take(self, turn: Turn) -> None:
+    def _take(self, turn: GroupGeneration) -> None:
         if turn.generation == self.generation:
             turn = replace(turn, closed_ms=turn.at_ms)  # no window: its state is an older one's
         new = {seat.member_id: seat for seat in turn.seats}
@@ -276,7 +276,7 @@ class _Reader:
             self._came(seat, turn)
         self.now, self.generation = new, turn.generation
 
-    def _named(self, seat: Seat, held: Iterable[str]) -> Member:
+    def _named(self, seat: GenerationMember, held: Iterable[str]) -> ScenarioMember:
         """The member that a seat is: one of the same client and instance whose name is not ``held`` by another, else a new one."""
         members = self.lives.members
         same = [member for member in members if (member.client_id, member.instance) == (seat.client_id, seat.instance)]
@@ -284,12 +284,12 @@ class _Reader:
         if known is None:
             number = sum(member.client_id == seat.client_id for member in members)
             name = seat.client_id if not number else f"{seat.client_id}.{number + 1}"
-            known = Member(name, seat.client_id, seat.instance, seat.session_ms, seat.rebalance_ms)
+            known = ScenarioMember(name, seat.client_id, seat.instance, seat.session_ms, seat.rebalance_ms)
             members.append(known)
         self.names[seat.member_id] = known.name
         return known
 
-    def _last_sign(self, seat: Seat, turn: Turn) -> int | None:
+    def _last_sign(self, seat: GenerationMember, turn: GroupGeneration) -> int | None:
         since = self.since.get(seat.member_id, 0)
         mine = [
             commit.at_ms
@@ -298,7 +298,7 @@ class _Reader:
         ]
         return max(mine, default=since or None)
 
-    def _went(self, seat: Seat, turn: Turn, back: Seat | None) -> None:
+    def _went(self, seat: GenerationMember, turn: GroupGeneration, back: GenerationMember | None) -> None:
         name, last = self.names[seat.member_id], self._last_sign(seat, turn)
         if any(self.names[other] == name for other in self.now if other in self._ids(turn)):
             return  # its client had come anew, and was told then
@@ -311,7 +311,9 @@ class _Reader:
         for_ms = member.rebalance_ms + 2000 if kind == "hang" else 0
         self._act(at_ms, kind, name, why, sure=sure, for_ms=for_ms, removed=kind != "leave")
 
-    def _end_of(self, seat: Seat, turn: Turn, last: int | None, member: Member) -> tuple[int, str, str, bool]:
+    def _end_of(
+        self, seat: GenerationMember, turn: GroupGeneration, last: int | None, member: ScenarioMember
+    ) -> tuple[int, str, str, bool]:
         if last is None:
             at_ms = turn.closed_ms - min(HEARTBEAT_MS, 1000)
             return at_ms, "leave", "gone in the next record; whether it left is not in the log", False
@@ -331,7 +333,7 @@ class _Reader:
         sure = abs(seat.rebalance_ms - seat.session_ms) > room
         return at_ms, "crash", f"{silence}, its session being {limit}: it crashed or was cut off", sure
 
-    def _came(self, seat: Seat, turn: Turn) -> None:
+    def _came(self, seat: GenerationMember, turn: GroupGeneration) -> None:
         name = self.names[seat.member_id]
         acts = [act for act in self.lives.acts if act.who == name]
         hang = acts[-1] if acts and acts[-1].kind == "hang" else None
@@ -349,7 +351,7 @@ class _Reader:
             self._act(at_ms - 300, "crash", name, "its client comes anew while the old session goes on")
         self._act(max([at_ms, *(act.at_ms + 200 for act in acts)]), "start", name, why)
 
-    def _joined(self, seat: Seat, turn: Turn) -> tuple[int, bool]:
+    def _joined(self, seat: GenerationMember, turn: GroupGeneration) -> tuple[int, bool]:
         """The estimated time (ms since 1970) at which a new member of a record joined, and whether the group waited from then on,
         without commits. Several members of one client in one join phase get successive times."""
         same = [
@@ -363,7 +365,7 @@ class _Reader:
         step = max(0, turn.closed_ms - 600 - first) // max(1, len(same))
         return max(first + step * same.index(seat.member_id), self.lives.from_ms), held
 
-    def _ids(self, turn: Turn) -> set[str]:
+    def _ids(self, turn: GroupGeneration) -> set[str]:
         return {seat.member_id for seat in turn.seats}
 
     def _runs(self, name: str) -> bool:

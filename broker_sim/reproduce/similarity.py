@@ -16,9 +16,9 @@ from statistics import median
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count
-from broker_sim.reproduce.lives import Lives, Turn
+from broker_sim.reproduce.group_timeline import GroupGeneration, GroupTimeline
 
-__all__ = ["Alike", "Event", "Pair", "compare", "events_of"]
+__all__ = ["Event", "Pair", "Similarity", "compare", "events_of"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Alike:
+class Similarity:
     """``commits``: how many committed offsets a minute, real and simulated."""
 
     pairs: list[Pair]
@@ -77,13 +77,13 @@ class Alike:
         )
 
 
-def events_of(lives: Lives) -> list[Event]:
+def events_of(lives: GroupTimeline) -> list[Event]:
     """The events of a group that are compared, in order of their times."""
     events = [*_generations(lives), *_offsets(lives)]
     return sorted(events, key=lambda event: event.at_ms)
 
 
-def _generations(lives: Lives) -> list[Event]:
+def _generations(lives: GroupTimeline) -> list[Event]:
     result = []
     for before, turn in pairwise([_start(lives), *lives.turns]):
         old, new = ({seat.member_id: lives.names[seat.member_id] for seat in moment.seats} for moment in (before, turn))
@@ -103,14 +103,14 @@ def _generations(lives: Lives) -> list[Event]:
     return result
 
 
-_NOBODY = Turn(0, 0, 0, None, (), None)
+_NOBODY = GroupGeneration(0, 0, 0, None, (), None)
 
 
-def _start(lives: Lives) -> Turn:
+def _start(lives: GroupTimeline) -> GroupGeneration:
     return lives.begin or _NOBODY
 
 
-def _offsets(lives: Lives) -> list[Event]:
+def _offsets(lives: GroupTimeline) -> list[Event]:
     result, stood = [], dict(lives.before)
     deleted: dict[int, list[str]] = {}
     for commit in lives.commits:
@@ -144,14 +144,14 @@ def _offsets(lives: Lives) -> list[Event]:
     return result
 
 
-def compare(real: Lives, simulated: Lives) -> Alike:
+def compare(real: GroupTimeline, simulated: GroupTimeline) -> Similarity:
     """Pair the events of the incident with those of its reproduction, and compute their similarity."""
     real_events, other = events_of(real), events_of(simulated)
     rates = tuple(
         60_000 * sum(commit.offset is not None for commit in lives.commits) / max(lives.to_ms - lives.from_ms, 1)
         for lives in (real, simulated)
     )
-    return Alike(_paired(real_events, other), (rates[0], rates[1]))
+    return Similarity(_paired(real_events, other), (rates[0], rates[1]))
 
 
 def _paired(real: list[Event], other: list[Event]) -> list[Pair]:

@@ -3,7 +3,7 @@
 Rules:
 1. The scenario is a timeline: each step comes so long after the one before as it did in the log. Nothing in it waits for what the log
    only shows the outcome of, but for the group's being together at the start.
-2. Names, partitions, timeouts and offsets are the log's own. `Story.changed` lists what was changed for the reproduction.
+2. Names, partitions, timeouts and offsets are the log's own. `GeneratedScenario.changed` lists what was changed for the reproduction.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 
 from broker_sim.common.text import duration_text
-from broker_sim.reproduce.incident import Incident
-from broker_sim.reproduce.lives import Act, Lives, Log
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log
+from broker_sim.reproduce.incident import SelectedIncident
 
-__all__ = ["BEGIN", "GROUPS", "PYTEST", "SCENARIO", "Story", "story_of"]
+__all__ = ["BEGIN", "GROUPS", "PYTEST", "SCENARIO", "GeneratedScenario", "scenario_of"]
 
 SCENARIO, GROUPS, PYTEST = "incident.yaml", "before.json", "test_incident.py"
 BEGIN = "the moment before"
@@ -30,7 +30,7 @@ BEHIND = 100_000
 
 
 @dataclass
-class Story:
+class GeneratedScenario:
     """``table``: the scenario as a YAML table; ``changed``: what is not as it was."""
 
     table: dict[str, Any]
@@ -46,9 +46,9 @@ class Story:
         return json.dumps(self.groups, indent=1) + "\n"
 
 
-def story_of(incident: Incident, lives: Lives, as_version: str) -> Story:
+def scenario_of(incident: SelectedIncident, lives: GroupTimeline, as_version: str) -> GeneratedScenario:
     """The scenario of what the log shows."""
-    story = Story({}, {})
+    story = GeneratedScenario({}, {})
     moved = any(act.kind == "move" for act in lives.acts)  # where leadership goes to a broker and back: two are enough
     config: dict[str, str] = {}
     for act in lives.acts:
@@ -87,7 +87,7 @@ def _rate(rate: float) -> dict[str, str]:
     return {"rate": f"{min(rate, 10_000):.3g}/s"} if rate > 0.01 else {}
 
 
-def _client(lives: Lives, index: int) -> dict[str, Any]:
+def _client(lives: GroupTimeline, index: int) -> dict[str, Any]:
     member = lives.members[index]
     topics = sorted({log[0] for turn in lives.turns for seat in turn.seats for log in seat.logs} or lives.partitions)
     beat = min(3000, member.session_ms // 3)
@@ -106,14 +106,14 @@ def _client(lives: Lives, index: int) -> dict[str, Any]:
     return client
 
 
-def _before(lives: Lives) -> dict[str, Any]:
+def _before(lives: GroupTimeline) -> dict[str, Any]:
     """The group without members, with the offsets that it had, and where its logs ended."""
     logs = sorted({*lives.ends, *lives.before})
     offsets = [{"topic": topic, "partition": index, **_offset(lives, (topic, index))} for topic, index in logs]
     return {"group": lives.group, "state": "Empty", "offsets": [offset for offset in offsets if len(offset) > 2]}
 
 
-def _offset(lives: Lives, log: Log) -> dict[str, int]:
+def _offset(lives: GroupTimeline, log: Log) -> dict[str, int]:
     """Offset and end. A log whose end is unknown ends where the group is."""
     row = {}
     if log in lives.before:
@@ -124,7 +124,7 @@ def _offset(lives: Lives, log: Log) -> dict[str, int]:
     return row
 
 
-def _steps(lives: Lives, story: Story) -> Iterator[dict[str, Any]]:
+def _steps(lives: GroupTimeline, story: GeneratedScenario) -> Iterator[dict[str, Any]]:
     now_ms = lives.from_ms
     running = {member.name for member in lives.members if member.first}
     for number, act in enumerate(lives.acts, 1):
@@ -143,7 +143,7 @@ def _steps(lives: Lives, story: Story) -> Iterator[dict[str, Any]]:
     yield {"name": "the log ends", "after": duration_text(rest), "do": {"mark": "as far as the log was played"}}
 
 
-def _doing(act: Act, lives: Lives, running: set[str], story: Story) -> Iterator[dict[str, Any]]:
+def _doing(act: Act, lives: GroupTimeline, running: set[str], story: GeneratedScenario) -> Iterator[dict[str, Any]]:
     group = lives.group
     if act.kind == "start":
         if act.who not in running:
@@ -175,10 +175,10 @@ def _doing(act: Act, lives: Lives, running: set[str], story: Story) -> Iterator[
     elif act.kind == "epoch":
         yield {"op": "leader.elect", "log": f"offsets({group})"}
     elif act.kind == "jam":
-        yield _jam(act, group)
+        yield _stuck_step(act, group)
 
 
-def _jam(act: Act, group: str) -> dict[str, Any]:
+def _stuck_step(act: Act, group: str) -> dict[str, Any]:
     """A state of the group's offsets partition. A follower that hangs is in the ISR at first; once it is out, 3.x refuses appends."""
     state: dict[str, Any] = {"log": f"offsets({group})", "state": "stuck", "for": duration_text(act.for_ms)}
     if act.refused_ms is not None and act.refused_ms <= act.at_ms:
@@ -188,7 +188,7 @@ def _jam(act: Act, group: str) -> dict[str, Any]:
     return state
 
 
-def _expected(incident: Incident, lives: Lives) -> Iterator[dict[str, Any]]:
+def _expected(incident: SelectedIncident, lives: GroupTimeline) -> Iterator[dict[str, Any]]:
     """The verdict: how the group stood at the end; and what the incident consists of, as far as events of a run show it."""
     last = next((turn for turn in reversed(lives.turns)), None)
     if last is not None and last.seats:
