@@ -1,7 +1,7 @@
 """Requests of a megabyte for every API: each array of a message in its turn filled with the smallest elements it can have.
 
 Rules:
-1. An array within an array is filled within one element; what stands around it has the values of `_USUAL`: a topic of 10,000
+1. An array within an array is filled within one element; the rest of the request has the values of `_USUAL`: a topic of 10,000
    partitions, a group, a resource that is a topic. So the request passes the first checks, and its elements are looked at.
 2. Each array is filled twice: with elements that differ (a name each, a partition each), and with elements that are all equal.
 3. The highest version that is advertised: its lengths are the shortest.

@@ -1,4 +1,4 @@
-"""What the seams for journal, rules and states cost a commit while nobody uses them.
+"""What the seams for journal, rules and states cost a commit while they are not used.
 
 Brokers without sockets: one is the code as it is, the others the same code with every look at a seam taken out of its syntax tree
 (``tap is None`` is decided before it runs). Their instructions are counted (valgrind), or, where that is not installed, they commit

@@ -51,7 +51,7 @@ class Causes:
 
     # what is remembered
 
-    def heard(self, call: Call) -> None:
+    def note_call(self, call: Call) -> None:
         if call.member:
             self.last_call[call.member] = call
             self.calls[call.member].append(call)
@@ -105,7 +105,7 @@ class Causes:
             if not said.get(name, text(event, "error") or ""):
                 self.deleted[name] = ts_ms
 
-    def partitions_told(self, event: Event, ts_ms: int, order: int) -> None:
+    def note_partition_counts(self, event: Event, ts_ms: int, order: int) -> None:
         """A Metadata response: the first word of a topic, or how it has grown."""
         for topic in items(table(event, "body"), "topics"):
             if (
@@ -290,8 +290,8 @@ class Causes:
                     result.closed_ms = self.closed_at.get(connection)
         return result
 
-    def gone(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
-        """The group is no more, here at least."""
+    def group_removed(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
+        """The group was deleted, or unloaded from this coordinator."""
         if cause.kind != "unloaded":
             said = "the group was deleted" if cause.kind == "deleted" else "the group ceased to exist"
             if cause.kind == "went_over":

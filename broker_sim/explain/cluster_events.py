@@ -1,4 +1,4 @@
-"""What happened around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, what a scenario's clients told."""
+"""What happened around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, messages of a scenario's clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClusterEvents:
         self.broker_spans: dict[int, Span] = {}
         self.relevant_faults: set[str] = set()
         self.just_loaded = False
-        self.told: list[Incident] = []
+        self.client_events: list[Incident] = []
         self.handlers = {
             "fault_added": self._fault_added,
             "fault_removed": self._fault_removed,
@@ -166,7 +166,7 @@ class ClusterEvents:
         if client is None or not (says in TROUBLES or (says == "exited" and code)):
             return
         ending = TROUBLES.get(str(says), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
-        self.told.append(Incident("client", self.ts_ms, ending, self.order, client))
+        self.client_events.append(Incident("client", self.ts_ms, ending, self.order, client))
 
     def _incident(self, kind: str, words: str) -> None:
         self.past.incidents.append(Incident(kind, self.ts_ms, words, self.order))
@@ -181,12 +181,12 @@ class ClusterEvents:
         past.spans += [span for name, span in self.fault_spans.items() if name in self.relevant_faults]
         past.spans.sort(key=lambda span: (span.from_ms, span.order))
         ours = {info.client_id for info in past.members.values()} | {info.instance for info in past.members.values()}
-        past.incidents += _merged([incident for incident in self.told if incident.client in ours])
+        past.incidents += _merged([incident for incident in self.client_events if incident.client in ours])
         past.incidents.sort(key=lambda incident: (incident.ts_ms, incident.order))
 
 
 def _merged(incidents: list[Incident]) -> list[Incident]:
-    """What a client told again and again is told once."""
+    """Repeated messages of a client as one incident."""
     merged: list[Incident] = []
     last: dict[str, tuple[Incident, int, str]] = {}
     for incident in incidents:

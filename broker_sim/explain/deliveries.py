@@ -128,7 +128,7 @@ class ShareGroupReader:
                 known[-1].end, known[-1].ended_ms, known[-1].becomes = action, ts_ms, becomes
 
     def by_member(self) -> dict[str, dict[str, list[tuple[int, Delivery]]]]:
-        """Member -> partition -> (offset, delivery), in the order of offsets: whoever has had records."""
+        """Member -> partition -> (offset, delivery), in the order of offsets: of all members that have had records."""
         by_member: dict[str, dict[str, list[tuple[int, Delivery]]]] = {}
         for log, partition in self.partitions.items():
             for offset, all_ in sorted(partition.records.items()):

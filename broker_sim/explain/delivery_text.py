@@ -1,4 +1,4 @@
-"""What became of a share group's records, told in sentences: who was given which how often, whose lock ended, what is archived."""
+"""What became of a share group's records, in sentences: who was given which how often, whose lock ended, what is archived."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTLED = ("acknowledged", "archiving", "archived")
 
 
 def summary(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]]] | None:
-    """How a share group stands, and what went otherwise than well; None for one that has been none."""
+    """The state of a share group and its exceptional deliveries; None if the journal has no share group of that name."""
     reader = read(events, group)
     if not reader.partitions:
         return None

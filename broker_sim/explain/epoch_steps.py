@@ -61,20 +61,20 @@ class EpochMember:
     epoch: int = 0
     topics: tuple[str, ...] = ()
     has: frozenset[Unit] = frozenset()
-    gives_up: frozenset[Unit] = frozenset()
-    lacks: frozenset[Unit] = frozenset()
+    revoking: frozenset[Unit] = frozenset()
+    missing: frozenset[Unit] = frozenset()
     process: str | None = None
     topology_epoch: int | None = None
     shown: Event = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def all(self) -> frozenset[Unit]:
-        return self.has | self.gives_up | self.lacks
+        return self.has | self.revoking | self.missing
 
     @classmethod
     def of(cls, row: Event) -> EpochMember:
         """What the event shows of a member."""
-        has, gives_up, lacks = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
+        has, revoking, missing = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
         return cls(
             text(row, "member") or "?",
             text(row, "client_id") or "",
@@ -84,8 +84,8 @@ class EpochMember:
             number(row, "epoch") or 0,
             tuple(names_in(row, "topics")),
             has,
-            gives_up,
-            lacks,
+            revoking,
+            missing,
             text(row, "process"),
             number(row, "topology_epoch"),
             row,
@@ -144,12 +144,12 @@ class EpochStep:
 
     @property
     def gone(self) -> list[str]:
-        """Members that are gone, with what ``gone_by`` says."""
+        """Members that are gone, with what ``removed_by`` says."""
         stay = {*self.after, *self.back.values(), *self.stays}
         return [name for name in self.before if name not in stay]
 
     @property
-    def gone_by(self) -> Kind:
+    def removed_by(self) -> Kind:
         """Why: "expired", "revocation_timeout", "left" (a request), "unknown"."""
         timer = REMOVED_BY.get(text(self.cause, "timer"))
         return timer or ("left" if text(self.cause, "api") is not None else "unknown")
@@ -239,7 +239,7 @@ def from_epochs(step: EpochStep) -> tuple[GroupSnapshot, Cause]:
 # ------------------------------------------------------------------------------------------------ fields of an event
 
 _HELD = (("tasks", "assignment"), ("tasks_given_up", "gives_up"), ("tasks_lacking", "lacks"))
-"""Where a member's event has what it has, is to give up and lacks: as tasks, else as partitions."""
+"""Where a member's event has what it has, is to give up and missing: as tasks, else as partitions."""
 
 
 def _objects(event: Event) -> Iterable[Event]:

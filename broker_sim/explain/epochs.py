@@ -1,10 +1,10 @@
 """What happened to a group by epochs, in words: who moved its epoch, and who waited for whose partitions or tasks, and for how long.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
-has been told to give it up and hasn't said so, is the one that it waits for. Of a streams group (KIP-1071) these are tasks: an active
-one waits for the member that has it as active, and any for another member of the same process that has it in any role. What its
-topology lacks, and which heartbeats are refused for it, is told besides. Why an epoch moved is told as far as a step shows it: what
-has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
+has been asked to revoke it and has not acknowledged that, is the one that it waits for. Of a streams group (KIP-1071) these are tasks:
+an active one waits for the member that has it as active, and any for another member of the same process that has it in any role. What
+its topology lacks, and which heartbeats are refused for it, is also described. Why an epoch moved is described as far as a step shows
+it: what has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class _Reader:
     def _owners(self) -> dict[Unit, list[str]]:
         by_owner: dict[Unit, list[str]] = {}
         for member_id, member in self.known.items():
-            for unit in sorted(member.has | member.gives_up):
+            for unit in sorted(member.has | member.revoking):
                 by_owner.setdefault(unit, []).append(member_id)
         return by_owner
 
@@ -262,7 +262,7 @@ class _Reader:
         lacking = {
             (member_id, unit): owner
             for member_id, member in self.known.items()
-            for unit in sorted(member.lacks)
+            for unit in sorted(member.missing)
             if (owner := self._owner(member_id, unit, owners)) is not None
         }
         over: dict[tuple[str, str, int], list[Unit]] = {}
@@ -327,7 +327,7 @@ def _are(units: frozenset[Unit]) -> str:
 
 
 def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntry]] | None:
-    """How the group stands, and what happened to it; None for one that has been none by epochs."""
+    """The group's state and history; None if it was never a consumer, share or streams group."""
     reader, last_ms, met = _Reader(group), 0, False
     for event in events:
         if isinstance(event, dict):

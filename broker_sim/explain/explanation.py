@@ -70,8 +70,8 @@ def _commits_by_epochs(past: History) -> list[str]:
 
 
 def _lines(past: History, own: Iterable[epochs.TimelineEntry]) -> list[str]:
-    """Of a group by epochs: what is told of it alone, and what is told of any group: what its requests were refused, what was on,
-    what became of offsets and transactions. Where it was a classic group, too, that is told with it, and here but the refusals."""
+    """Lines of a group by epochs: its own steps, and those of any group: refused requests, states of logs,
+    offsets and transactions. If it was also a classic group, only the refusals are added here."""
     if past.existed:
         since = [ts_ms for ts_ms, _, _ in past.epochs]
         states = [state for _, state, _ in past.epochs]
@@ -192,7 +192,7 @@ class Paragraph:
 
 
 def paragraphs(past: History) -> list[Paragraph]:
-    """What is to be told, in order: at one moment what was on, then stretches, then rebalances."""
+    """The paragraphs in order: at one moment states of logs first, then series of rebalances, then single rebalances."""
     in_stretch = {
         id(rebalance)
         for stretch in past.series
@@ -240,7 +240,7 @@ def _capital(words: str) -> str:
 
 
 def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
-    """How the group stands and the last ``limit`` things that happened to it, a line each; what repeats stands in one line."""
+    """The group's state and its last ``limit`` events, a line each; repeated events share a line."""
     events = list(events)
     past = history(events, group)
     shared = delivery_text.summary(events, group)

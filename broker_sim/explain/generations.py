@@ -3,7 +3,7 @@
     reader = Generations()
     for record in records:                   # the group's, tombstones among them, in the order of the log
         reader.take(record)
-    reader.found
+    reader.generations
 
 Rules:
 1. A record is a generation if it is of another one than the record before, or the first after a tombstone; generation 0 is a group that
@@ -91,7 +91,7 @@ class Generations:
     """Reads the records of one group."""
 
     def __init__(self) -> None:
-        self.found: list[Generation] = []
+        self.generations: list[Generation] = []
         self._last: GroupMetadataRecord | None = None
         self._lasting: list[Generation] = []  # of which it isn't known until when
 
@@ -108,8 +108,8 @@ class Generations:
                 member.left_ms = record.since_ms
             self._lasting.clear()
         if another and record.generation is not None and record.generation > 0:
-            self.found.append(_generation(last, record, record.generation))
-            self._lasting.append(self.found[-1])
+            self.generations.append(_generation(last, record, record.generation))
+            self._lasting.append(self.generations[-1])
 
 
 def _generation(last: GroupMetadataRecord | None, record: GroupMetadataRecord, generation: int) -> Generation:

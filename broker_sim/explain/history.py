@@ -1,7 +1,7 @@
 """A group's ``History`` out of a journal's events: one pass, one method for each kind of event; unknown kinds are passed over.
 
 Rules:
-1. What the coordinator did stands in its ``group`` events: members, waiting requests, states and generations are read from there.
+1. The coordinator's actions are its ``group`` events: members, waiting requests, states and generations are read from there.
    Requests and responses say why, how long and with what words; they may come before or after the ``group`` event that they caused.
 2. What a rebalance is says ``rebalances``. Put to it here: who came and went, what the members' requests were answered, what the log
    said, what else was on.
@@ -49,7 +49,7 @@ class _Reader:
         self.calls: dict[int, Call] = {}
         self.causes = Causes(self.history)
         self.rebalances = Rebalances(Rebalance)
-        self.history.rebalances = self.rebalances.found
+        self.history.rebalances = self.rebalances.rebalances
         self.ts_ms = 0
         self.order = 0  # how many events were read
         self.started = False
@@ -114,7 +114,7 @@ class _Reader:
                 rebalance.leader_sync = call
         if rebalance is not None and call.faults:
             rebalance.faults.append(call)
-        self.causes.heard(call)
+        self.causes.note_call(call)
 
     def _name(self, call: Call) -> None:
         """A static member's request without its id is the member's that has the instance."""
@@ -127,7 +127,7 @@ class _Reader:
         call = self.calls.pop(number(event, "request") or 0, None)
         if call is None:
             if event.get("api") == "Metadata":
-                self.causes.partitions_told(event, self.ts_ms, self.order)
+                self.causes.note_partition_counts(event, self.ts_ms, self.order)
             elif event.get("api") == "CreatePartitions":
                 self.causes.partitions_created(event, self.ts_ms, self.order)
             elif event.get("api") == "DeleteTopics":
@@ -144,7 +144,7 @@ class _Reader:
         if cut and rebalance is not None and rebalance.closed_ms is None and call.ts_ms >= rebalance.began_ms:
             rebalance.cut_joins.append(call)
         if ASKS_TO_REJOIN in call.errors and rebalance is not None and call.member and rebalance.closed_ms is None:
-            rebalance.told.setdefault(call.member, (self.ts_ms, call.api))
+            rebalance.prompted.setdefault(call.member, (self.ts_ms, call.api))
 
     def _connection(self, event: Event) -> None:
         host, peer = text(event, "host"), text(event, "peer")
@@ -235,7 +235,7 @@ class _Reader:
             self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced, self.order))
 
     def _step(self, step: GroupStep) -> None:
-        """What a rebalance is, ``rebalances`` says; who came and went in it is told here."""
+        """``rebalances`` finds the rebalance; the members that joined and left are added here."""
         for turn, rebalance in self.rebalances.take(step):
             if turn == "found":
                 self._found(rebalance, step)
@@ -246,7 +246,7 @@ class _Reader:
             elif turn == "closed":
                 self._closed(rebalance, step)
         if step.after is None or step.after.state == DEAD:
-            self.causes.gone(step.cause, step.before, self.order)
+            self.causes.group_removed(step.cause, step.before, self.order)
 
     def _found(self, rebalance: Rebalance, step: GroupStep) -> None:
         rebalance.order = self.order
@@ -322,7 +322,7 @@ class _Reader:
                 rebalance.removals.append(removal)
         for name, since in rebalance.pending_from_ms.items():
             if name not in after.pending or after.state != PREPARING:
-                rebalance.pending_held.setdefault(name, self.ts_ms - since)
+                rebalance.pending_waits_ms.setdefault(name, self.ts_ms - since)
 
     def _closed(self, rebalance: Rebalance, step: GroupStep) -> None:
         """The window is over: the next generation, or an empty group."""
@@ -336,8 +336,8 @@ class _Reader:
             if text(member_row, "instance") and name not in rebalance.arrivals and rebalance.whole
         ]
         for name, arrival in rebalance.arrivals.items():
-            if name in rebalance.told and rebalance.told[name][0] <= arrival.ts_ms:
-                arrival.told_ms, arrival.told_by = rebalance.told[name]
+            if name in rebalance.prompted and rebalance.prompted[name][0] <= arrival.ts_ms:
+                arrival.prompted_ms, arrival.prompted_by = rebalance.prompted[name]
 
     # --- timers and the log ---------------------------------------------------------------------------------------------
 

@@ -41,13 +41,13 @@ class MemberInfo:
 
 @dataclass(slots=True)
 class Arrival:
-    """A member's JoinGroup within the window. ``told_ms``: when an answer first said REBALANCE_IN_PROGRESS, by ``told_by``."""
+    """A member's JoinGroup within the window. ``prompted_ms``: when an answer first said REBALANCE_IN_PROGRESS, by ``prompted_by``."""
 
     member: str
     ts_ms: int
     call: Call | None = None
-    told_ms: int | None = None
-    told_by: str | None = None
+    prompted_ms: int | None = None
+    prompted_by: str | None = None
 
 
 @dataclass(slots=True)
@@ -80,14 +80,14 @@ class Rebalance(Phases):
 
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
-    told: dict[str, tuple[int, str]] = field(default_factory=dict)
+    prompted: dict[str, tuple[int, str]] = field(default_factory=dict)
     cut_joins: list[Call] = field(
         default_factory=list
     )  # JoinGroups that were answered an error while the window was open
     removals: list[Removal] = field(default_factory=list)
     silent_static: list[str] = field(default_factory=list)
     pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in
-    pending_held: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
+    pending_waits_ms: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
     timer_fired: int = 0
     closed_by: str = ""  # "timer", "joined", "gone"
     members: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Span:
 @dataclass(slots=True)
 class Incident:
     """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
-    broker, offsets (that moved otherwise than forward by reading), client (what a scenario's client told; ``client`` names it)."""
+    broker, offsets (that moved otherwise than forward by reading), client (a message of a scenario's client ``client``)."""
 
     kind: str
     ts_ms: int

@@ -144,7 +144,7 @@ def _failure(past: History, run: list[Call]) -> Moment:
 
 
 def _waiting(past: History) -> Iterator[Moment]:
-    """Requests that nobody has answered yet, old ones first."""
+    """Requests without a response, old ones first."""
     open_calls = [
         call
         for call in past.calls

@@ -1,12 +1,12 @@
-"""What became of a group's committed offsets besides growing: they went back, jumped over records that nobody was given, were set by
+"""What became of a group's committed offsets besides growing: they went back, skipped records that no member was given, were set by
 somebody who is no member, or were deleted.
 
 Rules:
-1. What is told was seen: an offset by the journal's ``offsets`` and ``offsets_deleted``, what a client was given by its Fetches. A
+1. Only observed facts count: an offset by the journal's ``offsets`` and ``offsets_deleted``, what a client was given by its Fetches. A
    Fetch counts only with its answer: what was refused, or brought nothing, delivered nothing.
 2. A client read over records where it fetches from an offset behind the one at which it fetched last, and was given nothing in between.
    The same where its first Fetch of a partition is behind the group's committed offset: what its OffsetFetch was answered before is
-   told, if that was an error. A client that commits without being a member,
+   given, if that was an error. A client that commits without being a member,
    and fetches the partition itself, is a consumer without a group's assignment, and no tool.
 3. A difference of offsets is not a number of records: compacted records and markers of transactions have offsets too. "Up to".
 4. A reader is known by client id and host. Who is no member, and reads the same topics, has no say.

@@ -1,4 +1,4 @@
-"""One rebalance, or a stretch of them, told in sentences."""
+"""One rebalance, or a series of them, in sentences."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _window(past: History, rebalance: Rebalance) -> list[str]:
     if clauses:
         sentences.append(_sentence("; ".join(clauses)))
     sentences += _cut_joins(past, rebalance)
-    for pending, held_ms in rebalance.pending_held.items():
+    for pending, held_ms in rebalance.pending_waits_ms.items():
         if held_ms >= 50:
             sentences.append(
                 f"All were in, but {member(past, pending)}, which had been given a member id, held them up for "
@@ -120,7 +120,9 @@ def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[
         if len(late) > 1:
             last = late[-1]
             prompted = (
-                f" (it was told by its {last.told_by} {after((last.told_ms or 0) - began)})" if last.told_by else ""
+                f" (it was told by its {last.prompted_by} {after((last.prompted_ms or 0) - began)})"
+                if last.prompted_by
+                else ""
             )
             clauses[-1] = f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{prompted}"
         return clauses
@@ -129,7 +131,9 @@ def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[
     half, last = late[(len(late) - 1) // 2], late[-1]
     clauses = [f"{len(late)} members {what}, half of them within {duration_text(half.ts_ms - began)}"]
     prompted = (
-        f", told by its {last.told_by} after {duration_text(last.told_ms - began)}" if last.told_ms is not None else ""
+        f", told by its {last.prompted_by} after {duration_text(last.prompted_ms - began)}"
+        if last.prompted_ms is not None
+        else ""
     )
     clauses.append(f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{prompted}")
     return clauses
@@ -137,28 +141,28 @@ def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[
 
 def _arrival(past: History, rebalance: Rebalance, arrival: Arrival, verb: str) -> str:
     name, began = past.name(arrival.member), rebalance.began_ms
-    if arrival.told_ms is None or arrival.told_by is None:
+    if arrival.prompted_ms is None or arrival.prompted_by is None:
         return f"{name} {verb} {after(arrival.ts_ms - began)}"
-    since = arrival.ts_ms - arrival.told_ms
+    since = arrival.ts_ms - arrival.prompted_ms
     then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
-    return f"{name} was told by its {arrival.told_by} {after(arrival.told_ms - began)} and {then}"
+    return f"{name} was told by its {arrival.prompted_by} {after(arrival.prompted_ms - began)} and {then}"
 
 
 def _together(past: History, rebalance: Rebalance, late: list[Arrival]) -> str:
     """Members that learned of it in the same way and came at the same time: a clause for all."""
     first, last = late[0], late[-1]
-    same = {(arrival.told_by, arrival.member in rebalance.expected) for arrival in late}
+    same = {(arrival.prompted_by, arrival.member in rebalance.expected) for arrival in late}
     if len(late) < 2 or len(same) > 1 or last.ts_ms - first.ts_ms > SAME_MS:
         return ""
     who, verb = (
         listed(past, (arrival.member for arrival in late)),
         "rejoined" if first.member in rebalance.expected else "joined",
     )
-    if first.told_ms is None:
+    if first.prompted_ms is None:
         return f"{who} {verb} {after(last.ts_ms - rebalance.began_ms)}"
-    since = last.ts_ms - first.told_ms
+    since = last.ts_ms - first.prompted_ms
     then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
-    return f"{who} were told by their {first.told_by}s {after(first.told_ms - rebalance.began_ms)} and {then}"
+    return f"{who} were told by their {first.prompted_by}s {after(first.prompted_ms - rebalance.began_ms)} and {then}"
 
 
 def _cut_joins(past: History, rebalance: Rebalance) -> list[str]:
@@ -195,7 +199,7 @@ def _leavers(past: History, rebalance: Rebalance) -> list[str]:
 
 
 def _other_removals(rebalance: Rebalance) -> list[Removal]:
-    """Removals that are neither the cause nor told of among what happened meanwhile."""
+    """Removals that are neither the cause nor among the causes of the join phase."""
     explained = set(rebalance.cause.members).union(*(cause.members for cause in rebalance.also))
     return [removal for removal in rebalance.removals if removal.member not in explained]
 
@@ -223,8 +227,8 @@ def _seen_of(past: History, rebalance: Rebalance, removal: Removal) -> str:
     others = Counter(call.api for call in calls if call not in beats and call not in refused)
     arrived += [f"{number} {api}" for api, number in others.most_common(FEW)]
     words = f"; meanwhile {joined(arrived)} of it arrived, and no JoinGroup"
-    if removal.member in rebalance.told:
-        at_ms, by = rebalance.told[removal.member]
+    if removal.member in rebalance.prompted:
+        at_ms, by = rebalance.prompted[removal.member]
         prompted = f", though its {by} was answered REBALANCE_IN_PROGRESS {after(at_ms - rebalance.began_ms)}"
         return (
             f"{words}{prompted}: {late_to_rejoin(retries=bool(refused), protocol_type=rebalance.cause.protocol_type)}"
@@ -473,7 +477,7 @@ def _errors(call: Call) -> tuple[str, ...]:
 
 
 def _for_whom(past: History, calls: list[Call], errors: tuple[str, ...]) -> str:
-    """Errors, with the topics that they are of and the members that met them; one error that is of no topic stands alone."""
+    """Errors, with the topics that they are of and the members that met them; a single error without a topic has no addition."""
     rows = [row for call in calls for row in call.rows]
     if not rows or (len(errors) == 1 and not about_one(errors[0])):
         return errors[0]

@@ -1,16 +1,16 @@
-"""What a rebalance is. Whoever tells of one - explanations, pictures, the tables of the pipeline - asks here and nowhere else.
+"""What a rebalance is. Explanations, pictures and the pipeline's tables all use this definition.
 
     reader = Rebalances(Rebalance)
     for step in steps:                       # all steps of one group, in order
         for turn, rebalance in reader.take(step):
             ...                              # "began", "closed", "ended": what the step did, for those who add to it
-    reader.found                             # all rebalances of the group, the last one perhaps unfinished
+    reader.rebalances                           # all rebalances of the group, the last one perhaps unfinished
 
 Rules:
 1. A rebalance begins where a step enters PreparingRebalance, or passes through it: the generation went up. Its window closes with the
    first of CompletingRebalance, Stable and Empty.
 2. It ends at Stable or Empty; "dead" when the group is gone; "moved" when its coordinator was unloaded, or when the group is loaded
-   and nobody told that it had been unloaded: a broker that was killed tells nothing; "failed" when the next one begins before.
+   and no event shows that it had been unloaded: a broker that was killed writes none; "failed" when the next one begins before.
 3. The first step that is known of a group may find it within a rebalance. That one is not ``whole``: when and why it began, and in
    CompletingRebalance when its window closed, happened before anything is known.
 4. Nothing here knows requests, and a step is read from itself and the steps before it alone: no step changes what an earlier one meant.
@@ -144,7 +144,7 @@ class Rebalances(Generic[R]):
 
     def __init__(self, kind: type[R]) -> None:
         self._kind = kind
-        self.found: list[R] = []
+        self.rebalances: list[R] = []
         self.open: R | None = None
         """The one that goes on."""
         self.since_ms: int | None = None
@@ -162,7 +162,7 @@ class Rebalances(Generic[R]):
         if self.open is not None and (kind == "unloaded" or (kind == "loaded" and not turns)):
             turns.append(("ended", self._end("moved", step)))
         begun = begins(before, after)
-        last = self.found[-1] if self.found else None
+        last = self.rebalances[-1] if self.rebalances else None
         if last is not None and last.end == "stable" and last.left_ms is None:
             last.left_ms = step.ts_ms if begun or after is None or after.state != STABLE else None
         if after is None or after.state == DEAD:
@@ -198,7 +198,7 @@ class Rebalances(Generic[R]):
         if before.state == COMPLETING:
             rebalance.generation_before = before.generation - 1
             rebalance.generation, rebalance.closed_ms = before.generation, since_ms
-        self.found.append(rebalance)
+        self.rebalances.append(rebalance)
         self.open = rebalance
         return rebalance
 
@@ -206,7 +206,7 @@ class Rebalances(Generic[R]):
         generation = 0 if before is None else before.generation
         from_empty = before is None or before.state in (EMPTY, DEAD)
         self.open = self._kind(step.ts_ms, generation, step.cause, from_empty)
-        self.found.append(self.open)
+        self.rebalances.append(self.open)
         return self.open
 
     def _close(self, step: GroupStep, before: GroupSnapshot | None, after: GroupSnapshot) -> None:

@@ -2,10 +2,10 @@
 group.instance.id.
 
 Rules:
-1. Who the old and the new one are is told by client id and host of their requests: the group itself keeps those of the first one, as
+1. The old and the new one are identified by client id and host of their requests: the group itself keeps those of the first one, as
    Kafka does (replaceStaticMember). Another client, or one whose old id is refused with FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID
    afterwards, is a second process with the same group.instance.id.
-2. Such processes fence each other again and again, as many clients join anew at once: that is told once, with how often.
+2. Such processes fence each other again and again, as many clients join anew at once: that is one note, with the number of times.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ class Band:
 
 @dataclass(slots=True)
 class Mark:
-    """``kind``: removed, left, replaced, fault, heartbeat (told to rejoin), trouble (another error), failed (commit), join, sync,
+    """``kind``: removed, left, replaced, fault, heartbeat (REBALANCE_IN_PROGRESS), trouble (another error), failed (commit), join,
+    sync,
     slow, unanswered (commit), lock (records that are acquired), unlocked (released or rejected), expired (lock or share session)."""
 
     kind: str

@@ -1,4 +1,4 @@
-"""One transaction, or all of a transactional id, told in sentences."""
+"""One transaction, or all of a transactional id, in sentences."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _markers(transaction: Transaction, until_ms: int) -> list[str]:
 
 
 def is_trouble(transaction: Transaction, until_ms: int) -> bool:
-    """Whether it is worth a paragraph where others are told of: it did not end as its producer meant, or not at once."""
+    """Whether it gets a paragraph: it did not end as its producer meant, or not at once."""
     markers_ms = (
         0 if transaction.decided_ms is None else (transaction.completed_ms or until_ms) - transaction.decided_ms
     )

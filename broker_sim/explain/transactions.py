@@ -134,7 +134,7 @@ class TransactionReader:
     """Reads them, event by event."""
 
     def __init__(self) -> None:
-        self.found: list[Transaction] = []
+        self.transactions: list[Transaction] = []
         self.hanging: list[HeldStableOffset] = []
         self.states: dict[str, str] = {}
         self._open: dict[str, Transaction] = {}
@@ -208,7 +208,7 @@ class TransactionReader:
 
     def _taken_from(self, who: Sender, owner: str) -> Transaction | None:
         """The last transaction that was ended for this client: others may have come under the same id before it asks again."""
-        for transaction in reversed(self.found):
+        for transaction in reversed(self.transactions):
             if (
                 transaction.transactional_id == owner
                 and transaction.ends in _NOT_ITS_OWN
@@ -272,7 +272,7 @@ class TransactionReader:
             names_in(event, "partitions"),
             order=self._order,
         )
-        self.found.append(made)
+        self.transactions.append(made)
         self._open[name] = made
         for held in self._held.values():  # as it was found: the logs are looked at before their coordinators
             if held.transaction is None and held.producer_id == made.producer_id and action == "found":
@@ -343,7 +343,7 @@ def concern(
     result: TransactionReader, group: str, clients: Iterable[str], until_ms: int
 ) -> tuple[list[Transaction], list[HeldStableOffset]]:
     """What concerns a group: the transactions that commit for it, those whose end its members (``clients``: their client ids) waited
-    for long enough to be told; and the last stable offsets at which they waited, of transactions that hang, too."""
+    for long enough to be reported; and the last stable offsets at which they waited, of transactions that hang, too."""
     ours = set(clients)
 
     def waited(held: HeldStableOffset) -> bool:
@@ -353,7 +353,9 @@ def concern(
         )
 
     mine = [
-        transaction for transaction in result.found if group in transaction.staged or any(map(waited, transaction.held))
+        transaction
+        for transaction in result.transactions
+        if group in transaction.staged or any(map(waited, transaction.held))
     ]
     held = [held for transaction in mine for held in transaction.held if waited(held)]
     return mine, [*held, *filter(waited, result.hanging)]
@@ -368,4 +370,4 @@ def transactions(events: Iterable[Event]) -> JournalTransactions:
             last_ms = max(last_ms, ts_ms or 0)
             first_ms = last_ms if first_ms is None else first_ms
             reader.take(event, last_ms, order)
-    return JournalTransactions(reader.found, reader.hanging, reader.states, first_ms or 0, last_ms)
+    return JournalTransactions(reader.transactions, reader.hanging, reader.states, first_ms or 0, last_ms)

@@ -47,14 +47,16 @@ class Problems:
     """What was found to be wrong up to now."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
 
     def add(self, error: UsageError, *path: str | int) -> None:
         """Note what was raised of the value at ``path``."""
         if isinstance(error, WrongInput):
-            self.found += [Problem(problem.text, (*path, *problem.path), problem.nearest) for problem in error.problems]
+            self.problems += [
+                Problem(problem.text, (*path, *problem.path), problem.nearest) for problem in error.problems
+            ]
         else:
-            self.found.append(Problem(str(error), path, error.nearest))
+            self.problems.append(Problem(str(error), path, error.nearest))
 
     @contextmanager
     def at(self, *path: str | int) -> Iterator[None]:
@@ -66,5 +68,5 @@ class Problems:
 
     def check(self) -> None:
         """Raise what was noted: the one UsageError, or a WrongInput of several."""
-        if self.found:
-            raise WrongInput(*self.found) from None
+        if self.problems:
+            raise WrongInput(*self.problems) from None

@@ -1,8 +1,8 @@
-"""What is told of a cluster without a journal besides its generations: members that fell silent, offsets that were set from outside or
-stand still, partitions that moved, transactions that stayed open.
+"""Findings of a cluster without a journal besides its generations: members whose sessions expired, offsets that were set from outside
+or stand still, partitions that moved, transactions that stayed open.
 
 Rules:
-1. Each sentence says how sure it is, and which records and lines show it. What fits two causes is told with neither.
+1. Each sentence says how sure it is, and which records and lines show it. Evidence that fits two causes names neither.
 2. Nothing here looks at names or at a cluster's size. Thresholds come from Kafka's own timers: a session, a commit's timeout, a
    transaction's timeout.
 """
@@ -266,8 +266,8 @@ def _restarted(facts: ReportFacts, group: str, row: Row) -> bool:
 
 
 def _explained(facts: ReportFacts, row: Row) -> bool:
-    """Whether something else is told of that time: nothing could be committed, a transaction held the offsets, a member was lost, or
-    nobody was there."""
+    """Whether another finding covers that time: no commit was possible, a transaction held the offsets, a member was lost, or the
+    group was empty."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for stuck in facts.stuck:
         open_ = stuck["to_ms"] is None or row["from_ms"] < stuck["to_ms"]

@@ -70,15 +70,15 @@ def _member(holder: EpochMember) -> dict[str, Any]:
 
 
 def _current(holder: EpochMember, kind: str) -> dict[str, Any]:
-    settled = not holder.gives_up and not holder.lacks
+    settled = not holder.revoking and not holder.missing
     assignment: dict[str, Any] = {"memberEpoch": holder.epoch}
     if not settled:
         assignment["state"] = _UNRELEASED
     if kind == "streams":
-        active = [unit for unit in holder.gives_up if unit.role == ACTIVE]
+        active = [unit for unit in holder.revoking if unit.role == ACTIVE]
         tasks = [{"subtopologyId": name, "partitions": numbers} for name, numbers in _by_name(active)]
         return assignment | {"activeTasksPendingRevocation": tasks}
-    some = [{"topic": name, "partitions": numbers} for name, numbers in _by_name(holder.gives_up)]
+    some = [{"topic": name, "partitions": numbers} for name, numbers in _by_name(holder.revoking)]
     return assignment | {"partitionsPendingRevocation": some}
 
 

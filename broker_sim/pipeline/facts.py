@@ -1,7 +1,7 @@
 """What a report and its findings are made of: small lists of rows, taken from the tables by `collect.py`.
 
 Rules:
-1. Rows are those of the tables, with the tables' columns as keys. Whoever collects them keeps them few; `left_out` says what was left.
+1. Rows are those of the tables, with the tables' columns as keys. `collect` limits their number; `left_out` has what it left out.
 2. Nothing in here knows Spark: findings and pictures are tested with rows made by hand.
 """
 

@@ -133,7 +133,7 @@ def through(system: RemoteFiles) -> Iterator[None]:
 
 
 def entry(name: str) -> FileEntry | None:
-    """What a name stands for, None where there is nothing. Raises UsageError."""
+    """The file or folder of a name, None if it is missing. Raises UsageError."""
     path, other = local_path(name), _elsewhere.get()
     try:
         if path is not None:

@@ -4,7 +4,7 @@
 
 Rules:
 1. Every sentence is made of rows: names, numbers and times stand in the tables. What the rows don't show isn't said.
-2. One finding for one matter: what a stuck partition did to its groups is told with it, and not again for each of them.
+2. One finding for one matter: a finding about a stuck partition contains its effect on groups, which get no finding of their own.
 3. Weights: above 1000 something stood still, above 500 data was read twice or lost its place, above 100 it cost time, below it is good
    to know.
 """
@@ -43,7 +43,7 @@ MUCH_COMPACTED = 0.1
 
 
 def findings(facts: ReportFacts) -> list[Finding]:
-    """All that is to be told; one of the kind `nothing` where there is nothing."""
+    """All findings, the most important first; one of the kind `nothing` if there is no other."""
     result = [finding for tell in _KINDS for finding in _few(list(tell(facts)))]
     result = [replace(finding, text=_dated(finding)) for finding in result]
     if not facts.logged:  # offsets of a `journal_log` are the journal's numbers
@@ -55,7 +55,7 @@ def findings(facts: ReportFacts) -> list[Finding]:
 
 
 def _dated(finding: Finding) -> str:
-    """Its text, without the date that stands before it."""
+    """The finding's text, without the date that is printed before it."""
     return (
         finding.text.replace("\N{NO-BREAK SPACE}", " ")
         if finding.at_ms is None

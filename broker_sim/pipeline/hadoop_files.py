@@ -10,7 +10,7 @@ Rules:
    whole files (`binaryFile`), wherever its tasks run: no worker needs libhdfs, a key or a library of Amazon's. A task holds a segment
    in memory, 100 MiB as Kafka writes them (offsets.topic.segment.bytes), and a copy on its disk while it is decoded.
 2. What fails is a UsageError in one line: what is missing, who may not, who does not answer.
-3. What can be told without Spark is told before it starts (`check`).
+3. Errors that can be found without Spark are reported before it starts (`check`).
 """
 
 from __future__ import annotations

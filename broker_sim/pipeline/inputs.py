@@ -1,8 +1,8 @@
 """What a run reads: which folder, which journal, under which name; refused in one line before Spark starts where there is nothing.
 
 Rules:
-1. A journal that nobody named is looked for in the input folder, in `journal` below it and in `journal` beside it. Where it can't be
-   read, and there is a log, it is passed over and told as `skipped`; one that was named is refused.
+1. A journal without a name is searched for in the input folder, in `journal` below it and in `journal` beside it. Where it can't be
+   read, and there is a log, it is ignored and reported as `skipped`; one that was named is refused.
 2. A run's name is part of paths: letters, digits, `.`, `_` and `-`.
 """
 
@@ -108,7 +108,7 @@ def everywhere(name: str) -> str:
 
 
 def run_name(run_id: str | None, place: str) -> str:
-    """The run's name: the one that was told, else that of the folder."""
+    """The run's name: the given one, else that of the folder."""
     return (run_id or _NOT_IN_IDS.sub("-", files.base_name(place)).strip("-") or "run")[:100]
 
 

@@ -3,11 +3,11 @@
     for batch in batches(rows_of(lines, where)): ...        # pyarrow.RecordBatch of EVENTS.arrow()
 
 Rules:
-1. A line is a JSON object with seq, ts_ms and event, or it becomes a row of the type `skipped` that says where it stands and why.
+1. A line is a JSON object with seq, ts_ms and event, or it becomes a row of the type `skipped` that has its position and the reason.
    Nothing raises.
 2. What is of another type than the vocabulary says reads as absent. Kinds and fields that the vocabulary doesn't have, a newer
    journal's, are named in `unknown`; the fields that are known are read all the same.
-3. Why a step of a group happened is told by `broker_sim.explain`, from the one event: it names the cause and shows the group before and
+3. The cause of a group's step comes from `broker_sim.explain`, from the one event: it names the cause and shows the group before and
    after.
 """
 
@@ -63,7 +63,7 @@ _INT_MOST, _LONG_MOST = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LineSource:
-    """What all lines of a piece of a file share. ``named``: the ids of topics whose names were told in it."""
+    """What all lines of a piece of a file share. ``named``: the ids of topics whose names were read in it."""
 
     run_id: str
     journal: int
@@ -252,7 +252,7 @@ _NUMBERS = (
 
 
 def _integer(event: Event, name: str) -> int | None:
-    """`number`, quicker for what nearly always stands there."""
+    """`number`, with a fast path for the usual type."""
     value = event.get(name)
     return value if type(value) is int else number(event, name)
 
@@ -396,7 +396,7 @@ _NOTHING: Event = {}
 
 
 def _name_topics(parts: list[Part], row: Row, named: set[str]) -> None:
-    """Tell the names of ids that were not told yet."""
+    """Add the names of topic ids that no earlier row has."""
     fresh = {part[2]: part[1] for part in parts if part[2] is not None and part[1] is not None and part[2] not in named}
     if fresh:
         named.update(fresh)

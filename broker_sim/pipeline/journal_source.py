@@ -7,7 +7,7 @@
 Paths: a journal file, a directory with all journals that are below it, patterns (`runs/*`), several with commas between; `file:` URIs;
 `hdfs://`, `s3a://` and so on as far as Arrow opens them.
 
-Options (of both formats, unless told):
+Options (of both formats, unless noted):
   runId               the run's name; default: the directory's
   body                whether the column `body` holds the whole line; default `true`, `false` is quicker
   tasks               how many tasks a batch is read in at most (default: the session's default parallelism)
@@ -20,7 +20,7 @@ Rules:
 2. A stream's offset is {"positions": {file: byte}, "journals": {file: number}}: up to the end of the last whole line of each file,
    which is known by its name without `.part`. So every line is read once over restarts, growing and rotated files included; a line
    that has no end yet is waited for.
-3. A file of which a stream has read and which is gone, or has become shorter, is told as a skipped row.
+3. A file that a stream has read from and that is deleted or truncated then is reported as a skipped row.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Why a rebalance began, where no journal says so: from a broker's lines, which tell it outright, or from what members committed.
 
 Rules:
-1. A broker's line is certain. ``Preparing to rebalance`` gives the reason and the moment at which the window opened; what a member said
-   when it left (KIP-800) stands there, or in 4.x in a line of its own just before.
+1. A broker's line is certain. ``Preparing to rebalance`` gives the reason and when the join phase began; what a member said
+   when it left (KIP-800) is in the same line, or in 4.x in a line of its own just before.
 2. From the log alone: a commit is a sign of life, for the coordinator begins a member's session anew at each of them
    (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat). So a member that committed less than session.timeout.ms before
-   the window closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
+   the join phase closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
    session before, and regularly until then, most likely fell silent; one that was silent for max.poll.interval.ms, which clients send
    as their rebalance timeout, most likely had its poll timeout run out, upon which a client leaves by itself. What fits neither is not
    said; and why a client was silent is not known from its silence: a poll that came late, a callback, or a process that stood still.
@@ -128,7 +128,7 @@ class LoggedRebalance:
     """members that did not rejoin in time."""
     expired: list[tuple[int, str]] = field(default_factory=list)
     """when sessions ran out while their members were waited for, and whose."""
-    said: dict[str, str] = field(default_factory=dict)
+    leave_reasons: dict[str, str] = field(default_factory=dict)
     """member -> what it said when it left."""
 
     def held(self) -> Holdup | None:
@@ -144,16 +144,16 @@ class LoggedRebalances:
     """Reads the lines about one group, in order. Several brokers may tell of it: who coordinates it tells."""
 
     def __init__(self) -> None:
-        self.found: list[LoggedRebalance] = []
+        self.rebalances: list[LoggedRebalance] = []
         self._left: dict[str, tuple[int, str, str]] = {}
         self._polls: list[tuple[int, str, str]] = []
         self._gone: dict[str, tuple[str, str]] = {}
         self._upgrades: list[tuple[int, str]] = []
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """A row of `tables.rebalances.TOLD` that is a broker's line."""
+        """A row of `tables.rebalances.REBALANCE_INPUT` that is a broker's line."""
         what, ts_ms, at, detail = row["what"], row["ts_ms"], row["at"], row.get("detail") or ""
-        last = self.found[-1] if self.found else None
+        last = self.rebalances[-1] if self.rebalances else None
         if what == "poll timeout":
             self._polls.append((ts_ms, detail, at))
         elif what in ("fenced", "modern left"):
@@ -164,21 +164,21 @@ class LoggedRebalances:
             elif last is not None and last.reason.startswith("Downgrade group") and last.closed_ms is None:
                 last.lines.append(at)
         elif what == "preparing":
-            window = LoggedRebalance(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
+            rebalance = LoggedRebalance(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
             for member, (left_ms, why, where) in self._left.items():
                 if member in detail and 0 <= ts_ms - left_ms <= SLACK_MS:
-                    window.said[member] = why
-                    window.lines.insert(0, where)
-            self.found.append(window)
+                    rebalance.leave_reasons[member] = why
+                    rebalance.lines.insert(0, where)
+            self.rebalances.append(rebalance)
         elif what in ("left", "session timeout"):
             member = row.get("cause_members") or ""
             self._left[member] = (ts_ms, detail if what == "left" else "", at)
             if last is not None and last.closed_ms is None and what == "left":
-                last.said[member] = detail
+                last.leave_reasons[member] = detail
             if last is not None and ts_ms - last.started_ms <= 100:
                 last.lines.append(at)  # 3.4 tells why it prepares before it tells who left
                 if what == "left":
-                    last.said.setdefault(member, detail)
+                    last.leave_reasons.setdefault(member, detail)
             elif last is not None and last.closed_ms is None and what == "session timeout":
                 last.expired.append((ts_ms, member))  # it was awaited until then
                 last.lines.append(at)
@@ -199,7 +199,7 @@ class LoggedRebalances:
             last.late += re.findall(r"[\w.#-]{30,}", row.get("detail") or "")
             last.lines.append(row["at"])
 
-    def why_gone(self, row: dict[str, Any]) -> dict[str, Any]:
+    def with_removal_cause(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row with what a broker's line says of a member of a KIP-848, share or streams group that is gone: that its session ran out,
         that it did not give up its partitions in time, or that it left. Of a downgrade the line is added."""
         said = [self._gone[name] for name in row["who"] or () if name in self._gone]
@@ -233,9 +233,9 @@ class LoggedRebalances:
     def of(self, generation: int, stored_ms: int | None) -> LoggedRebalance | None:
         """The one that led to a generation, the nearest where a group began anew. Rule: its moment is before the record's."""
         fits = [
-            window
-            for window in self.found
-            if window.old + 1 == generation and (stored_ms is None or window.started_ms <= stored_ms + SLACK_MS)
+            rebalance
+            for rebalance in self.rebalances
+            if rebalance.old + 1 == generation and (stored_ms is None or rebalance.started_ms <= stored_ms + SLACK_MS)
         ]
         return fits[-1] if fits else None
 
@@ -244,7 +244,7 @@ class LoggedRebalances:
 
 
 def _last_commit(member: StoredMember, seen: Progress) -> tuple[int, int | None] | None:
-    """(last ms, rhythm in ms or None where it can't be told) of what a member has."""
+    """(last ms, rhythm in ms or None where it is unknown) of the partitions of a member."""
     mine = [seen[name] for name in member.assigned if name in seen]
     if not mine:
         return None
@@ -312,8 +312,8 @@ def _departure(
 
 
 def waiting(generation: Generation, seen: Progress) -> tuple[int, list[str]] | None:
-    """(ms, clients): how long those who stayed had not committed when the window closed, and who committed last; None where that is no
-    sign of waiting: nobody's rhythm is known, or the first silent one was silent for no longer than usual."""
+    """(ms, clients): how long those who stayed had not committed as the join phase ended, and who committed last; None where that is no
+    sign of waiting: no member's rhythm is known, or the first silent one was silent for no longer than usual."""
     if generation.old is None or generation.closed_ms is None:
         return None
     stayed = {member.member for member in generation.new}

@@ -1,8 +1,8 @@
 """How the logs of the data topics grew: from the headers of their batches, without reading a record.
 
 Rules:
-1. A batch says where the log ended after it, and when: its largest timestamp. Where clients' clocks went back, time stands still; a log
-   doesn't shrink.
+1. A batch says where the log ended after it, and when: its largest timestamp. Where clients' clocks went back, the last time is kept; a
+   log doesn't shrink.
 2. Of each partition one end for each ``step_ms`` is kept, the last one, so that a large topic costs little memory.
 3. Where a log begins is known of its end alone: by the name of its first segment, or the checkpoint that Kafka keeps of starts which
    have moved within a segment.

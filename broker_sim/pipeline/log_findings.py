@@ -1,10 +1,10 @@
-"""What is told of rebalances where the log is all there is: no journal says when a window opened, nor why a member is gone.
+"""Findings about rebalances from a log alone: without a journal the begin of the join phase and the cause are unknown.
 
 Rules:
-1. A generation's record says since when it stands and who is in it. So generations can be counted, also those that left no record, and
-   members be seen to come and go; each sentence says no more.
+1. A generation's record has the time since which it is valid and its members. So generations can be counted, also those that left no
+   record, and members be seen to come and go; each sentence says no more.
 2. A deployment is no storm: in a rolling restart each member goes once and comes once, and in a scale-out members come. Where members
-   can't be told apart by their client ids, their number has to do.
+   can't be distinguished by their client ids, their number has to do.
 3. How long a rebalance took is known from its window's end to its record: at least that long. A leave and a lost session look alike.
 
 Source: what was seen in logs of Apache Kafka 3.4, 4.1 and 4.4 while such things were done to its consumers.

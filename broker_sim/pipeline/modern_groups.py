@@ -3,12 +3,12 @@ the steps of a journal.
 
 Rules:
 1. A rebalance is a group epoch. It begins with the record that raises it, so its moment is exact, and is over once each member's
-   current assignment has reached it; nobody stands still meanwhile but the partitions that move. One that is overtaken by the next is
+   current assignment has reached it; only the partitions that move are not consumed meanwhile. One that is overtaken by the next is
    `failed` here as elsewhere: it was never Stable. A member that is gone is not waited for; an epoch that none of its members reached
    before they were gone is `failed`, too.
-2. Who came and who went stands in the members' records just before. A leave and a session that ran out write the same tombstone. A
+2. Joined and removed members are in the members' records just before. A leave and a session that ran out write the same tombstone. A
    static member that comes back under another id neither came nor went.
-3. What a member is told to give up stands in its current assignment until it has said that it has, or is gone: so long it kept others
+3. Partitions to revoke are in a member's current assignment until it acknowledges them or is removed: so long it kept others
    waiting. A streams group's record says whether its topology fits the topics; where it does not, no task is assigned.
 4. Records name members by themselves; what they had been given names topics by their ids, which the log alone does not resolve.
 5. A step of a journal (`EPOCHS`) is read as the records that it wrote, in Kafka's order, so that both give the same rows. The step says
@@ -81,7 +81,7 @@ class _Epoch:
 
 @dataclass(frozen=True, slots=True)
 class _Revoked:
-    """What a member gave up, and how long after it was told. ``tasks``: of a streams group."""
+    """A revocation by a member, and how long it took after the request. ``tasks``: of a streams group."""
 
     client: str
     ms: int
@@ -92,7 +92,7 @@ class ModernGroup:
     """Reads the records of one group, in order."""
 
     def __init__(self) -> None:
-        self.found: list[_Epoch] = []
+        self.epochs: list[_Epoch] = []
         self.states: list[dict[str, Any]] = []
         """who was in and at which epoch, from record to record: rows of `tables.group_states`. Who reads takes them away."""
         self._shown: tuple[int | None, set[str]] = None, set()
@@ -222,7 +222,7 @@ class ModernGroup:
     def _raised(self, row: Row, kind: str) -> None:
         if row["generation"] == self._epoch:
             return
-        open_ = self.found[-1] if self.found else None
+        open_ = self.epochs[-1] if self.epochs else None
         if open_ is not None and open_.left_ms is None:
             if open_.end is None:
                 open_.end, open_.ended_ms = "dead" if row["generation"] is None else "failed", row["ts_ms"]
@@ -256,7 +256,7 @@ class ModernGroup:
             epoch.end, epoch.ended_ms = "empty", row["ts_ms"]
         if kind == "streams":
             epoch.ready = json.loads(row["detail"] or "{}").get(_TOPOLOGY, -1) >= 0
-        self.found.append(epoch)
+        self.epochs.append(epoch)
         self._before, self._epoch = dict(self._members), row["generation"]
 
     def _reached(self, row: Row, settled: int) -> None:
@@ -281,7 +281,7 @@ class ModernGroup:
             self._revoking.setdefault(member, (ts_ms, _tasks(pending)))
             return
         since_ms, tasks = self._revoking.pop(member, (None, None))
-        epoch = self.found[-1] if self.found else None
+        epoch = self.epochs[-1] if self.epochs else None
         if since_ms is None or epoch is None:
             return
         client = epoch.clients.get(member) or member
@@ -289,7 +289,7 @@ class ModernGroup:
             epoch.revoked = _Revoked(client, ts_ms - since_ms, tasks)
 
     def _done(self, member: str, row: Row) -> None:
-        epoch = self.found[-1] if self.found else None
+        epoch = self.epochs[-1] if self.epochs else None
         if epoch is None or epoch.end is not None or member not in epoch.waits:
             return
         epoch.waits.discard(member)
@@ -300,7 +300,7 @@ class ModernGroup:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Rows of `tables.rebalances.REBALANCES`."""
-        for epoch in self.found:
+        for epoch in self.epochs:
             lasted = (
                 None
                 if epoch.started_ms is None or epoch.ended_ms is None
@@ -347,7 +347,7 @@ def _cause(epoch: _Epoch) -> dict[str, Any]:
     cause = "unknown" if came and gone else "join" if came else "gone" if gone else "metadata change"
     detail = None
     if epoch.step is not None:
-        detail = "unknown" if came and gone else "joined" if came else epoch.step.gone_by if gone else "changed"
+        detail = "unknown" if came and gone else "joined" if came else epoch.step.removed_by if gone else "changed"
         cause = CAUSES.get(detail, "unknown") if cause == "gone" else cause
     return {
         "cause": cause,
@@ -365,7 +365,7 @@ _SETTLED = ("Stable", "Empty")
 def _why(row: Row) -> str | None:
     """Why members are gone with a step of a journal, or "loaded" where it is the first; None from a log."""
     step: EpochStep | None = row.get("step")
-    return None if step is None else "loaded" if step.found else step.gone_by
+    return None if step is None else "loaded" if step.found else step.removed_by
 
 
 def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:

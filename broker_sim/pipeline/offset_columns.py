@@ -6,7 +6,7 @@ out of the batch's bytes by Arrow.
 Rules:
 1. Only what is read here to the last byte is taken: commits (keys 0 and 1, values 0-4), their tombstones, the markers of
    transactions. Every other record, and every batch that is odd in any way, goes to `offset_records`, whose rows these are equal to.
-2. A batch that can't be read is told with the reason and left out whole.
+2. A batch that can't be read is reported with the reason and skipped as a whole.
 3. What is kept is bounded by the size of the piece that is handed in.
 """
 
@@ -458,7 +458,7 @@ class _Columns:
 
 
 def _times(all_ms: Array, which: Array | None) -> Any:
-    """Timestamps out of ms; null where there is none, and where no calendar reaches."""
+    """Timestamps out of ms; null if they are missing or outside of the calendar's range."""
     unknown = (all_ms < 0) | (all_ms > FARTHEST_MS)
     if which is not None:
         unknown |= ~which

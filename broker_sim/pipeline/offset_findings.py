@@ -1,4 +1,4 @@
-"""What is told of committed offsets: that they went back, ceased to stand, fell behind, or that records were handed out twice."""
+"""Findings about committed offsets: they went back, were deleted or fell behind, or records were delivered twice."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ def _lag(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _ended(facts: ReportFacts, group: str, last: Row) -> Finding | None:
-    """Of a group whose members are gone: that its lag is what nobody reads, and no sign of trouble if they left in order."""
+    """The lag of a group without members: no client reads its partitions, which is no incident if all members left in order."""
     state = facts.states.get(group)
     if state is None or state["state"] not in ("empty", "ended"):
         return None
@@ -424,7 +424,7 @@ def _together(rows: list[Row]) -> Row:
 
 
 def _refused(facts: ReportFacts) -> Iterable[Finding]:
-    """Commits that were refused for a topic: those for all of a coordinator or a member are told with it."""
+    """Commits that were refused for a topic: refusals of a whole coordinator or member are part of their findings."""
     refusals = [row for row in facts.refusals if row["in_part"] or about_one(row["error"] or "")]
     for group, rows in by_group(refusals):
         topics: dict[tuple[str, str], list[Row]] = defaultdict(list)

@@ -5,8 +5,8 @@
 
 Rules:
 1. A name is a data directory (of the simulator, or a copy of a broker's), one `__consumer_offsets-N` folder, one `.log` file in it,
-   or a pattern of them. Folders of other topics in a data directory are passed over; one that was named is told.
-2. A run is a data directory, by its name, unless a run id is told: then all that was named is one run's. A log partition that a run
+   or a pattern of them. Folders of other topics in a data directory are ignored; one that was named is reported.
+2. A run is a data directory, by its name, unless a run id is given: then all inputs belong to one run. A log partition that a run
    has twice (copies of several brokers) is read once: from the copy that reaches further.
 3. A share is ranges of offsets, not of files: the cleaner may rewrite the files before they are read.
 """

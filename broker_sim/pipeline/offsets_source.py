@@ -7,7 +7,7 @@
 Paths: a data directory of the simulator or a copy of a broker's, one `__consumer_offsets-N` folder, one of its `.log` files,
 patterns of them (`runs/*`), several with commas between; `file:` URIs; `hdfs://`, `s3a://` and so on as far as Arrow opens them.
 
-Options (of both formats, unless told):
+Options (of both formats, unless noted):
   runId                 the run's name; default: the data directory's own. With it all that is read is one run's
   mode                  `permissive` (default): what can't be read is left out, and consumer_offsets_skipped tells it;
                         `failfast`: it is an error with file, position and reason
@@ -238,7 +238,7 @@ def _run_of(file: str, logs: Iterable[Log]) -> str | None:
 
 
 def _ignore_skipped(skipped: Skipped) -> None:
-    """It is told by `consumer_offsets_skipped`."""
+    """Ignores it: the format `consumer_offsets_skipped` reports it."""
 
 
 def _fail(skipped: Skipped) -> None:

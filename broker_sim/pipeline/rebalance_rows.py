@@ -2,8 +2,8 @@
 
 Rules:
 1. What a rebalance is, and what a log alone can tell of it, say `broker_sim.explain.rebalances` and `generations`; here are columns.
-2. What the journal tells of a generation is not told by the log again, nor what a record tells by a broker's line: that adds when the
-   window opened, and why (`log_causes`). A rebalance that left no record is told by its lines alone.
+2. A generation of the journal gets no second row from the log, nor a record's from a broker's line: the line adds when the
+   join phase began, and why (`log_causes`). A rebalance without a record has a row from its lines alone.
 3. A group is not held in memory, its rebalances are.
 """
 
@@ -45,8 +45,8 @@ Row = Mapping[str, Any]
 
 
 def rebalances_of(steps: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Rows of `tables.rebalances.TOLD`, group by group and each group's steps before its records, both in order, as rows of the table
-    without the moments for people. What a row leaves out is null."""
+    """Rows of `tables.rebalances.REBALANCE_INPUT`, group by group and each group's steps before its records, both in order, as rows of
+    the table without the moments for people. What a row leaves out is null."""
     for (run_id, group), rows in groupby(steps, key=lambda row: (row["run_id"], row["group"])):
         account = _GroupRows()
         for row in rows:
@@ -117,7 +117,7 @@ class _GroupRows:
             step = GroupStep(step.ts_ms, came_back[0], step.after, came_back[1])
         if step.cause.kind == "expired" and step.cause.members:
             step.cause.closed_ms = self._closed.get(step.cause.members[0])
-        last = self.steps.found[-1].began_ms if self.steps.found else 0
+        last = self.steps.rebalances[-1].began_ms if self.steps.rebalances else 0
         changes = [*_parsed(row.get("cause_changes")), *self._metadata.changes(step, last)]
         for turn, rebalance in self.steps.take(step):
             if turn == "began":
@@ -136,19 +136,19 @@ class _GroupRows:
         """A classic group's record, with what was committed since the one before."""
         self._seen |= {entry["name"]: entry["seen"] for entry in _parsed(row.get("progress"))}
         members = tuple(_stored(member) for member in _parsed(row["members_after"]))
-        known = len(self.records.found)
+        known = len(self.records.generations)
         self._over.classic(
             GroupMetadataRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place"))
         )
-        if len(self.records.found) > known:
+        if len(self.records.generations) > known:
             self._progress[known] = dict(self._seen)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """What there is to tell."""
-        known = {rebalance.generation for rebalance in self.steps.found}
-        yield from map(_of_steps, self.steps.found)
+        known = {rebalance.generation for rebalance in self.steps.rebalances}
+        yield from map(_of_steps, self.steps.rebalances)
         used: list[LoggedRebalance] = []
-        for number, generation in enumerate(self.records.found):
+        for number, generation in enumerate(self.records.generations):
             if generation.generation in known:
                 continue
             row = {"coordinator_partition": self.partition, "kind": "classic", **_of_records(generation)}
@@ -164,17 +164,19 @@ class _GroupRows:
                     # it left after it had been silent for just max.poll.interval.ms: aiokafka says no more than that
                     row |= {"cause": "poll timeout", "cause_certainty": LIKELY}
                 if row["cause"] == CAUSES["went_over"]:
-                    row = self.lines.why_gone(row)
+                    row = self.lines.with_removal_cause(row)
             yield self._polled(row)
-        for window in self.lines.found:
+        for window in self.lines.rebalances:
             if not any(window is other for other in used) and window.old + 1 not in known:
-                yield self._polled({"coordinator_partition": self.partition, **_of_lines(window, self.lines.found)})
+                yield self._polled(
+                    {"coordinator_partition": self.partition, **_of_lines(window, self.lines.rebalances)}
+                )
         for row in self.epochs.rows():
             yield {"coordinator_partition": self.partition, **row}
-        epochs = {epoch.epoch for epoch in self.epochs.found}
+        epochs = {epoch.epoch for epoch in self.epochs.epochs}
         for row in self.modern.rows():
             if row["generation"] not in epochs:
-                explained = self.lines.why_gone({"coordinator_partition": self.partition, **row})
+                explained = self.lines.with_removal_cause({"coordinator_partition": self.partition, **row})
                 yield self._polled(self.lines.upgraded(explained))
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -241,9 +243,9 @@ class _ProtocolChanges:
             others = (StoredMember(name, client) for name, client in gone.items())
             self.records.comes_over(replace(record, members=(*record.members, *others)))
             return
-        known = len(self.records.found)
+        known = len(self.records.generations)
         self.records.take(record)
-        if self._gone is not None and len(self.records.found) > known:
+        if self._gone is not None and len(self.records.generations) > known:
             self._downgraded[known], self._gone = self._gone, None
 
     def cause(self, number: int) -> dict[str, Any]:
@@ -426,9 +428,11 @@ def _clients(generation: Generation, who: Iterable[str]) -> list[str | None]:
 def _reason(window: LoggedRebalance) -> dict[str, Any]:
     """Its cause, and whose it is."""
     kind, who, error = cause_of_reason(window.reason)
-    if kind == "leave" and any(poll_ran_out(said) for said in window.said.values()):
+    if kind == "leave" and any(poll_ran_out(said) for said in window.leave_reasons.values()):
         kind = "poll timeout"
-    said = [text for text in window.said.values() if text and text != "not provided" and text not in window.reason]
+    said = [
+        text for text in window.leave_reasons.values() if text and text != "not provided" and text not in window.reason
+    ]
     detail = window.reason + (f"; client reason: {said[0]}" if said and "client reason" not in window.reason else "")
     return {"cause": kind, "cause_detail": detail, "cause_certainty": CERTAIN, "who": who, "error": error}
 

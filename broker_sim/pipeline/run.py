@@ -1,7 +1,7 @@
 """``broker-sim pipeline run``: from a data directory and a journal to Parquet tables, a report and findings.
 
 Rules:
-1. What is wrong with the arguments is told before an engine starts. The output folder is touched after that, and the input never.
+1. Invalid arguments are reported before an engine starts. The output folder is changed after that, and the input never.
 2. Each input is decoded once: what the sources give is written as Parquet first, and all that follows reads those columns again. So
    memory stays flat, and a table's lineage is short.
 3. A table is written before the report is drawn; an interrupted run leaves whole tables, and a marker by which it can be overwritten.
@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.clock import stopwatch
 from broker_sim.common.text import UsageError, clock, date, visible
 from broker_sim.explain.phrases import count
-from broker_sim.pipeline import files, inputs
-from broker_sim.pipeline import findings as told
+from broker_sim.pipeline import files, findings, inputs
 from broker_sim.pipeline.duck.frames import Frame
 from broker_sim.pipeline.duck.session import DuckSession, is_installed, need_duckdb
 from broker_sim.pipeline.engine import functions as f
@@ -98,15 +97,15 @@ class RunResult:
     """What a run came to. ``report``: where the page is, as an address for a browser."""
 
     facts: ReportFacts
-    findings: list[told.Finding]
+    findings: list[findings.Finding]
     report: str
 
     def text(self) -> str:
         """For a terminal."""
-        return f"{told.text(self.findings)}\n{self.report}\n"
+        return f"{findings.text(self.findings)}\n{self.report}\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs; also what stands in findings.json."""
+        """For programs; also the content of findings.json."""
         return {
             "run_id": self.facts.run_id,
             "input": self.facts.input,
@@ -165,7 +164,7 @@ def _inputs_of(options: RunOptions) -> inputs.Inputs:
 
 
 def _check_remote(options: RunOptions, name: str) -> None:
-    """What can be told of an address before Spark starts. Raises UsageError."""
+    """Check an address before Spark starts. Raises UsageError."""
     from broker_sim.pipeline.hadoop_files import check
     from broker_sim.pipeline.session import is_running, need_pyspark, own_jars
 
@@ -470,7 +469,7 @@ class PipelineRun:
 
     @on_its_engine
     def _need_groups(self, log: DataFrame) -> None:
-        """Raises UsageError for a --group that nobody is."""
+        """Raises UsageError for a --group that matches no group."""
         for pattern in self.options.scope.groups:
             if not log.where(f.col("group").rlike(pattern_of(pattern))).limit(1).count():
                 raise UsageError(f"--group {visible(pattern)}: no group of what was read is called so")
@@ -497,7 +496,7 @@ class PipelineRun:
 
     def _one(self, table: TableSchema, make: Callable[[], DataFrame]) -> int:
         watch = stopwatch()
-        number = self._keep(table, self.options.scope.told(table.name, make()), 1).count()
+        number = self._keep(table, self.options.scope.filtered(table.name, make()), 1).count()
         self.steps.say(f"  {table.name}: {count(number, 'row')} ({watch():.1f} s)")
         return number
 
@@ -566,9 +565,9 @@ class PipelineRun:
     def _report(self, facts: ReportFacts) -> RunResult:
         from broker_sim.pipeline.report.page import html
 
-        result = self.options.scope.edge(told.findings(facts))
+        result = self.options.scope.edge(findings.findings(facts))
         outcome = RunResult(facts, result, f"{self.folder.where}/report.html")
         self.folder.write("report.html", html(facts, result))
-        self.folder.write("findings.txt", told.text(result))
+        self.folder.write("findings.txt", findings.text(result))
         self.folder.write("findings.json", json.dumps(outcome.to_dict(), indent=1) + "\n")
         return outcome

@@ -13,7 +13,7 @@
     REBALANCES.markdown()  the table of docs/pipeline.md
 
 Rules:
-1. A table's columns are told once, here or in its module below `tables/`. Code that builds rows names columns, never their places.
+1. A table's columns are defined once, here or in its module below `tables/`. Code that builds rows names columns, never their places.
 2. Every column may be null, unless its meaning says when it isn't: outer joins and older journals make nulls, and Spark then needs no
    second schema.
 3. Moments are UTC. `x` is a timestamp for people, `x_ms` the same as exact ms since 1970 for arithmetic; durations end in `_ms`.
@@ -109,11 +109,11 @@ class ColumnSpec:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A named list of columns; ``story`` says in a sentence or two what a row is."""
+    """A named list of columns; ``description``: what a row is, in a sentence or two."""
 
     name: str
     columns: tuple[ColumnSpec, ...]
-    story: str = ""
+    description: str = ""
 
     def __post_init__(self) -> None:
         names = self.names
@@ -135,7 +135,7 @@ class TableSchema:
 
     def only(self, names: Iterable[str]) -> TableSchema:
         """The table with these columns alone, in that order. Raises KeyError."""
-        return TableSchema(self.name, tuple(self[name] for name in names), self.story)
+        return TableSchema(self.name, tuple(self[name] for name in names), self.description)
 
     def element(self, name: str) -> str:
         """The type of the elements of a column that is an array, in Spark's words."""

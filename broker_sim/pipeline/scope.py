@@ -2,7 +2,7 @@
 
 Rules:
 1. Until a moment: nothing that came later has a say; what goes on then is open, as at the end of any log.
-2. From a moment on: what ended before it is not told. What began before is told with its own beginning, as far as records of the
+2. From a moment on: what ended before it is left out. What began before keeps its own beginning, as far as records of the
    `CONTEXT_MS` before show it; of all that is older only how things stood is known: the last record of each group, and of each
    partition of it. A finding that reaches back to there says so (`edge`).
 3. Of some groups: the records of the others are not there. So nothing is said for which one has to know them: that an offsets
@@ -171,7 +171,7 @@ class Scope:
     # --- what is told ---------------------------------------------------------------------------------------------------
 
     @on_its_engine
-    def told(self, name: str, rows: DataFrame) -> DataFrame:
+    def filtered(self, name: str, rows: DataFrame) -> DataFrame:
         """A table that was made, without what was over before, and without what only other groups could show."""
         if self.groups and name == "stuck_partitions":
             rows = rows.where(~f.col("evidence").isin(*OF_OTHERS))
@@ -209,7 +209,7 @@ def _moment(at_ms: int) -> str:
 
 def _last_of_each(early: DataFrame) -> DataFrame:
     """Where the last records are of each group, of each partition of it, and of each other key; of a transaction's commits and markers
-    all of them, for which ones count is told by those that follow."""
+    all of them, since later ones decide which of them count."""
     kind, pending = f.col("kind"), f.col("is_txn") | f.col("kind").isin("txn_commit", "txn_abort")
     what = (
         f.when(f.coalesce(pending, f.lit(False)), f.concat(f.lit("txn "), f.col("log_offset").cast("string")))
@@ -230,7 +230,7 @@ _KEY = ["run_id", "group", "topic", "partition"]
 
 
 def _lag_from(lag: DataFrame, since_ms: int) -> DataFrame:
-    """Lag's windows from a moment on. How a partition stood before is told in the first of them."""
+    """Lag's windows from a moment on. The first of them contains the state before."""
     first = f.lit(since_ms) - f.pmod(f.lit(since_ms), f.col("window_ms"))
     later = lag.where(f.col("window_start_ms") >= first)
     there = later.where(f.col("window_start_ms") == first).select(*_KEY)

@@ -1,4 +1,4 @@
-"""Segment files of `__consumer_offsets` into Arrow record batches of OFFSET_LOG: what is good is read, what is not is told.
+"""Segment files of `__consumer_offsets` into Arrow record batches of OFFSET_LOG: valid batches are read, invalid ones are reported.
 
     for rows in read_offsets("DIR/__consumer_offsets-12", skipped=list_of_skipped.append):
         ...                     # pyarrow.RecordBatch, in the order of the log
@@ -316,7 +316,7 @@ class _Framing:
     # -------------------------------------------------------------------------------------------- bad batches
 
     def _behind_bad(self, position: int) -> int:
-        """Where the next good batch begins; what lies between is told."""
+        """Where the next good batch begins; the bytes between are reported as skipped."""
         reason = self._what_is_wrong(position)
         behind = self._old_messages(position) or self._next_good(position)
         if behind is None:
@@ -345,7 +345,7 @@ class _Framing:
             return str(error)
 
     def _good(self, position: int, least: int | None = None) -> tuple[int, int] | None:
-        """(base offset, bytes) of the good batch at a position, None where there is none."""
+        """(base offset, bytes) of the good batch at a position, None if there is no valid one."""
         least = self.least if least is None else least
         head = self.source.read(position, _FRAME.size)
         if len(head) < _FRAME.size:

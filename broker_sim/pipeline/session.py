@@ -4,7 +4,7 @@
     spark.read.format("consumer_offsets").load("DIR").show()
 
 Rules:
-1. What is missing (PySpark, Java 17 or newer) is told in one line before Spark starts, with what was found and how to install it.
+1. What is missing (PySpark, Java 17 or newer) is reported in one line before Spark starts, with what was found and how to install it.
 2. On this machine (``local[..]``) workers run this interpreter, bound to the loopback address. On a cluster both are the cluster's, and
    it is sent this code, unless spark-submit has done that.
 3. A caller's ``conf`` wins over everything that is set here.
@@ -238,14 +238,14 @@ def spark_session(
 
 
 def is_running() -> bool:
-    """Whether this process has a session, whichever of its threads made it: who makes one ends it, and nobody else."""
+    """Whether this process has a session, whichever of its threads made it: the code that makes one ends it."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
 
 
 def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
-    """The session; what the JVM says while it starts is kept back, and told where it fails."""
+    """The session; the JVM's output while it starts is printed only if it fails."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -369,7 +369,7 @@ def _local_settings(master: str) -> dict[str, object]:
 
 
 def register(session: Any) -> None:
-    """Makes the formats `consumer_offsets`, `sim_journal` and their `_skipped` known to a session, whoever made it."""
+    """Makes the formats `consumer_offsets`, `sim_journal` and their `_skipped` known to any session."""
     from broker_sim.pipeline.journal_source import SimJournal, SkippedJournal
     from broker_sim.pipeline.offsets_source import TASKS, ConsumerOffsets, SkippedOffsets
 

@@ -1,9 +1,9 @@
-"""What is told of share groups (KIP-932): records that were given up, that came back again and again, and places set from outside.
+"""Findings about share groups (KIP-932): records that were archived or redelivered again and again, and offsets set from outside.
 
 Rules:
-1. `__share_group_state` has outcomes and counts, and no acquisitions. Why a record came back is told as far as its time shows it: as a
-   member went; and one that waited for seconds before it was delivered again was not released by an application that goes on reading,
-   for such a record is delivered again at once.
+1. `__share_group_state` has outcomes and counts, and no acquisitions. Why a record was redelivered is stated as far as its time shows
+   it: as a member went; and one that waited for seconds before it was delivered again was not released by an application that goes on
+   reading, for such a record is delivered again at once.
 2. A record that was released once and then taken is what share groups are for: a note.
 """
 
@@ -28,7 +28,7 @@ OFTEN = 3
 
 
 def _archived(facts: ReportFacts) -> Iterable[Finding]:
-    """Records that nobody gets any more: given up, a warning; rejected, a note."""
+    """Archived records: a warning for those at the delivery limit, a note for rejected ones."""
     for group, rows in by_group([row for row in facts.deliveries if row["outcome"] == "archived"]):
         worn = [row for row in rows if (row["deliveries"] or 0) > 1]
         for some, given_up in ((worn, True), ([row for row in rows if row not in worn], False)):

@@ -3,13 +3,13 @@
     rows_of_shares(["data/__share_group_state-0", ...])     rows of `tables.share_deliveries.SEEN`
 
 Rules:
-1. The log has no acquisitions: a record stands in it when it is acknowledged, comes back (released by its consumer, by a session that
+1. The log has no acquisitions: a record is written when it is acknowledged, comes back (released by its consumer, by a session that
    was closed, or by a lock that ran out) or is archived (rejected, or delivered as often as it may be). What it has of a record is its
    state and how often it was delivered.
-2. A snapshot, which each 500th write of a partition is, tells again what the updates before it told: only what has changed counts,
+2. A snapshot, which each 500th write of a partition is, repeats the updates before it: only changes count,
    offset by offset.
 3. Records that came back and were archived or acknowledged with each other are one row.
-4. A start offset that falls, or leaps over what nobody acknowledged by a snapshot of a new state epoch, was set from outside
+4. A start offset that falls, or skips unacknowledged records by a snapshot of a new state epoch, was set from outside
    (AlterShareGroupOffsets, or the group was made anew).
 5. Kafka 4.1 does not count a delivery whose session was closed, 4.4 does: there the same record comes back with the same count.
 
@@ -41,7 +41,7 @@ WIDEST = 100_000
 
 @dataclass(slots=True)
 class _RecordHistory:
-    """A record that came back: when first and last, where in the log that stands first, how often, and how often it was delivered."""
+    """A record that came back: when first and last, the log offset of the first return, how often, and how often it was delivered."""
 
     first_ms: int
     place: int
@@ -61,7 +61,7 @@ class _Partition:
     start: int = -1
     state_epoch: int | None = None
     open: dict[int, _RecordHistory] = field(default_factory=dict)
-    told: dict[int, tuple[int, int]] = field(default_factory=dict)
+    delivered: dict[int, tuple[int, int]] = field(default_factory=dict)
     """offset -> state and count, as they were told last, from the start offset on."""
 
 
@@ -108,7 +108,7 @@ def _take(
                 "first_ms": at_ms, "last_ms": at_ms, "log_offset": place,
             }  # fmt: skip
             partition.open.clear()
-            partition.told.clear()
+            partition.delivered.clear()
         partition.state_epoch = value.state_epoch
     archived: list[tuple[int, _RecordHistory]] = []
     accepted: list[tuple[int, _RecordHistory]] = []
@@ -122,7 +122,9 @@ def _take(
         for offset, _ in passed:
             del partition.open[offset]
         yield from _rows(partition, passed, PASSED, at_ms)
-        partition.told = {offset: state for offset, state in partition.told.items() if offset >= partition.start}
+        partition.delivered = {
+            offset: state for offset, state in partition.delivered.items() if offset >= partition.start
+        }
     elif 0 <= value.start_offset < partition.start:
         partition.start = value.start_offset
 
@@ -134,9 +136,9 @@ def _changed(
     """Note what a batch says of its offsets that is new."""
     state, deliveries = batch.delivery_state, batch.delivery_count
     for offset in range(batch.first_offset, min(batch.last_offset, batch.first_offset + WIDEST) + 1):
-        if partition.told.get(offset) == (state, deliveries):
+        if partition.delivered.get(offset) == (state, deliveries):
             continue
-        partition.told[offset] = state, deliveries
+        partition.delivered[offset] = state, deliveries
         story = partition.open.get(offset)
         if state == _AVAILABLE and deliveries > 0:
             if story is None:

@@ -9,7 +9,7 @@ Rules:
 1. Batch N of a stream is the folder ``batch=N``, written whole. A batch that was interrupted is asked for again by Spark under the same
    number, with the same input, and takes the place of what was left of it: nothing is there twice, nothing is lost.
 2. That holds as long as folder and checkpoint belong together; `watch` sees to it.
-3. Writing and reading take turns by ``lock``: nobody reads a batch that is half written. `then` is called while it is held.
+3. Writing and reading take turns by ``lock``: no reader sees a batch that is half written. `then` is called while it is held.
 """
 
 from __future__ import annotations

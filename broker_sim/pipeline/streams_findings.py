@@ -1,4 +1,4 @@
-"""What is told of streams groups (KIP-1071): topologies whose topics are not as they have to be, and who held on to tasks.
+"""Findings about streams groups (KIP-1071): topologies with missing or wrong topics, and members that revoked tasks late.
 
 Rules:
 1. A group's record says with each epoch whether its topology fits the topics. While it does not, its members are in and have no tasks.
@@ -58,7 +58,7 @@ def _unready(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def late_revocation(row: Row) -> str:
-    """Who held on to what it was told to give up, as a sentence; "" where nobody did for long."""
+    """The member that took long to revoke its tasks or partitions, as a sentence; "" if none did."""
     if not row.get("revoked_ms") or row["revoked_ms"] < LONG_MS:
         return ""
     tasks = row.get("revoked_tasks") or []

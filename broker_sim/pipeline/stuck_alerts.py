@@ -8,7 +8,7 @@ Rules:
 1. What a jam is says the table `stuck_partitions`; a test holds this to it. Asking Spark for that table costs seconds after each batch,
    most of them to plan it. Here each batch costs one small query, and the periods are counted on as their signs come.
 2. Signs are those of `__consumer_offsets` alone: appends, their commitment, and answers that say that there is no coordinator. What
-   producers suffer, and what a group was answered before the journal told where it lives, is left to the tables.
+   producers suffer, and responses to a group before the journal shows its partition, are left to the tables.
 3. Nothing of this is kept on a disk. A watch that starts again looks once at all that was appended, and tells what is stuck then.
 """
 
@@ -82,7 +82,7 @@ class StuckAlerts:
         return sorted(periods, key=lambda period: period.from_ms)
 
     def add(self, batch: DataFrame, *, past: bool = False) -> None:
-        """A batch, or with ``past`` all that there was before this watch, of which only what goes on is told."""
+        """A batch of events; with ``past`` all events before this watch, of which only periods that continue are reported."""
         wanted = (
             "(type in ('append', 'committed') and coordinator_partition is not null)"
             f" or (type in {HOMES} and log is not null)"

@@ -12,9 +12,9 @@ Rules:
 3. An abort is its coordinator's own where its record has a new epoch: after the transaction's timeout it `timed out`, before it its
    producer was `fenced`. Under transaction version 2 every end has a new epoch: there an abort behind which a producer begins anew at
    once was a fence.
-4. A record that is older than the abort behind which it stands came too late for its own transaction: it begins one of which no
+4. A record that is older than the abort before it came too late for its own transaction: it begins one of which no
    coordinator knows, and the next marker of its producer counts for it (KIP-890). `LATE_MS` is left for clocks that differ.
-5. What can't be read of the coordinator's log is told (`state_logs`); in a data topic's it ends the story of that file, quietly.
+5. What can't be read of the coordinator's log is reported (`state_logs`); in a data topic's it ends the story of that file, quietly.
 
 Source: TransactionLog.scala, TransactionMetadata (3.4), TransactionState.java (4.x), ProducerStateManager.java.
 """

@@ -1,4 +1,4 @@
-"""The verb ``broker-sim pipeline watch``: what `run` does, while it happens. How it is done stands in `watching.py`."""
+"""The verb ``broker-sim pipeline watch``: `run` repeated while data arrives. `watching.py` implements it."""
 
 from __future__ import annotations
 

@@ -6,14 +6,14 @@ Rules:
    nothing that crosses a batch (a rebalance that goes on, a member's tenure) is kept anywhere else, and they are what `run` would make
    of the same input. That takes the longer the more there is, so it is done a fifth of the time at most, and at the end.
 3. What is stuck can't wait for that: `stuck_alerts.py` reads each batch as it arrives.
-4. A finding is told once, over restarts, too: what was told stands in OUT/findings.json.
+4. A finding is reported once, also across restarts: OUT/findings.json has the reported ones.
 5. OUT and checkpoint belong together: a watch goes on where both are as the last one left them, else it refuses.
 6. It ends after the batch that is under way, and then makes the tables once more; asked twice, it ends without.
 7. If Spark fails - a worker that doesn't come up on a busy machine, a disk that is full for a while - the failure is logged in one line
    and Spark is called again after a pause that doubles; `WatchOptions.retries` failures without a success between them end the watch.
    Nothing is lost or written twice (rule 1). Invalid arguments are not tried again.
 8. Logs of brokers and clients are read again, whole, each time the tables are made, and the folders that were named are looked through
-   for new ones: a log that is rolled goes on under its new name, and one that has gone is told as skipped. Where they alone have grown
+   for new ones: a log that is rolled goes on under its new name, and a deleted one is reported as skipped. Where they alone have grown
    the tables are made, too: a stuck partition of a real cluster is one that nothing is written to.
 """
 
@@ -107,7 +107,7 @@ class PipelineWatch:
         self.options, self.tell, self.steps = options, tell, steps
         self.metrics = Metrics()
         self._over = threading.Event()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def stop(self) -> None:
         """End it, as a signal does."""
@@ -145,18 +145,18 @@ class PipelineWatch:
         """Whether it shall end; waits so long for that."""
         return self._over.wait(wait_s)
 
-    def tell_new(self, findings: list[Finding], *, stuck: bool) -> None:
-        """Findings that were not told yet. ``stuck``: those of stuck partitions, too."""
+    def report_new(self, findings: list[Finding], *, stuck: bool) -> None:
+        """Report findings that are new. ``stuck``: also those of stuck partitions."""
         for finding in sorted(findings, key=lambda finding: finding.at_ms or 0):
-            if finding.kind != "nothing" and _key(finding.to_dict()) not in self._told:
-                self._told.add(_key(finding.to_dict()))
+            if finding.kind != "nothing" and _key(finding.to_dict()) not in self._reported:
+                self._reported.add(_key(finding.to_dict()))
                 if finding.kind != "stuck" or stuck:
                     self.tell(f"{clock(finding.at_ms)}  {finding.text}" if finding.at_ms is not None else finding.text)
 
-    def was_told(self, text: str | None) -> None:
+    def restore_reported(self, text: str | None) -> None:
         """``text``: findings.json of an earlier watch."""
         if text is not None:
-            self._told.update(_key(finding) for finding in json.loads(text)["findings"])
+            self._reported.update(_key(finding) for finding in json.loads(text)["findings"])
 
 
 def _key(finding: Mapping[str, Any]) -> str:
@@ -260,7 +260,7 @@ class _WatchSession:
     def all(self) -> None:
         ledger = _ledger(self.options, self.inputs)
         if _belongs(self.folder, ledger):
-            self.watch.was_told(self.folder.read("findings.json"))
+            self.watch.restore_reported(self.folder.read("findings.json"))
         else:
             self.folder.prepare(self.inputs.run_id, overwrite=False)
             self.folder.write(LEDGER, json.dumps(ledger) + "\n")
@@ -389,12 +389,12 @@ class _WatchSession:
             lag, rebalances = again.tables["lag"], again.tables["rebalances"]
             self.watch.metrics.tables(MetricsSnapshot.of(lag, rebalances, made.findings, made.facts.to_ms))
         self._stuck = {row["log"] for row in made.facts.stuck if row["to_ms"] is None and row["evidence"] in OF_LINES}
-        self.watch.tell_new(made.findings, stuck=self.inputs.journal is None)
+        self.watch.report_new(made.findings, stuck=self.inputs.journal is None)
         self._made = state
         self._next_s = self._watch_s() + max(SHARE * took(), LEAST_PAUSE_S)
 
     def _look_for_lines(self) -> None:
-        """Which logs of brokers and clients there are by now. Where a name has nothing any more, those of before are told as gone."""
+        """Update the list of brokers' and clients' logs. If a name matches no file any more, its files are reported as deleted."""
         try:
             self.inputs = replace(self.inputs, lines=_lines(self.options))
         except UsageError as error:

@@ -355,7 +355,7 @@ def test_what_a_scope_leaves(both: Both) -> None:
     for events, kept, known, said in zip(*(both.frames(table, rows) for table, rows in inputs), strict=True):
         ours = scope.log(kept)
         tables = derived(events, ours, scope.ends(known), 1000, lines=scope.lines(said, ours))
-        told = {table.name: rows(scope.told(table.name, tables[table]())) for table in (LAG, STUCK_PARTITIONS)}
+        told = {table.name: rows(scope.filtered(table.name, tables[table]())) for table in (LAG, STUCK_PARTITIONS)}
         made.append({"log": rows(ours), "lines": rows(scope.lines(said, ours)), **told})
     for name, found in made[0].items():
         assert found == made[1][name], name

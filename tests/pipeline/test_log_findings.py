@@ -156,7 +156,7 @@ def test_records_and_rows_mean_the_same() -> None:
     for row in storm().rows:
         members = tuple(StoredMember(one["member"], one["client_id"]) for one in row["members_after"])
         reader.take(GroupMetadataRecord(row["ts_ms"], row["state_ms"], row["generation"], members))
-    assert [one.generation for one in reader.found] == list(range(1, 14))
+    assert [one.generation for one in reader.generations] == list(range(1, 14))
 
 
 @pytest.mark.parametrize(

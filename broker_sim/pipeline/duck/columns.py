@@ -221,7 +221,7 @@ def expression(argument: str | Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """What stands behind OVER."""
+    """The window of an expression: what follows OVER in SQL."""
 
     by: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
@@ -263,7 +263,7 @@ class Window:
 
 
 def sorting(columns: Iterable[str | Column]) -> list[str]:
-    """What stands behind ORDER BY."""
+    """The columns as ORDER BY takes them in SQL, with their directions."""
     return [f"{column.sql} {column.order}" for column in map(expression, columns)]
 
 

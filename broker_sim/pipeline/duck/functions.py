@@ -150,7 +150,7 @@ def struct(*given: Given) -> Column:
 
 
 def to_json(column: Given) -> Column:
-    """As text. What is null in an object stands in it, unlike in Spark's."""
+    """A value as JSON text. Fields that are null are written, unlike in Spark's."""
     return Column(f"CAST(to_json({expression(column).sql}) AS VARCHAR)")
 
 

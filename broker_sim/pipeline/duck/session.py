@@ -1,4 +1,4 @@
-"""A database in memory that stands where a SparkSession would: reads the pipeline's sources, keeps frames, writes Parquet.
+"""A database in memory in the place of a SparkSession: reads the pipeline's sources, keeps frames, writes Parquet.
 
     session = DuckSession()
     log = session.read.format("consumer_offsets").load("DIR")
@@ -103,7 +103,7 @@ class DuckSession:
         return kept
 
     def _do(self, statement: str) -> None:
-        """To its end: a result that nobody has read keeps a connection of DuckDB 2 busy."""
+        """Run a statement and read its result to the end: an unread result keeps a connection of DuckDB 2 busy."""
         self.connection.execute(statement).fetchall()
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """What a line of a log may say, as patterns: a kind's name, words that such a line must have, and what is taken out of it.
 
 Rules:
-1. A pattern is told a line's words without its moment. It takes its first match; the order of a list decides.
+1. A pattern is matched against a line without its timestamp. It takes its first match; the order of a list decides.
 2. Groups of a pattern are columns of the table `log_lines`. What a column is in one kind of line it is in all.
 3. Ids are anybody's: a group's id may have blanks. So a pattern names the words behind it.
 """
@@ -38,11 +38,11 @@ class LinePatterns:
         self.forms = tuple(forms)
         self._any = re.compile("|".join(sorted({re.escape(form.words[0]) for form in self.forms}, reverse=True)))
 
-    def may_say(self, line: str) -> bool:
+    def may_match(self, line: str) -> bool:
         """Whether it is worth a closer look."""
         return self._any.search(line) is not None
 
-    def said(self, words: str) -> tuple[str, Mapping[str, str | int | None]] | None:
+    def match(self, words: str) -> tuple[str, Mapping[str, str | int | None]] | None:
         """(kind, columns), None for a line of no kind that is known."""
         for form in self.forms:
             if all(word in words for word in form.words):

@@ -3,7 +3,7 @@
     for row in rows_of(LineFile("server.log", "broker")): ...
 
 Rules:
-1. Whoever names a file wants it read: one that can't be, that is none of text, or in which no line is known, is told. In a folder those
+1. A file that was named and can't be read, is not text, or has no known line is reported. In a folder those
    with names of logs are taken (`server.log`, `server.log.2026-03-29-10`, `x.log.gz`, `kafka.out`), and such as say nothing of groups
    are no matter; Kafka's segments, called `.log` too, are passed over. An empty file has been read.
 2. A line that says nothing known is no row. One that says something and has no moment has none in its row.
@@ -50,7 +50,7 @@ class LineFile:
 
 
 def find(names: Iterable[str], source: str) -> list[LineFile]:
-    """The files of these names: files, folders with all that is below them, wildcards. Raises UsageError where there is none."""
+    """The files of these names: files, folders with all that is below them, wildcards. Raises UsageError if none exists."""
     files: dict[str, LineFile] = {}
     for name in names:
         roots = [(file, there) for file in expand(name) if (there := entry(file)) is not None]
@@ -168,8 +168,8 @@ _COLUMNS = frozenset(
 )
 
 
-def _said(forms: LinePatterns, line: str, at: Stamp | None) -> tuple[str, dict[str, Any]] | None:
-    match = forms.said(line[at.rest :] if at is not None else line)
+def _said(patterns: LinePatterns, line: str, at: Stamp | None) -> tuple[str, dict[str, Any]] | None:
+    match = patterns.match(line[at.rest :] if at is not None else line)
     return None if match is None else (match[0], dict(match[1]))
 
 
@@ -177,7 +177,7 @@ def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
     """A refused append's reason is the next line, the exception: that row waits for it."""
     waiting: dict[str, Any] | None = None
     for number, line in _lines(file):
-        known = broker_lines.BROKER.may_say(line)
+        known = broker_lines.BROKER.may_match(line)
         if waiting is not None:
             trace = _TRACE.match(line)
             if trace is not None:
@@ -216,7 +216,7 @@ def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
     groups: dict[str | None, dict[str, None]] = {}
     last: Stamp | None = None
     for number, line in _lines(file):
-        if not client_lines.CLIENT.may_say(line):
+        if not client_lines.CLIENT.may_match(line):
             if "groupId=" in line or "group" in line:
                 _noticed(line, groups)
             last = stamp(line) or last

@@ -41,7 +41,7 @@ class Stamp(NamedTuple):
 
 
 def stamp(line: str) -> Stamp | None:
-    """What stands at its beginning, None where that is no moment."""
+    """The timestamp at a line's beginning, None if there is no timestamp."""
     native = _RDKAFKA.search(line, 0, _BEFORE + 24)
     if native is not None:
         return Stamp(int(native[2]) * 1000 + int(native[3]), _SYSLOG[int(native[1]) % 8], native.end(), True)

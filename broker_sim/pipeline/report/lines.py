@@ -143,7 +143,7 @@ def _rates(chart: Chart, points: Sequence[Row]) -> None:
 
 
 def _now(points: Sequence[Row], known: Sequence[Row], most: int) -> str:
-    """What stands beside a lag's name: the last lag, which is none where no committed offset stands any more."""
+    """The text beside a lag's name: the last lag, none if the committed offset is deleted."""
     if not known:
         return "lag unknown: no log ends"
     last = points[-1]
@@ -191,7 +191,7 @@ def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int |
 
 
 def _stairs(chart: Chart, steps: Sequence[tuple[int, int | None]], y: Any, style: str) -> None:
-    """A stair from value to value, which ends where there is none."""
+    """A stair from value to value, which ends where a value is missing."""
     d, up = "", False
     last = (-1.0, -1.0)
     for ts_ms, value in steps:

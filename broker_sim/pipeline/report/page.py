@@ -1,7 +1,7 @@
 """The report: one HTML page with findings on top and the pictures below, made of `ReportFacts`.
 
 Rules:
-1. One file, nothing from elsewhere. What stands where says `report.html`, in which all text is escaped; pictures escape their own.
+1. One file without external resources. Its structure is in `report.html`, in which all text is escaped; pictures escape their own.
 2. Its size is bounded by what `ReportFacts` holds and by the charts; what is left out is said where it is missing.
 3. A section without anything to show says so in a line, or is not there.
 """

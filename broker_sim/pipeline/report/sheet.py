@@ -3,8 +3,8 @@
 Rules:
 1. Every chart is a function of rows and a width, so that the page can hold a wide one and one for a phone.
 2. A chart is bounded: points nearer than a pixel are one, and what is left out is said.
-3. What lies over time stands inside of `plot()`, which the page stretches when a reader zooms in (``report.js``); in there what keeps
-   its shape, text and marks, stands inside of `mark(x)`.
+3. Everything with a position in time is drawn inside of `plot()`, which the page stretches when a reader zooms in (``report.js``); in
+   there what keeps its shape, text and marks, is drawn inside of `mark(x)`.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ def axis(time: tuple[int, int, Spans], width: int) -> str:
 
 
 def row(lane: GroupLane, time: tuple[int, int, Spans], width: int, *, zoomable: bool = True) -> str:
-    """One group's rebalances; ``each``: those that are too near each other to be told apart stand beneath, for who zooms in."""
+    """One group's rebalances; ``zoomable``: rebalances too near each other to be distinguished are also drawn singly, for readers who
+    zoom in."""
     chart = Chart(width, f"Rebalances of {lane.group}", left=EDGE, right=EDGE, span=time)
     with chart.plot():
         chart.axis(0, ROW, apart=_apart(width), labels=False)

@@ -20,8 +20,8 @@ def moments(name: str, ms: Column) -> list[Column]:
 
 
 def place(seq: str = "seq") -> Column:
-    """Where an event stands in its run, as one number: aggregates of numbers need no sorting, those of structs do. ``seq``: the column
-    with its number."""
+    """The position of an event in its run, as one number: aggregates of numbers need no sorting, those of structs do. ``seq``: the
+    column with its number."""
     return F.col("journal").cast("bigint") * _EVENTS_OF_A_JOURNAL + F.col(seq)
 
 

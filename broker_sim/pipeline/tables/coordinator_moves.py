@@ -5,7 +5,7 @@ Rules:
    So the first record of a higher epoch shows that there was a move, at the latest then; the last one of the epoch before, at the
    earliest.
 2. Brokers' lines (elected, loaded) tell the exact moment, who it was, and how long the load took. A move that no record shows, as
-   nobody wrote, is told by lines alone.
+   no record was written, is known from lines alone.
 3. The first election of a partition is none.
 4. Under 3.x a broker that leads already is elected anew where the ISR changes: `node` is then `from_node`, and the groups' coordinator
    stays where it is.

@@ -3,7 +3,7 @@
 Rules:
 1. A row is of one loss and one group that has a committed offset in that partition then; of a loss that meets no group one without.
 2. Offsets are no records: compacted ones and markers have offsets, too. ``offsets`` is the most that it may be.
-3. From a journal only. What a log shows of a loss stands in `coordinator_moves` (unclean) and `offset_regressions` (truncated).
+3. From a journal only. A log's evidence of a loss is in `coordinator_moves` (unclean) and `offset_regressions` (truncated).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Of a scenario's client, which says what it reads, the first of them is all there
 
 Rules:
 1. A window is [where a tenure began, how far earlier tenures and this one came): its end is the smaller of the two. So what is handed
-   out again by two tenures, one after the other, is told in two windows which don't overlap.
+   out again by two tenures, one after the other, has two windows which don't overlap.
 2. A Fetch names no group. It is the member's that has its client id and host, and the partition, at that time. Where two groups share
    client id, host and partition, their Fetches tell nothing.
 3. `records` counts offsets, not what a compacted or transactional log has in between. A reset of offsets by hand gives windows, too:
@@ -248,7 +248,7 @@ _TELLING = (
 
 
 def _answers(events: DataFrame) -> DataFrame:
-    """What clients were sent, and where they were told to begin; with the client that asked."""
+    """What clients were sent, and the offsets at which they were to begin; with the client that asked."""
     some = F.filter("partitions", lambda partition: (partition["records"] > 0) | (F.col("api") == "OffsetFetch"))
     responses = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
     responses = responses.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)

@@ -6,13 +6,13 @@
     skipped(events)        lines that could not be read
 
 Rules:
-1. What happened in which order is told by (run_id, journal, seq), never by the time: see `in_order`. Request numbers, connections and
+1. The order of events is (run_id, journal, seq), never the time: see `in_order`. Request numbers, connections and
    rules are unique within (run_id, journal).
 2. An event that speaks of exactly one partition has it in topic, partition and offset; all that it speaks of stand in `partitions`.
    `by_partition` explodes these, and knows the names of topics that a client named by their ids.
 3. `cause` and `cause_members` are `broker_sim.explain`'s words for why a step of the coordinator happened.
-4. Times are those of the broker's clock: virtual ones in a simulation and under a manual clock, else wall clock. No other time stands
-   in a journal.
+4. Times are those of the broker's clock: virtual ones in a simulation and under a manual clock, else wall clock. No other time is
+   stored in a journal.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules:
 1. A classic group's record says it. Those of groups whose coordinator assigns name a member each: `modern_groups` reads them, for
    `rebalances` as well, and says who is in at each epoch, and where a static member's place was taken within one.
-2. A group that goes over from one protocol to the other ends by its records, and nobody leaves it: such a tombstone is left out.
+2. A group that goes over from one protocol to the other ends by its records, and no member leaves: such a tombstone is left out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def group_states(log: DataFrame) -> DataFrame:
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[Any]:
-    """On the workers: Arrow batches of `rebalances.TOLD`, in order, to those of `_STATES`."""
+    """On the workers: Arrow batches of `rebalances.REBALANCE_INPUT`, in order, to those of `_STATES`."""
     import pyarrow
 
     schema = _STATES.arrow()

@@ -1,12 +1,13 @@
 """The table lag: how far each group was behind, by windows of time.
 
 Rules:
-1. ``committed`` is the last commit of the window in the log's order, else the one before it that still stands.
+1. ``committed`` is the last commit of the window in the log's order, else the one before it that is still stored.
 2. ``end`` is the log's end when the window ended, as LOG_ENDS knows it: from the data topics' segments, where the directory has them
    (`log_ends.py`), else from the journal. A copy of ``__consumer_offsets-*`` alone knows no ends: then ``end`` and ``lag`` are null.
-3. Windows in which neither moved have no row: what stood before them stands. A partition's first row is that of its first commit.
+3. Windows in which neither moved have no row: the values before them are still valid. A partition's first row is that of its first
+   commit.
 4. An end below the committed offset is either late knowledge (a journal knows ends from Fetch and Produce alone, a copied log's files
-   may be older than the copied offsets), or the offset lies beyond the log's end. It is told, negative, where the log is known to have
+   may be older than the copied offsets), or the offset lies beyond the log's end. It is given, negative, where the log is known to have
    ended there at the commit's moment or later; else ``lag`` is null.
 5. Windows begin at multiples of their length since 1970, so that runs can be laid side by side.
 """
@@ -143,8 +144,8 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
 @on_its_engine
 def group_lag(table: DataFrame) -> DataFrame:
     """A LAG table by group: run_id, group, window_start_ms, window_ms, lag (of all partitions that have one then; null where none has),
-    deleted (partitions whose committed offset is deleted then: how far behind the group is there, nobody can say), commits.
-    A partition without a row in a window stands as it stood."""
+    deleted (partitions whose committed offset is deleted then: the lag there is unknown), commits.
+    A partition without a row in a window is unchanged."""
     of_key = Window.partitionBy(*_KEY).orderBy("window_start_ms")
     of_group = (
         Window.partitionBy("run_id", "group").orderBy("window_start_ms").rowsBetween(Window.unboundedPreceding, 0)

@@ -1,7 +1,7 @@
 """The table log_lines: what brokers' and clients' logs say of groups and of partitions, one row for each line that says something.
 
 Rules:
-1. A line is told by its file and number, so that whoever doubts a finding opens it there.
+1. A line has its file and number, so that a reader can verify a finding there.
 2. Log4j writes the time of its machine without a zone. It is read as UTC, unless the lines themselves tell better: both logs speak of
    the same generation, the broker's line and the group's record in `__consumer_offsets`, whose time is exact. A file that differs by a
    whole number of quarters of an hour there is moved by it.

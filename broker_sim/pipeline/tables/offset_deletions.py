@@ -1,10 +1,10 @@
 """The table offset_deletions: committed offsets that ceased to stand, and what their consumers do about it.
 
 Rules:
-1. A row is a tombstone that took effect on an offset, whoever wrote it: expiry, a deleted group, a deleted topic and OffsetDelete write
+1. A row is a tombstone that took effect on an offset, from any writer: expiry, a deleted group, a deleted topic and OffsetDelete write
    the same record (GroupMetadataManager.cleanupGroupMetadata, OffsetMetadataManager), so `how` tells no more than the log does.
 2. ``group_ended`` is exact: the group's own tombstone is the group's next record. ``how`` weighs the idle time against Kafka's default
-   offsets.retention.minutes; a cluster that keeps offsets for less time is told `deleted`, and the idle time stands beside it.
+   offsets.retention.minutes; a cluster that keeps offsets for less time has `deleted`, and the idle time in another column.
 3. What was committed before is known as far as the log still has it: of a cleaned segment nothing but the tombstone may be left.
 """
 

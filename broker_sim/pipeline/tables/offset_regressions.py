@@ -8,7 +8,7 @@ Rules:
 4. A commit carries the leader epoch of the record that it follows (KIP-320). Where the offset fell and that epoch rose, the topic's log
    itself was cut: another leader was elected that did not have the records, and consumers went back to where the logs part.
 5. ``next_offset`` tells whether it lasted: an old batch that is committed late, or a commit that overtakes another, is made good by the
-   next one, and nobody reads anything again unless the group rebalances in between.
+   next one, and no record is read again unless the group rebalances in between.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules:
 1. As `explain.offsets` has it. A client skips where it fetches from an offset behind the one at which it fetched last, and no answer in
    between brought it records; or where its first Fetch of a partition is behind the group's committed offset: then what its
-   OffsetFetch was answered before stands with it, if that was an error.
+   OffsetFetch was answered before is given with it, if that was an error.
 2. A difference of offsets is not a number of records: compacted ones and markers have offsets, too. ``by`` is the most that it may be.
 3. A Fetch that was refused is no position, but for OFFSET_OUT_OF_RANGE where the client went forward afterwards: what was there is
    gone.
@@ -150,7 +150,7 @@ def _moves(positions: DataFrame) -> DataFrame:
 
 
 def _with_lookups(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """With ``answered``: the error of the reader's last OffsetFetch before, where that stands for the whole group; "" for none."""
+    """With ``answered``: the error of the reader's last OffsetFetch before, if it applies to the whole group; "" for none."""
     looked = calls(events, "OffsetFetch").where(f.col("answered_seq").isNotNull())
     whole = f.col("error").isNotNull() & (f.coalesce(f.size("answer"), f.lit(0)) <= 0)
     answers = looked.select(

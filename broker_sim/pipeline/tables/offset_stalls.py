@@ -7,7 +7,7 @@ Rules:
 2. There was more to read where the data topic's log ended behind the offset halfway through; that is known where the topic's own
    folders, or a journal, are there. A member that commits the same offset all night, with nothing behind it, is no stall.
 3. Without ends there was more to read where the offset jumped afterwards, by five of its usual steps at once. And a stall is one if the
-   group began three generations in it: a record that each consumer dies of looks like that. So does a partition to which nobody
+   group began three generations in it: a record that each consumer dies of looks like that. So does a partition to which no client
    writes, in a group that is restarted: `pending` is null then.
 4. Spark brings a group's windows and states together; `pipeline.log_stalls` reads them. A group has 240 windows a partition at most.
 """

@@ -1,12 +1,12 @@
 """`rebalances`: every rebalance of every group: when it began, why and by whom, how long each phase took, how it ended.
 
 Rules:
-1. Spark brings together what is told of one group, in its order; `pipeline.rebalance_rows` reads it and makes the rows, with the one
+1. Spark collects the input rows of one group, in their order; `pipeline.rebalance_rows` reads it and makes the rows, with the one
    reader that explanations use as well. A step costs Python some 50 us, and steps are few beside requests and commits.
 2. From a log alone only those are known whose group record is left in it. Then nothing is known of when the window opened or of
-   sessions: that members are gone is told, not why. `missing_before` says how many generations in between left no record: they failed,
-   or compaction took them.
-3. What the journal tells of a generation is not told by the log again.
+   sessions: removed members are known, the cause is not. `missing_before` says how many generations in between left no record: they
+   failed, or compaction took them.
+3. A generation of the journal gets no second row from the log.
 """
 
 from __future__ import annotations

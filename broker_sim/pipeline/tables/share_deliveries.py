@@ -1,8 +1,8 @@
 """The table share_deliveries: records of share groups (KIP-932) that came back, were given up, or whose place was set from outside.
 
 Rules:
-1. `pipeline.share_logs` reads `__share_group_state`; what names its topics has is told by other logs: a share group's own
-   ShareGroupStatePartitionMetadata, a commit that carries a topic's id. A topic that none of them knows is told by its id.
+1. `pipeline.share_logs` reads `__share_group_state`; the names of its topics come from other logs: a share group's own
+   ShareGroupStatePartitionMetadata, a commit that carries a topic's id. A topic that is in none of them has its id as its name.
 2. Most records are delivered once and acknowledged: they are no row.
 """
 

@@ -1,19 +1,19 @@
 """`stuck_partitions`: partitions that took nothing although somebody tried, from the attempts alone.
 
 Rules:
-1. A fault's own event is not read: what is told here can be seen on a real cluster, too. A partition without an attempt is not stuck.
+1. A fault's own event is not read: the evidence exists on a real cluster, too. A partition without an attempt is not stuck.
    One exception: a Produce that a rule on requests delays or keeps from its answer waits for the rule, and not for the partition.
 2. A success is an append that is committed, at once or later, and a Produce that is answered without an error. An attempt that has
    none is an append that the log refuses or that waits to be committed, a Produce that is refused or waits, and an answer that says
    that the coordinator is not to be had (`UNAVAILABLE`).
 3. A period lasts from the first attempt without success to the next success; last_success, before it, is the other border of when it
-   may have begun. Where nobody tried to write, and clients were only told that there is no coordinator (evidence `answers`), any other
+   may have begun. Without any attempt to write, if clients only got COORDINATOR errors (evidence `answers`), any other
    answer of the coordinator but that to a Heartbeat ends it.
-4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are told by
+4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are read by
    `pipeline.log_stuck`.
 5. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, took nothing for long while
    others did, without a record missing in between, is a hint and no more. A log with a stuck high watermark shows nothing. A silence
-   that a tombstone or a group's record ends, or begins, is none: there nobody had anything to commit, or no member was there.
+   that a tombstone or a group's record ends, or begins, is none: no client had anything to commit, or the group had no members.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def stuck_partitions(
     least_ms: int = 1000,
     least_silence_ms: int = 10_000,
 ) -> DataFrame:
-    """`STUCK_PARTITIONS`. ``lines``: LOG_LINES of brokers and clients; ``least_ms``: shorter periods are not told;
+    """`STUCK_PARTITIONS`. ``lines``: LOG_LINES of brokers and clients; ``least_ms``: shorter periods are left out;
     ``least_silence_ms``: nor shorter silences of a log that has no journal."""
     events = EVENTS.only(_NEEDED).conform(events)
     log = None if offset_log is None else OFFSET_LOG.conform(offset_log)

@@ -2,10 +2,10 @@
 open, or did not end as their producers meant.
 
 Rules:
-1. What a journal tells stands first, then what the coordinator's log tells; a producer's open transaction in a data topic, or in
-   `__consumer_offsets`, is told where neither knows of it.
+1. The journal's transactions come first, then those of the coordinator's log; a producer's open transaction in a data topic, or in
+   `__consumer_offsets`, is added if it is in neither.
 2. Long is ten seconds, and ten times the median of all that are over. A program that commits a transaction each ten minutes, as stream
-   processors with checkpoints do, is so by its own measure never long. However short, those are told that were fenced, timed out or
+   processors with checkpoints do, is so by its own measure never long. Of any length are those that were fenced, timed out or
    hang, and those whose markers took ten seconds.
 3. `open_ms` of one that is open ends with the last record of `__consumer_offsets`.
 """
@@ -100,7 +100,8 @@ SEEN = TableSchema(
 
 def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = True) -> list[dict[str, Any]]:
     """Rows of SEEN: of an id that a journal tells of its word counts; a producer's open transaction in several data partitions is one,
-    and none where the coordinator's log has it. ``states``: whether that log is there, so that what it has not is known to nobody."""
+    and none where the coordinator's log has it. ``states``: whether that log was read: then a transaction that it lacks has no
+    coordinator."""
     all_rows = [dict(row) for row in rows]
     result = [row for row in all_rows if row["source"] == "journal"]
     ids = {row.get("transactional_id") for row in result}
