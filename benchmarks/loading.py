@@ -92,7 +92,7 @@ async def _measured(say: Callable[[str], None], *, kafka: bool) -> list[Figure]:
 
 
 async def _started(node: Node) -> float:
-    """Seconds that Kafka takes."""
+    """Seconds from Kafka's start until it answers with the partition loaded."""
     began = time.monotonic()
     node.start()
     await _answered(node.port, began)

@@ -67,7 +67,7 @@ def row_json(row: BenchmarkRow, results: dict[str, Measured], verdicts: Iterable
 
 
 def figure_json(figure: Figure) -> dict[str, Any]:
-    """The same as data."""
+    """A figure as JSON data, with the fields of its text."""
     return {
         "title": figure.title,
         "value": round(figure.value, 3),

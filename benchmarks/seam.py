@@ -143,7 +143,7 @@ def _compiled(name: str, tree: ast.Module, origin: str) -> ModuleType:
 
 
 class _Transport:
-    """A socket that swallows."""
+    """A transport that discards what is written to it."""
 
     def __init__(self) -> None:
         self.written = 0

@@ -40,11 +40,11 @@ class Shares:
         self.counts: Counter[str] = Counter()
 
     def note(self, signum: int, frame: FrameType | None) -> None:
-        """The signal's handler."""
+        """Handle the profiling signal: count the sample."""
         self.counts[_whose(frame)] += 1
 
     def of(self, name: str) -> float:
-        """From 0 to 1."""
+        """The share of samples in a part, from 0 to 1."""
         return self.counts[name] / (sum(self.counts.values()) or 1)
 
     @property

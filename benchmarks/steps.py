@@ -295,7 +295,7 @@ def _print(title: str, bench: _Bench) -> None:
 
 
 def main(count: int = TRANSACTIONS, members: int = MEMBERS, rounds: int = ROUNDS) -> None:
-    """The tables."""
+    """Measure all steps and print the tables."""
     work: list[tuple[str, Callable[[], Any]]] = [
         (f"a batch of {len(_RECORDS)} records and a group's offset", lambda: transactions(0, count)),
         ("the same in a transaction of version 1", lambda: transactions(1, count)),

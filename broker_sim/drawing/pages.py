@@ -43,5 +43,5 @@ def _source(name: str) -> str | None:
 
 
 def _printable(value: object) -> object:
-    """Rule 1."""
+    """Replace characters that XML does not allow (rule 1)."""
     return possible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -86,7 +86,7 @@ class Causes:
                     self._has(name, total, ts_ms, order, asked=True)
 
     def topics_asked(self, event: Event) -> None:
-        """A DeleteTopics."""
+        """Note the topics that a DeleteTopics request names."""
         body = table(event, "body")
         names = [
             name for topic in items(body, "topics") if isinstance(topic, Mapping) and (name := text(topic, "name"))

@@ -133,7 +133,7 @@ def _range(first: int, last: int) -> str:
 
 
 def _ranges(offsets: Iterable[int]) -> str:
-    """``1 to 4, 7``."""
+    """Offsets as ranges: ``1 to 4, 7``."""
     runs: list[list[int]] = []
     for offset in sorted(offsets):
         if runs and runs[-1][1] == offset - 1:
@@ -145,5 +145,5 @@ def _ranges(offsets: Iterable[int]) -> str:
 
 
 def lines(things: Iterable[tuple[int, str]]) -> list[str]:
-    """One line for each."""
+    """The entries as lines, each with its time."""
     return [f"{clock(ts_ms)}  {words}" for ts_ms, words in things]

@@ -138,7 +138,7 @@ class EpochStep:
 
     @property
     def came(self) -> list[str]:
-        """Members that joined."""
+        """Ids of members that joined with this step."""
         known = {*self.before, *self.back, *self.over}
         return [] if self.found else [name for name in self.after if name not in known]
 
@@ -182,7 +182,7 @@ class EpochSteps:
         self._first = True
 
     def take(self, event: Event) -> EpochStep:
-        """The next event."""
+        """The step of the next ``epochs`` event."""
         before, epoch_before, assignor_before = self.known, self.epoch, self.assignor
         cause, first = table(event, "cause"), self._first
         state, self._first = text(event, "state") or "", False
@@ -211,7 +211,7 @@ class EpochSteps:
         )
 
     def _completed(self, shown: dict[str, EpochMember], size: int, cause: Event) -> dict[str, EpochMember]:
-        """All members (rule 1)."""
+        """All members after a step that shows only changed ones (rule 1)."""
         if len(shown) >= size:
             return shown
         known = {**self.known, **shown}

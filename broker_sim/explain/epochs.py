@@ -107,7 +107,7 @@ class _Reader:
 
     @property
     def known(self) -> dict[str, EpochMember]:
-        """Its members."""
+        """The members as last shown, by member id."""
         return self.steps.known
 
     def _name(self, event: Event) -> None:
@@ -214,7 +214,7 @@ class _Reader:
         self.asked[number(event, "request") or 0] = text(event, "client_id") or text(event, "member") or "?"
 
     def answered(self, event: Event) -> None:
-        """It has its answer."""
+        """Note the response to a heartbeat: a refusal, with its error and message, is counted."""
         client, error = self.asked.pop(number(event, "request") or 0, None), text(event, "error")
         if client is None:
             return
@@ -318,7 +318,7 @@ def _lower(words: str) -> str:
 
 
 def _places(units: Iterable[Unit]) -> str:
-    """``orders-4 and orders-5``."""
+    """Partitions or tasks by name: ``orders-4 and orders-5``."""
     return shortened(f"{unit.name}-{unit.number}" for unit in sorted(units))
 
 
@@ -357,5 +357,5 @@ def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntr
 
 
 def lines(things: Iterable[TimelineEntry]) -> list[str]:
-    """One line for each."""
+    """The entries as lines, each with its time."""
     return [f"{clock(line.ts_ms)}  {line.text}" for line in things]

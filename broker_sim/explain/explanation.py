@@ -171,7 +171,7 @@ def _generation_paragraphs(past: History, generation: int) -> list[str]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """``1-4, 7``."""
+    """Numbers as ranges: ``1-4, 7``."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and parts[-1][-1] == number - 1:

@@ -54,7 +54,7 @@ class GroupMetadataRecord:
 
     @property
     def since_ms(self) -> int | None:
-        """Rule 3."""
+        """Since when the state is valid, in ms since 1970; see rule 3."""
         return min((at for at in (self.state_ms, self.ts_ms) if at is not None), default=None)
 
 
@@ -100,7 +100,7 @@ class Generations:
         self._last = record
 
     def take(self, record: GroupMetadataRecord) -> None:
-        """The next record."""
+        """Add the group's next record, in the log's order."""
         last, self._last = self._last, record
         another = last is None or record.generation != last.generation
         if (another or not record.members) and record.since_ms is not None:

@@ -182,7 +182,7 @@ class History:
     held: list[HeldStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
 
     def name(self, member: str) -> str:
-        """The member's short name."""
+        """The member's short name, else its id."""
         return self.names.get(member) or member or "?"
 
     @property
@@ -197,5 +197,5 @@ class History:
 
 
 def commits_of(calls: Iterable[Call]) -> list[Call]:
-    """Those that commit offsets."""
+    """The calls that commit offsets: OffsetCommit and TxnOffsetCommit."""
     return [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit")]

@@ -296,7 +296,7 @@ class Offsets:
         position.end = _known(number(answer, "high_watermark"), position.end)
 
     def _answers(self, event: Event) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Partitions and their answers."""
+        """The partitions of a Fetch response, each with its log's name."""
         for topic in items(table(event, "body"), "responses"):
             if isinstance(topic, Mapping):
                 name = text(topic, "topic") or self._topics.get(text(topic, "topic_id") or "", "")
@@ -307,7 +307,7 @@ class Offsets:
     # where the log ends
 
     def _list(self, event: Event) -> None:
-        """A ListOffsets."""
+        """Note the timestamps that a ListOffsets request asks for."""
         reader = text(event, "client_id") or "", text(event, "client_host") or ""
         asked = {
             f"{text(topic, 'name')}-{number(partition, 'partition_index')}": stamp
@@ -330,7 +330,7 @@ class Offsets:
                     self._begins.listed(reader, f"{name}-{index}", number(partition, "offset") if latest else None)
 
     def _sized(self, event: Event) -> None:
-        """An answer to Metadata."""
+        """Note partition counts from a Metadata response."""
         for topic in items(table(event, "body"), "topics"):
             if (
                 isinstance(topic, Mapping)

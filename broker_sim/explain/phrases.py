@@ -62,7 +62,7 @@ def quoted(words: str) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """Names as a list in a sentence: ``a, b and c``."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nobody"
 
 
@@ -175,7 +175,7 @@ def listed_topics(topics: Sequence[str]) -> str:
 
 
 def span_title(span: Span) -> str:
-    """``__consumer_offsets-12 stuck``."""
+    """A span's subject and state: ``__consumer_offsets-12 stuck``."""
     if span.kind in ("state", "loading"):
         return f"{span.key} {span.label}"
     return f"fault {span.label}" if span.kind == "fault" else span.label

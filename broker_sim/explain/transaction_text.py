@@ -82,7 +82,7 @@ def _header(
 
 
 def transaction_text(transaction: Transaction, until_ms: int) -> str:
-    """A transaction in words."""
+    """A transaction in sentences: beginning, decision, markers, readers that waited."""
     sentences = [_beginning(transaction, until_ms), *_decision(transaction), *_markers(transaction, until_ms)]
     sentences += [stable_offset_text(held, until_ms) for held in transaction.held if _worth(held, until_ms)]
     sentences += _fenced(transaction)

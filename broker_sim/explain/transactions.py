@@ -33,7 +33,7 @@ _NOT_ITS_OWN = ("fenced", "timed out")
 
 @dataclass(slots=True)
 class Sender:
-    """Who sent a request."""
+    """The sender of a request: its API, client id, host and connection."""
 
     api: str
     client_id: str

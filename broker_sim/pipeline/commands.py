@@ -212,7 +212,7 @@ def window(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """``broker-sim pipeline run``."""
+    """Run ``broker-sim pipeline run``. Returns the exit status."""
     try:
         return _run(arguments)
     except KeyboardInterrupt:  # wherever it comes: while modules are loaded, as Spark starts, in a job

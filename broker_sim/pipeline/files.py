@@ -78,7 +78,7 @@ def inside(folder: str, name: str) -> str:
 
 
 def base_name(name: str) -> str:
-    """The last part."""
+    """The last part of a path or address."""
     path = local_path(name)
     return os.path.basename(path) if path is not None else posixpath.basename(name.rstrip("/"))
 

@@ -85,7 +85,7 @@ class HadoopFiles:
         self._jvm, self._conf = context._jvm, context._jsc.hadoopConfiguration()
 
     def entry(self, name: str) -> FileEntry | None:
-        """As `files.entry`."""
+        """As `files.entry`, through Hadoop's FileSystem."""
 
         def found(system: Any, path: Any) -> FileEntry | None:
             if not system.exists(path):
@@ -96,7 +96,7 @@ class HadoopFiles:
         return result
 
     def listing(self, name: str) -> list[FileEntry]:
-        """As `files.listing`."""
+        """As `files.listing`, through Hadoop's FileSystem."""
         rows: list[FileEntry] = self._asked(
             name, lambda system, path: [_entry(status) for status in system.listStatus(path)]
         )

@@ -78,7 +78,7 @@ class JournalOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> JournalOptions:
-        """Raises UsageError."""
+        """The options of a `spark.read`, their names in any case. Raises UsageError."""
         known = {name.lower(): name for name in _OPTIONS}
         options = {}
         for name, value in given.items():
@@ -114,7 +114,7 @@ def _number(name: str, value: str | None) -> int | None:
 
 
 class JournalPartition(InputPartition):
-    """What one task reads."""
+    """The byte ranges of journal files that one task of Spark reads."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         super().__init__(None)
@@ -122,7 +122,7 @@ class JournalPartition(InputPartition):
 
 
 class SimJournal(DataSource):
-    """`sim_journal`: see the module."""
+    """Spark's data source `sim_journal`, batch and stream; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -139,7 +139,7 @@ class SimJournal(DataSource):
 
 
 class SkippedJournal(DataSource):
-    """`sim_journal_skipped`: see the module."""
+    """Spark's data source `sim_journal_skipped`, batch only; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -173,7 +173,7 @@ class _RangeReading:
 
 
 class JournalReader(_RangeReading, DataSourceReader):
-    """A batch."""
+    """Reads all of a journal as one batch."""
 
     def partitions(self) -> list[JournalPartition]:
         return [

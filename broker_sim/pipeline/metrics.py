@@ -91,7 +91,7 @@ class Metrics:
         self._retries: Counter[str] = Counter()
 
     def tables(self, snapshot: MetricsSnapshot) -> None:
-        """They were made again."""
+        """Record that the tables were computed again, with what they show."""
         with self._lock:
             self._tables, self._age_s = snapshot, stopwatch()
 
@@ -101,7 +101,7 @@ class Metrics:
             self._stuck = tuple(sorted(logs))
 
     def batch(self, source: str) -> None:
-        """One was appended."""
+        """Record that a batch was appended."""
         with self._lock:
             self._batches[source] += 1
 

@@ -299,7 +299,7 @@ class ModernGroup:
             epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Rows of `tables.rebalances.REBALANCES`."""
+        """Rows of `tables.rebalances.REBALANCES`, one for each group epoch."""
         for epoch in self.epochs:
             lasted = (
                 None

@@ -48,7 +48,7 @@ _MOMENTS = ("record_ts", "commit_ts", "state_ts")
 
 @dataclass(frozen=True)
 class SegmentOrigin:
-    """Where records are from."""
+    """The run, partition and segment file of records."""
 
     run_id: str
     log_partition: int

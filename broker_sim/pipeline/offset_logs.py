@@ -39,7 +39,7 @@ _WHY = {
 
 @dataclass(frozen=True)
 class Log:
-    """One partition of `__consumer_offsets`."""
+    """The log of one partition of `__consumer_offsets`: its folder and segments."""
 
     run_id: str
     partition: int
@@ -53,7 +53,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of its segments."""
+        """The size of all its segments in bytes."""
         return sum(segment.size for segment in self.segments)
 
 

@@ -79,7 +79,7 @@ def _control(row: Row, record: Record) -> Row:
 
 
 def _content(row: Row, record: Record) -> Row:
-    """Raises DecodeError."""
+    """Complete the row by the record's decoded key and value. Raises DecodeError."""
     if record.key is None:
         return _other(row, record)
     if row["key_version"] is not None:

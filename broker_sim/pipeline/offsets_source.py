@@ -74,7 +74,7 @@ class OffsetsOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> OffsetsOptions:
-        """Raises UsageError."""
+        """The options of a `spark.read`, their names in any case. Raises UsageError."""
         named = ("path", "paths", "runId", "mode", "tasks", "maxOffsetsPerTrigger", "startingOffsets")
         known = {name.lower(): name for name in named}
         options: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _skipped_text(skipped: Skipped) -> str:
 
 
 class ConsumerOffsets(DataSource):
-    """`consumer_offsets`: see the module."""
+    """Spark's data source `consumer_offsets`, batch and stream; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -165,7 +165,7 @@ def _chosen(schema: Any) -> TableSchema:
 
 
 class OffsetsPartition(InputPartition):
-    """What one task reads."""
+    """The slices of offsets logs that one task of Spark reads."""
 
     def __init__(self, slices: Iterable[Slice], skipped: Iterable[tuple[str | None, Skipped]] = ()) -> None:
         super().__init__(None)
@@ -197,7 +197,7 @@ class _PartitionReading:
 
 
 class OffsetsReader(_PartitionReading, DataSourceReader):
-    """A batch."""
+    """Reads all of the logs as one batch."""
 
     def partitions(self) -> list[InputPartition]:
         return [OffsetsPartition(slices) for slices in share_out(self.options.logs(), self.options.tasks)] or [

@@ -64,7 +64,7 @@ _MARK = b"broker-sim "
 
 
 def register(verbs: Any, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of this verb to those of ``broker-sim pipeline``."""
     verb = add_command(
         verbs,
         name,

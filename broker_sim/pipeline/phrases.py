@@ -109,7 +109,7 @@ def records_of(rows: Iterable[Row]) -> tuple[tuple[int, int], ...]:
 
 
 def ended(row: Row) -> str:
-    """How it ended."""
+    """How a rebalance ended, in words: Stable, empty, failed or unknown."""
     return _ENDS.get(row["end"], str(row["end"]))
 
 

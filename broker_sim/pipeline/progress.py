@@ -59,7 +59,7 @@ class Steps:
         self.say(f"{name}: {step.words or 'done'} ({watch():.1f} s)")
 
     def say(self, words: str) -> None:
-        """A line."""
+        """Print a line of progress unless quiet."""
         if not self.quiet:
             self._write(f"{CLEAR if self.tty else ''}{words}\n")
 

@@ -68,7 +68,7 @@ class _TableRebalance(Phases):
 
 
 class _GroupRows:
-    """One group."""
+    """Collects the steps, records and lines of one group and makes its rows."""
 
     def __init__(self) -> None:
         self.steps = Rebalances(_TableRebalance)

@@ -60,7 +60,7 @@ class Piece(NamedTuple):
     """Those of the batches (an array of HEADER), where they have been read already."""
 
     def size_of(self, batch: int) -> int:
-        """Bytes of a batch."""
+        """The size of a batch in bytes."""
         return int.from_bytes(self.data[self.at[batch] + 8 : self.at[batch] + LENGTH_END], "big") + LENGTH_END
 
 

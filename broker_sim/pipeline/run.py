@@ -101,7 +101,7 @@ class RunResult:
     report: str
 
     def text(self) -> str:
-        """For a terminal."""
+        """The findings and the report's address, as printed to a terminal."""
         return f"{findings.text(self.findings)}\n{self.report}\n"
 
     def to_dict(self) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _went(facts: ReportFacts, group: str, at_ms: int) -> bool:
 
 
 def _home(facts: ReportFacts, group: str) -> int | None:
-    """Its partition of `__consumer_offsets`."""
+    """The partition of `__consumer_offsets` of a share group."""
     state = facts.states.get(group)
     return None if state is None else state["log_partition"]
 

@@ -34,7 +34,7 @@ exit codes: 0 it was ended, 1 Spark failed, 2 a wrong argument, or an OUT that b
 
 
 def register(verbs: Any, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of this verb to those of ``broker-sim pipeline``."""
     verb = add_command(
         verbs,
         name,

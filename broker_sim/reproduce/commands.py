@@ -37,7 +37,7 @@ exit codes: 0 the finding occurs again, 1 it does not or can't be reproduced, 2 
 
 
 def register(commands: Any, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of ``broker-sim reproduce`` to the commands."""
     verb = add_command(
         commands,
         name,
@@ -87,7 +87,7 @@ def known_release(text: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """``broker-sim reproduce``."""
+    """Run ``broker-sim reproduce``. Returns the exit status."""
     if sys.argv[1:2] == ["reproduce"]:
         from broker_sim.simulation.virtual.hashseed import pin
 

@@ -103,12 +103,12 @@ def test_a_jam_within_one_batch_is_told_when_it_is_over_and_not_of_the_past() ->
     batch = [sign(1, 1_000, error="NOT_ENOUGH_REPLICAS"), sign(2, 4_000, "committed", high_watermark=9)]
     short = [sign(3, 5_000), sign(4, 5_200, "committed", high_watermark=9)]
     told: list[str] = []
-    StuckAlerts(told.append).take([*batch, *short])
+    StuckAlerts(told.append).add_rows([*batch, *short])
     assert told == [
         "00:00:01.000  __consumer_offsets-12 took no append: 1 attempt of billing, answered NOT_ENOUGH_REPLICAS, for 3 s"
     ]
     told.clear()
-    StuckAlerts(told.append).take(batch, past=True)
+    StuckAlerts(told.append).add_rows(batch, past=True)
     assert told == []
 
 

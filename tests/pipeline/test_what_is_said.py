@@ -144,7 +144,7 @@ def test_the_second_error_of_an_answer_shows_that_there_is_no_coordinator(duck: 
     assert (found["log"], found["attempts"], found["errors"]) == (LOG, 3, ["COORDINATOR_NOT_AVAILABLE"])
     assert found["to_ms"] == 1_008_000
     told: list[str] = []
-    StuckAlerts(told.append).take(arrow(unavailable_second().events).to_pylist())
+    StuckAlerts(told.append).add_rows(arrow(unavailable_second().events).to_pylist())
     assert "COORDINATOR_NOT_AVAILABLE" in " ".join(told)
     assert "UNKNOWN_TOPIC" not in " ".join(told)
 

@@ -247,7 +247,7 @@ class WindowSpec:
 
 
 class Window:
-    """As `pyspark.sql.Window`."""
+    """The part of `pyspark.sql.Window` that the tables use, for DuckDB."""
 
     unboundedPreceding = -(1 << 63)
     unboundedFollowing = (1 << 63) - 1

@@ -27,7 +27,7 @@ Given = str | Column
 
 
 class DuckRow(dict[str, Any]):
-    """A row: `row["group"]`, `row.group`."""
+    """A row as Spark's `Row`: `row["group"]` and `row.group` are the same value."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -165,7 +165,7 @@ class Frame:
         return self.session.of_arrow(pyarrow.Table.from_batches(batches, schema))
 
     def persist(self) -> Frame:
-        """Computed now, and kept."""
+        """Compute the frame and keep its rows in the database; unlike Spark's, not lazily."""
         return self.session.kept(self)
 
     def unpersist(self) -> Frame:
@@ -175,7 +175,7 @@ class Frame:
     # --- out ------------------------------------------------------------------------------------------------------------
 
     def sql(self) -> str:
-        """The whole query."""
+        """The query of this frame and of all frames that it uses, as one SQL statement."""
         needed: dict[str, Frame] = {}
 
         def take(frame: Frame) -> None:
@@ -190,7 +190,7 @@ class Frame:
         return f"WITH {ctes} {self.body}" if ctes else self.body
 
     def relation(self) -> Any:
-        """DuckDB's own."""
+        """The frame as a relation of DuckDB's Python API."""
         return self.session.connection.sql(self.sql())
 
     def toArrow(self) -> Any:
@@ -211,7 +211,7 @@ class Frame:
 
 
 class Grouped:
-    """A frame by keys."""
+    """A frame grouped by keys, as Spark's `GroupedData`."""
 
     def __init__(self, frame: Frame, keys: list[Column]) -> None:
         self.frame, self.keys = frame, keys

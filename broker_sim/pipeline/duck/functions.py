@@ -197,7 +197,7 @@ def encode(column: Given, charset: str) -> Column:
 
 
 def hex(encoded: Column) -> Column:
-    """Of what `encode` gives."""
+    """Hexadecimal digits of the bytes that `encode` returns."""
     return Column(f"array_to_string({encoded.sql}, '')")
 
 
@@ -316,7 +316,7 @@ def count_distinct(column: Given) -> Column:
 
 
 def sum(column: Given) -> Column:
-    """Of whole numbers."""
+    """The sum of whole numbers, as a BIGINT."""
     return _aggregate(f"sum({expression(column).sql})", "CAST({} AS BIGINT)")
 
 

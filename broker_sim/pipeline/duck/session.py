@@ -43,7 +43,7 @@ def is_installed() -> bool:
 
 
 def need_duckdb() -> None:
-    """Raises DuckMissing."""
+    """Raises DuckMissing unless DuckDB can be imported."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise DuckMissing(f"{' and '.join(missing)} not installed; this needs: pip install 'broker-sim[pipeline]'")
@@ -81,7 +81,7 @@ class DuckSession:
         return frame
 
     def kept(self, frame: Frame) -> Frame:
-        """The frame, computed."""
+        """The frame with its rows computed and stored in the database."""
         name = f"t{next(_numbers)}"
         self._do(f"CREATE TABLE {name} AS {frame.sql()}")
         return Frame(self, f"SELECT * FROM {name}", frame.columns)
@@ -126,7 +126,7 @@ class DuckReader:
         return self
 
     def load(self, path: str) -> Frame:
-        """Raises UsageError."""
+        """Read the source's rows below ``path`` into a frame. Raises UsageError."""
         run_id = self._options.get("runId")
         body = self._options["body"] == "true"
         if self._format == "sim_journal":

@@ -129,6 +129,6 @@ def stuck_spans(facts: ReportFacts, group: str) -> Spans:
 
 
 def rebalancing(facts: ReportFacts, group: str) -> Spans:
-    """When the group rebalanced."""
+    """The time spans (from ms, to ms) of the group's rebalances."""
     rows = [row for row in facts.rebalances if row["group"] == group and _began(row) is not None]
     return merged((_began(row) or 0, _ended(row, facts)) for row in rows)

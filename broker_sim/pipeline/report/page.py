@@ -94,7 +94,7 @@ class Section:
 
 
 def html(facts: ReportFacts, findings: Sequence[Finding]) -> str:
-    """The page."""
+    """The report as one HTML page."""
     shown = list(findings[:MOST_FINDINGS])
     sections = [section for section in (draw(facts) for draw in _SECTIONS) if section is not None]
     flags = [(f"finding-{number_}", finding) for number_, finding in enumerate(shown)]

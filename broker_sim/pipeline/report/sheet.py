@@ -25,7 +25,7 @@ NAME = 0.87
 
 
 def number(value: float) -> str:
-    """``1,234,567``."""
+    """A number with separators: ``1,234,567``."""
     return f"{value:,.0f}"
 
 

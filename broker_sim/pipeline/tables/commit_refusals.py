@@ -44,7 +44,7 @@ _APIS = ("OffsetCommit", "TxnOffsetCommit")
 
 @on_its_engine
 def commit_refusals(events: DataFrame) -> DataFrame:
-    """COMMIT_REFUSALS of EVENTS."""
+    """The table COMMIT_REFUSALS, from EVENTS of a journal."""
     key = [*PER_JOURNAL, "request"]
     events = EVENTS.conform(events)
     of_commits = events.where(f.col("api").isin(*_APIS))

@@ -228,7 +228,7 @@ def _committed(events: DataFrame) -> DataFrame:
 
 
 def _fetches(events: DataFrame) -> DataFrame:
-    """From where somebody reads."""
+    """Fetch requests: the offsets from which clients read."""
     return events.where((F.col("type") == "request") & (F.col("api") == "Fetch")).select(*_TELLING)
 
 

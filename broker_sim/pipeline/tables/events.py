@@ -330,6 +330,6 @@ _OF_PARTITION = {"partitions", "topic", "partition", "offset", "high_watermark",
 
 
 def _topic_names(events: DataFrame) -> DataFrame:
-    """run_id, topic_id, named."""
+    """Topic names by id, from Metadata: run_id, topic_id, named."""
     topics = events.where(F.col("named_topics").isNotNull()).select("run_id", F.explode("named_topics").alias("t"))
     return topics.groupBy("run_id", F.col("t.topic_id").alias("topic_id")).agg(F.max("t.topic").alias("named"))

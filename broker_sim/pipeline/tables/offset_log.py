@@ -127,7 +127,7 @@ def journal_log(events: DataFrame) -> DataFrame:
 
 @on_its_engine
 def commits(log: DataFrame) -> DataFrame:
-    """COMMITS of an offset_log."""
+    """The table COMMITS, from an offset_log."""
     kinds = ("commit", "commit_tombstone")
     at = f.coalesce("record_ts_ms", "commit_ts_ms")
     plain = log.where(f.col("kind").isin(*kinds) & ~f.coalesce("is_txn", f.lit(False)))

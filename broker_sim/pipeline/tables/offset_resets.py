@@ -69,7 +69,7 @@ _PER = ("run_id", "log_partition", "group")
 
 @on_its_engine
 def offset_resets(log: DataFrame) -> DataFrame:
-    """OFFSET_RESETS of an offset_log."""
+    """The table OFFSET_RESETS, from an offset_log."""
     of_key = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
     taken = commits(log).withColumn("before", f.lag("committed_offset").over(of_key))
     changed = taken.where(f.col("committed_offset").isNotNull()).where(

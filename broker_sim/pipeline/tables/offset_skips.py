@@ -74,7 +74,7 @@ _WHERE = ("topic", "partition")
 
 @on_its_engine
 def offset_skips(events: DataFrame) -> DataFrame:
-    """OFFSET_SKIPS of EVENTS."""
+    """The table OFFSET_SKIPS, from EVENTS of a journal."""
     events = EVENTS.conform(events)
     known = ~f.col("committed_offset").isNull()
     groups = _groups(events)

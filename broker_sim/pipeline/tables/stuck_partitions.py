@@ -308,7 +308,7 @@ def _not_produced(events: DataFrame, least_ms: int) -> DataFrame:
 
 
 def _produced(events: DataFrame, least_ms: int) -> DataFrame:
-    """Produces that were taken."""
+    """Produce requests whose records were appended."""
     responses = events.where((F.col("type") == "response") & (F.col("api") == "Produce"))
     return _of_produce(by_partition(responses, events).where(F.col("partition_error_code") == 0), least_ms)
 
