@@ -123,12 +123,12 @@ def run(arguments: argparse.Namespace) -> int:
             "kind": made.incident.finding.kind,
             "finding": made.incident.finding.to_dict(),
             "again": None if made.again is None else made.again.to_dict(),
-            "alike": round(made.alike.share, 3),
-            "apart_ms": made.alike.apart_ms,
+            "alike": round(made.similarity.share, 3),
+            "apart_ms": made.similarity.apart_ms,
             "verdict_code": made.outcome.code,
             "unknown": made.unknown,
         }
         sys.stdout.write(json.dumps(table) + "\n")
     else:
-        sys.stdout.write("\n".join([*made.verdict(), made.alike.text(), f"{arguments.out}/page.html"]) + "\n")
+        sys.stdout.write("\n".join([*made.verdict(), made.similarity.text(), f"{arguments.out}/page.html"]) + "\n")
     return 0 if made.happened else 1

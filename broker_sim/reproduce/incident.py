@@ -79,12 +79,12 @@ def seen(evidence: Evidence, group: str) -> list[Finding]:
 def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
     """Members that fall silent, that don't poll, whose partitions stand still; static members that bounce: by a log's records and
     commits alone."""
-    lives = read_timeline(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
+    timeline = read_timeline(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
 
     def told(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
         return Finding(kind, "warn" if weight > 100 else "note", weight, text, group=group, at_ms=at_ms)
 
-    for act in lives.acts:
+    for act in timeline.acts:
         if act.kind == "crash" and act.removed:
             yield told("lost", 130, f"{act.who} of {group} fell silent: {act.why}.", act.at_ms)
         elif act.kind == "hang" and act.removed:
@@ -190,10 +190,10 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
     if of_all is not None and (of_all.kind in PARTITIONED or of_all.group is None):
         candidates = [of_all]
     if of_all is not None:
-        alike = (of_all.kind, *SAME.get(of_all.kind, ()))
+        kinds = (of_all.kind, *SAME.get(of_all.kind, ()))
         candidates = (
             [finding for finding in candidates if finding.kind == of_all.kind]
-            or [finding for finding in candidates if finding.kind in alike]
+            or [finding for finding in candidates if finding.kind in kinds]
             or [of_all]
         )
     else:

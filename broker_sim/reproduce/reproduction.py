@@ -67,7 +67,7 @@ class Reproduction:
     incident: SelectedIncident
     again: Finding | None
     outcome: Outcome
-    alike: Similarity
+    similarity: Similarity
     unknown: list[str]
 
     @property
@@ -112,18 +112,18 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
         chosen = incident(mine, group, of_all, options.at_ms)
         step.done(f"{group}, {chosen.finding.kind}")
     release, why = (options.as_version, "as it was asked for") if options.as_version else mine.release()
-    lives = read_timeline(mine, group, chosen.from_ms, chosen.to_ms)
+    timeline = read_timeline(mine, group, chosen.from_ms, chosen.to_ms)
     if chosen.finding.kind == "stuck":
-        _stuck(chosen, lives, mine, release)
-    if not lives.members and not lives.acts:
+        _stuck(chosen, timeline, mine, release)
+    if not timeline.members and not timeline.acts:
         raise NotReproducible(f"{group}: its records of that time are gone, compaction took them")
-    if chosen.finding.kind in PARTITIONED and not lives.members:
+    if chosen.finding.kind in PARTITIONED and not timeline.members:
         raise NotReproducible(
             f"{group}: its members at that time are not in the log, so no client that tries to commit can be simulated"
         )
-    story = scenario_of(chosen, lives, release)
-    story.changed.append(f"the brokers behave as Kafka {release}: {why}")
-    _write(out, chosen, story)
+    generated = scenario_of(chosen, timeline, release)
+    generated.changed.append(f"the brokers behave as Kafka {release}: {why}")
+    _write(out, chosen, generated)
     with steps.step("playing it") as step:
         data = out / "data"
         _emptied(data)
@@ -136,13 +136,13 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
     )
     if begin is None:
         raise NotReproducible(f"{group}: its members never came together: {outcome.late}")
-    shifted = read_timeline(again, group, begin, begin + lives.to_ms - lives.from_ms)
+    shifted = read_timeline(again, group, begin, begin + timeline.to_ms - timeline.from_ms)
     if chosen.finding.kind == "stuck":
         _add_stuck_act(findings, shifted)
-    alike = compare(lives, shifted)
-    again_found = recurs(chosen.finding, findings, begin - lives.from_ms)
-    made = Reproduction(chosen, again_found, outcome, alike, _unknown(lives, story))
-    _write_report(out, made, lives, story)
+    similarity = compare(timeline, shifted)
+    again_found = recurs(chosen.finding, findings, begin - timeline.from_ms)
+    made = Reproduction(chosen, again_found, outcome, similarity, _unknown(timeline, generated))
+    _write_report(out, made, timeline, generated)
     return made
 
 
@@ -161,28 +161,28 @@ def steps_of(steps: Steps) -> Steps:
     return Steps(steps.stream, quiet=True)
 
 
-def _stuck(chosen: SelectedIncident, lives: GroupTimeline, mine: Evidence, release: str) -> None:
+def _stuck(chosen: SelectedIncident, timeline: GroupTimeline, mine: Evidence, release: str) -> None:
     """What happened to the group's offsets partition. What its members did meanwhile came of it, and is left to come of it again."""
     finding = chosen.finding
     assert finding.at_ms is not None
     to_ms = finding.to_ms if finding.to_ms is not None else chosen.to_ms
-    at_ms = max(finding.at_ms, lives.from_ms)
+    at_ms = max(finding.at_ms, timeline.from_ms)
     jam = Act(at_ms, "jam", None, max(to_ms - at_ms, 1000), (), _shown(finding), finding.certainty == "certain")
     lines = mine.lines_of(finding.log_partition) if finding.log_partition is not None else []
     within = [row for row in lines if finding.at_ms - NEAR_MS <= row["ts_ms"] < to_ms - 1000]
     shrinks = [row["ts_ms"] for row in within if row["what"] == "ISR shrinks"]
     refused = [row["ts_ms"] for row in within if row["what"] == "refused"]
     # of what the controller does to the ISR 3.x has no line of its own, but a new epoch
-    epochs = [act.at_ms for act in lives.acts if act.kind == "epoch" and at_ms <= act.at_ms < to_ms - 1000]
+    epochs = [act.at_ms for act in timeline.acts if act.kind == "epoch" and at_ms <= act.at_ms < to_ms - 1000]
     if refused or (shrinks and parse_release(release) >= (4, 0)):
         jam = replace(jam, refused_ms=min([*shrinks, *refused, *epochs]))
-    kept = list(_not_of_it(lives, jam))
-    if len(kept) < len(lives.acts):
-        lives.notes.append(
+    kept = list(_not_of_it(timeline, jam))
+    if len(kept) < len(timeline.acts):
+        timeline.notes.append(
             "What members did while nothing was committed (sessions that ran out, commits that stood still, a new epoch) is not played:"
             " it came of it."
         )
-    lives.acts = sorted([*kept, jam], key=lambda act: act.at_ms)
+    timeline.acts = sorted([*kept, jam], key=lambda act: act.at_ms)
 
 
 def _add_stuck_act(findings: list[Finding], shifted: GroupTimeline) -> None:
@@ -203,20 +203,20 @@ def _shown(finding: Finding) -> str:
     return "no append was committed, by how its groups' commits came"
 
 
-def _not_of_it(lives: GroupTimeline, jam: Act) -> Iterator[Act]:
+def _not_of_it(timeline: GroupTimeline, jam: Act) -> Iterator[Act]:
     """The acts but for those of members that were back behind it, and for new epochs of the same leader."""
     until = jam.at_ms + jam.for_ms + NEAR_MS
     mine = [
         act
-        for act in lives.acts
+        for act in timeline.acts
         if jam.at_ms - 1000 <= act.at_ms + (act.for_ms if act.kind == "hang" else 0) and act.at_ms <= until
     ]
-    runs = {member.name: member.first for member in lives.members}
-    for act in lives.acts:
+    runs = {member.name: member.first for member in timeline.members}
+    for act in timeline.acts:
         if act not in mine and act.at_ms < jam.at_ms and act.kind in MEMBERS:
             runs[str(act.who)] = act.kind not in ("leave", "crash")
     last = {str(act.who): act for act in mine if act.kind in MEMBERS}
-    for act in lives.acts:
+    for act in timeline.acts:
         if act not in mine or act.kind not in (*MEMBERS, "epoch"):
             yield act
             continue
@@ -225,11 +225,11 @@ def _not_of_it(lives: GroupTimeline, jam: Act) -> Iterator[Act]:
             yield act
 
 
-def _unknown(lives: GroupTimeline, story: GeneratedScenario) -> list[str]:
-    unsure = [act for act in lives.acts if not act.sure]
+def _unknown(timeline: GroupTimeline, generated: GeneratedScenario) -> list[str]:
+    unsure = [act for act in timeline.acts if not act.sure]
     unknowns = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
-    unknowns += lives.notes
-    unknowns += [f"{change[0].upper()}{change[1:]}." for change in dict.fromkeys(story.changed)]
+    unknowns += timeline.notes
+    unknowns += [f"{change[0].upper()}{change[1:]}." for change in dict.fromkeys(generated.changed)]
     return [
         *unknowns,
         "When members heartbeat, and how long each works on a record, is not in the log: heartbeats come each 3 s here.",
@@ -241,11 +241,11 @@ def _emptied(data: Path) -> None:
     shutil.rmtree(data, ignore_errors=True)
 
 
-def _write(out: Path, chosen: SelectedIncident, story: GeneratedScenario) -> None:
+def _write(out: Path, chosen: SelectedIncident, generated: GeneratedScenario) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / SCENARIO).write_text(story.scenario(_dated(chosen.finding)), encoding="utf-8")
-        (out / GROUPS).write_text(story.begin(), encoding="utf-8")
+        (out / SCENARIO).write_text(generated.scenario(_dated(chosen.finding)), encoding="utf-8")
+        (out / GROUPS).write_text(generated.begin(), encoding="utf-8")
         title = f"{chosen.group}: {chosen.finding.kind}".replace("\\", "\\\\").replace('"', "'")
         test = TEST.format(
             title=title,
@@ -258,8 +258,8 @@ def _write(out: Path, chosen: SelectedIncident, story: GeneratedScenario) -> Non
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
 
 
-def _write_report(out: Path, made: Reproduction, lives: GroupTimeline, story: GeneratedScenario) -> None:
-    lines = [*made.verdict(), made.alike.text()]
+def _write_report(out: Path, made: Reproduction, timeline: GroupTimeline, generated: GeneratedScenario) -> None:
+    lines = [*made.verdict(), made.similarity.text()]
     (out / VERDICT).write_text("\n".join(lines) + "\n\n" + made.outcome.report() + "\n", encoding="utf-8")
     title = f"{made.incident.group}: {made.incident.finding.kind}"
-    (out / PAGE).write_text(page.html(title, made.verdict(), made.alike, lives, made.unknown), encoding="utf-8")
+    (out / PAGE).write_text(page.html(title, made.verdict(), made.similarity, timeline, made.unknown), encoding="utf-8")

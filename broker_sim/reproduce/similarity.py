@@ -23,7 +23,7 @@ __all__ = ["Event", "Pair", "Similarity", "compare", "events_of"]
 
 @dataclass(frozen=True)
 class Event:
-    """``at_ms``: since the lives began; ``what``: how it is paired; ``text``: for people."""
+    """``at_ms``: since the timeline's begin; ``what``: how it is paired; ``text``: for people."""
 
     at_ms: int
     what: tuple[object, ...]
@@ -77,28 +77,31 @@ class Similarity:
         )
 
 
-def events_of(lives: GroupTimeline) -> list[Event]:
+def events_of(timeline: GroupTimeline) -> list[Event]:
     """The events of a group that are compared, in order of their times."""
-    events = [*_generations(lives), *_offsets(lives)]
+    events = [*_generations(timeline), *_offsets(timeline)]
     return sorted(events, key=lambda event: event.at_ms)
 
 
-def _generations(lives: GroupTimeline) -> list[Event]:
+def _generations(timeline: GroupTimeline) -> list[Event]:
     result = []
-    for before, turn in pairwise([_start(lives), *lives.turns]):
-        old, new = ({seat.member_id: lives.names[seat.member_id] for seat in moment.seats} for moment in (before, turn))
+    for before, record in pairwise([_start(timeline), *timeline.records]):
+        old, new = (
+            {entry.member_id: timeline.names[entry.member_id] for entry in moment.entries}
+            for moment in (before, record)
+        )
         came = {name for member_id, name in new.items() if member_id not in old}
         gone = {name for member_id, name in old.items() if member_id not in new} - (set(new.values()) - came)
-        at_ms = turn.at_ms - lives.from_ms
-        if turn.generation is None:
+        at_ms = record.at_ms - timeline.from_ms
+        if record.generation is None:
             result.append(Event(at_ms, ("ended",), "the group is gone"))
             continue
-        of = f"generation {turn.generation}, {count(len(set(new.values())), 'member')}"
+        of = f"generation {record.generation}, {count(len(set(new.values())), 'member')}"
         for name in sorted(came | gone):
             back = name in set(old.values())
             what = "gone" if name not in came else "came anew" if back else "came"
             result.append(Event(at_ms, (what, name), f"{name} {what}: {of}"))
-        if before.generation != turn.generation and not came and not gone:
+        if before.generation != record.generation and not came and not gone:
             result.append(Event(at_ms, ("again",), f"the same members again: {of}"))
     return result
 
@@ -106,15 +109,15 @@ def _generations(lives: GroupTimeline) -> list[Event]:
 _NOBODY = GroupGeneration(0, 0, 0, None, (), None)
 
 
-def _start(lives: GroupTimeline) -> GroupGeneration:
-    return lives.begin or _NOBODY
+def _start(timeline: GroupTimeline) -> GroupGeneration:
+    return timeline.begin or _NOBODY
 
 
-def _offsets(lives: GroupTimeline) -> list[Event]:
-    result, stood = [], dict(lives.before)
+def _offsets(timeline: GroupTimeline) -> list[Event]:
+    result, stood = [], dict(timeline.before)
     deleted: dict[int, list[str]] = {}
-    for commit in lives.commits:
-        at_ms, log = commit.at_ms - lives.from_ms, f"{commit.log[0]}-{commit.log[1]}"
+    for commit in timeline.commits:
+        at_ms, log = commit.at_ms - timeline.from_ms, f"{commit.log[0]}-{commit.log[1]}"
         if commit.offset is None:
             if commit.log in stood:
                 deleted.setdefault(at_ms // 1000, []).append(log)
@@ -130,17 +133,17 @@ def _offsets(lives: GroupTimeline) -> list[Event]:
         result.append(
             Event(second * 1000, ("deleted", tuple(sorted(logs))), f"offsets deleted: {', '.join(sorted(logs))}")
         )
-    for act in lives.acts:
+    for act in timeline.acts:
         if act.kind == "hang":
             text = f"{act.who} committed nothing for {duration_text(act.for_ms)}"
-            result.append(Event(act.at_ms - lives.from_ms, ("hang", act.who), text))
+            result.append(Event(act.at_ms - timeline.from_ms, ("hang", act.who), text))
         elif act.kind == "jam":
             text = f"nothing was committed for {duration_text(act.for_ms)}: {act.why}"
-            result.append(Event(act.at_ms - lives.from_ms, ("jam",), text))
+            result.append(Event(act.at_ms - timeline.from_ms, ("jam",), text))
         elif act.kind in ("move", "epoch"):
             # of the simulated log no line tells who was elected: both are a new epoch
             what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was elected again"
-            result.append(Event(act.at_ms - lives.from_ms, ("epoch",), f"{what}: {act.why}"))
+            result.append(Event(act.at_ms - timeline.from_ms, ("epoch",), f"{what}: {act.why}"))
     return result
 
 
@@ -148,8 +151,10 @@ def compare(real: GroupTimeline, simulated: GroupTimeline) -> Similarity:
     """Pair the events of the incident with those of its reproduction, and compute their similarity."""
     real_events, other = events_of(real), events_of(simulated)
     rates = tuple(
-        60_000 * sum(commit.offset is not None for commit in lives.commits) / max(lives.to_ms - lives.from_ms, 1)
-        for lives in (real, simulated)
+        60_000
+        * sum(commit.offset is not None for commit in timeline.commits)
+        / max(timeline.to_ms - timeline.from_ms, 1)
+        for timeline in (real, simulated)
     )
     return Similarity(_paired(real_events, other), (rates[0], rates[1]))
 
