@@ -359,8 +359,8 @@ def _group_of(imported: Imported, data: object, at: str) -> None:
         _member_of(group, member, f"{at}.members[{index}]")
     if group.leader is not None and group.leader not in group.members:
         raise UsageError(f"{at}.leader: {unknown('member', group.leader, group.members)}")
-    for index, member in enumerate(data.get("offsets", [])):
-        _offset_of(group, member, f"{at}.offsets[{index}]")
+    for index, offset in enumerate(data.get("offsets", [])):
+        _offset_of(group, offset, f"{at}.offsets[{index}]")
 
 
 def _member_of(group: ImportedGroup, data: object, at: str) -> None:

@@ -199,7 +199,7 @@ def moment(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no moment, as in 2026-11-24T09:20:36.434") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time (expected 2026-11-24T09:20:36.434)") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -207,7 +207,7 @@ def window(text: str) -> int:
     """As `duration`, and not 0."""
     ms = duration(text)
     if ms < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of a window")
+        raise argparse.ArgumentTypeError(f"{text!r} is too short for a window")
     return ms
 
 

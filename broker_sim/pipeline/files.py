@@ -46,7 +46,7 @@ def names_of(options: Mapping[str, str]) -> list[str]:
         return [str(name) for name in json.loads(options["paths"])]
     text = options.get("path", "").strip()
     if not text:
-        raise UsageError("no path; tell one: .load(PATH)")
+        raise UsageError("no path; give one: .load(PATH)")
     if "," in text and not _WILD.search(text) and _exists(text):
         return [text]
     return [name.strip() for name in text.split(",") if name.strip()]

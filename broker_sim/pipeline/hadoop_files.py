@@ -56,12 +56,12 @@ def check(name: str, conf: Mapping[str, str], jars: Callable[[], Iterable[str]])
     """Raises UsageError for an address that no Spark could read. ``jars``: names of the jars that Spark has of its own."""
     parts = _URI.fullmatch(name)
     if parts is None:
-        raise UsageError(f"--input {name}: no address, as hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR")
+        raise UsageError(f"--input {name}: not an address (expected hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR)")
     scheme, authority = parts[1].lower(), parts[2]
     if scheme in ("s3", "s3n"):
         raise UsageError(f"--input {name}: Hadoop's name for that is s3a://{authority}{parts[3] or ''}")
     if scheme in BUCKETS and not authority:
-        raise UsageError(f"--input {name}: which bucket? {scheme}://BUCKET/DIR")
+        raise UsageError(f"--input {name}: the bucket is missing (expected {scheme}://BUCKET/DIR)")
     library = NEEDS.get(scheme)
     given = [value for key, value in conf.items() if key in ("spark.jars", "spark.jars.packages") or "ClassPath" in key]
     if library is None or any(library in value or "*" in value for value in given):

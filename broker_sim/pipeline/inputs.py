@@ -56,10 +56,10 @@ def find(
 ) -> Inputs:
     """What there is to read. Raises UsageError."""
     if directory is None and journal is None:
-        raise UsageError("nothing to read: tell --input DIR or --journal PATH")
+        raise UsageError("nothing to read; give --input DIR or --journal PATH")
     lines = (*reading.find(broker_logs, "broker"), *reading.find(client_logs, "client"))
     if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
-        raise UsageError(f"--run-id {run_id!r}: letters, digits, '.', '_' and '-' make a name")
+        raise UsageError(f"--run-id {run_id!r}: not a name (expected letters, digits, '.', '_' and '-')")
     folders: tuple[str, ...] = ()
     unread: list[tuple[str, str]] = []
     if directory is not None:
@@ -121,7 +121,7 @@ def _log_folders(directory: str) -> tuple[str, ...]:
     if entry is None:
         raise UsageError(f"--input {directory}: there is no such folder")
     if not entry.is_dir:
-        raise UsageError(f"--input {directory}: that is a file; a log directory is wanted")
+        raise UsageError(f"--input {directory}: a file, not a log directory")
     return tuple(
         files.inside(directory, entry.name)
         for entry in files.listing(directory)

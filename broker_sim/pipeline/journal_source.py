@@ -109,7 +109,7 @@ def _number(name: str, value: str | None) -> int | None:
     if value is None:
         return None
     if not value.isdecimal() or int(value) < 1:
-        raise UsageError(f"{name} of sim_journal is a whole number from 1 on, not {value!r}")
+        raise UsageError(f"{name} of sim_journal: {value!r} is not a whole number from 1 on")
     return int(value)
 
 

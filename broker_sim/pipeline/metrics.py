@@ -166,5 +166,5 @@ def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--metrics {text!r}: a port is meant, or HOST:PORT, as in 9404 or 0.0.0.0:9404")
+        raise UsageError(f"--metrics {text!r} is not PORT or HOST:PORT (expected 9404 or 0.0.0.0:9404)")
     return host, int(port)

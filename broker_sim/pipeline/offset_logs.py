@@ -88,7 +88,7 @@ def find_logs(names: Iterable[str], run_id: str | None = None) -> FoundLogs:
     for name in names:
         matches = files.expand(name)
         if not matches or files.entry(matches[0]) is None:
-            raise UsageError(f"{name}: there is nothing of that name")
+            raise UsageError(f"{name}: no such file or folder")
         for match in matches:
             for log in _logs_at(match, run_id, result.skipped):
                 _keep_further(logs, log, result.skipped)

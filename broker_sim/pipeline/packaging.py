@@ -132,9 +132,9 @@ def _see_that_they_are_ours(path: Path, entry: Path) -> None:
         except (OSError, zipfile.BadZipFile):
             ours = False
         if not ours:
-            raise UsageError(f"{path} exists, and is no archive of broker-sim's: it is left as it is")
+            raise UsageError(f"{path} exists and is not an archive of broker-sim; nothing was changed")
     if entry.exists() and "broker_sim.pipeline.__main__" not in entry.read_text(errors="replace"):
-        raise UsageError(f"{entry} exists, and is no program of broker-sim's: it is left as it is")
+        raise UsageError(f"{entry} exists and is not a program of broker-sim; nothing was changed")
 
 
 def _modules() -> Iterator[tuple[str, bytes]]:

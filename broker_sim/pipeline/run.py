@@ -472,7 +472,7 @@ class PipelineRun:
         """Raises UsageError for a --group that matches no group."""
         for pattern in self.options.scope.groups:
             if not log.where(f.col("group").rlike(pattern_of(pattern))).limit(1).count():
-                raise UsageError(f"--group {visible(pattern)}: no group of what was read is called so")
+                raise UsageError(f"--group {visible(pattern)}: no group of the input matches")
 
     # --- the tables -----------------------------------------------------------------------------------------------------
 

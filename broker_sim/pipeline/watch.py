@@ -91,7 +91,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _retries(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of times")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
 
 

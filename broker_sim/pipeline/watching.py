@@ -210,7 +210,7 @@ def _belongs(folder: Folder, ledger: Mapping[str, Any]) -> bool:
     where = Folder.local(ledger["checkpoint"]) if ledger["checkpoint"] else None
     if text is None:
         if names is None or names:
-            raise UsageError(f"--out {folder.path}: it is there, and no watch made it; nothing was changed")
+            raise UsageError(f"--out {folder.path}: the folder exists and was not made by a watch; nothing was changed")
         if where is not None and where.names():
             raise UsageError(f"--checkpoint {where.path}: it belongs to another --out; nothing was changed")
         return False
@@ -219,10 +219,10 @@ def _belongs(folder: Folder, ledger: Mapping[str, Any]) -> bool:
         if known.get(name) != value:
             raise UsageError(
                 f"--out {folder.path}: the watch that made it had {known.get(name)!r} as {name.replace('_', '-')}, not {value!r};"
-                " tell another --out"
+                " choose another --out"
             )
     if "checkpoint" not in (names or ()) and not (where is not None and where.names()):
-        raise UsageError(f"--out {folder.path}: the checkpoint of the watch that made it is gone; tell another --out")
+        raise UsageError(f"--out {folder.path}: the checkpoint of its watch is missing; choose another --out")
     return True
 
 

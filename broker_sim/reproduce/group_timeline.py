@@ -283,7 +283,7 @@ class _TimelineReader:
         self.now, self.generation = new, record.generation
 
     def _named(self, entry: GenerationMember, held: Iterable[str]) -> ScenarioMember:
-        """The scenario's member for an entry: of the same client and instance, whose name is not ``held`` by another, else a new one."""
+        """The scenario member of an entry: of the same client and instance, whose name is not ``held`` by another, else a new one."""
         members = self.timeline.members
         same = [
             member for member in members if (member.client_id, member.instance) == (entry.client_id, entry.instance)

@@ -195,8 +195,8 @@ def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> N
             "s3a:// is hadoop-aws's, which Spark does not have: --conf spark.jars.packages=org.apache.",
         ),
         ({"input": "s3://logs/broker-3"}, "--input s3://logs/broker-3: Hadoop's name for that is s3a://logs/broker-3"),
-        ({"input": "s3a:///broker-3"}, "which bucket? s3a://BUCKET/DIR"),
-        ({"input": "hdfs:/logs"}, "no address, as hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR"),
+        ({"input": "s3a:///broker-3"}, "the bucket is missing (expected s3a://BUCKET/DIR)"),
+        ({"input": "hdfs:/logs"}, "not an address (expected hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR)"),
         ({"input": "hdfs://name/logs", "engine": "duckdb"}, "--input hdfs://name/logs is for Spark"),
         ({"input": "hdfs://name/logs", "journal": "hdfs://name/journal"}, "that is read from this machine's disks"),
         (

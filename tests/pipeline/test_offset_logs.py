@@ -80,7 +80,7 @@ def test_the_names_in_options(data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere/*", "file:///nowhere/at/all"])
 def test_a_name_that_leads_nowhere(name: str, data: Path) -> None:
-    with pytest.raises(UsageError, match="there is nothing of that name"):
+    with pytest.raises(UsageError, match="no such file or folder"):
         find_logs([str(data), name])
 
 

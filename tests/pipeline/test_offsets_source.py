@@ -182,7 +182,7 @@ def test_fail_fast_names_file_and_position(spark: Any, logs: Logs) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"tasks": "0"}, "tasks of consumer_offsets is a whole number from 1 on, not '0'"),
+        ({"tasks": "0"}, "tasks of consumer_offsets: '0' is not a whole number from 1 on"),
         ({"mode": "failfats"}, "no mode of consumer_offsets 'failfats'; did you mean 'failfast'"),
         ({"runid": "x", "task": "3"}, "no option of consumer_offsets 'task'; did you mean 'tasks'"),
         ({"startingOffsets": "now"}, "no startingOffsets of consumer_offsets 'now'"),
@@ -195,7 +195,7 @@ def test_options_that_are_none(options: dict[str, str], says: str) -> None:
 
 def test_a_directory_without_groups_is_empty(spark: Any, tmp_path: Path) -> None:
     assert reading(spark, tmp_path).count() == 0
-    with pytest.raises(Exception, match="nowhere: there is nothing of that name"):
+    with pytest.raises(Exception, match="nowhere: no such file or folder"):
         reading(spark, tmp_path / "nowhere").count()
 
 

@@ -173,5 +173,5 @@ def test_groups_alone_tell_what_they_tell_among_others(kept: dict[str, Path], tm
 
 
 def test_a_group_that_is_not_there_is_said_in_a_line(kept: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--group scors-\*: no group of what was read is called so"):
+    with pytest.raises(UsageError, match=r"--group scors-\*: no group of the input matches"):
         told(kept[STUCK], tmp_path, Scope(groups=("scores-*", "scors-*")))

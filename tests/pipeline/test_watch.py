@@ -256,12 +256,12 @@ def test_an_out_that_belongs_to_something_else_is_refused_before_spark_starts(tm
     elif change == "checkpoint gone":
         (out / "checkpoint" / "journal").rename(tmp_path / "elsewhere")
         (out / "checkpoint").rmdir()
-        says = "the checkpoint of the watch that made it is gone"
+        says = "the checkpoint of its watch is missing"
     elif change == "something else's":
         (out / LEDGER).unlink()
-        says = "it is there, and no watch made it; nothing was changed"
+        says = "the folder exists and was not made by a watch; nothing was changed"
     elif change == "a file":
-        options["out"], says = str(data / "journal" / "journal-000001.ndjson"), "no watch made it"
+        options["out"], says = str(data / "journal" / "journal-000001.ndjson"), "not made by a watch"
     else:
         options["out"], options["checkpoint"] = str(tmp_path / "new"), str(out / "checkpoint")
         says = "it belongs to another --out"

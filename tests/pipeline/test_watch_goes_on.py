@@ -347,7 +347,7 @@ def test_addresses(text: str, meant: tuple[str, int] | None) -> None:
     if meant is not None:
         assert address(text) == meant
         return
-    with pytest.raises(UsageError, match="a port is meant"):
+    with pytest.raises(UsageError, match="is not PORT or HOST:PORT"):
         address(text)
 
 
