@@ -107,7 +107,7 @@ def stored(*records: tuple[int, int | None, str], lasted: int = 5) -> list[Gener
     reader = Generations()
     for at, generation, members in records:
         reader.take(GroupMetadataRecord(at, at - lasted, generation, tuple(StoredMember(name) for name in members)))
-    return reader.rebalances
+    return reader.generations
 
 
 def test_generations_of_a_log() -> None:
@@ -146,5 +146,5 @@ def test_a_log_without_times_of_states_tells_no_closing() -> None:
     reader = Generations()
     reader.take(GroupMetadataRecord(10, None, 1, (StoredMember("a"),)))
     reader.take(GroupMetadataRecord(20, None, 2, ()))
-    one, two = reader.rebalances
+    one, two = reader.generations
     assert (one.closed_ms, one.stored_ms, one.left_ms, two.closed_ms) == (None, 10, 20, 20)
