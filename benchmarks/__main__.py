@@ -103,7 +103,7 @@ def _rows(arguments: argparse.Namespace, ours: list[System], out: dict[str, Any]
             continue
         if arguments.no_kafka:
             row = row.without("Kafka")
-        mine = [simulator(uvloop="uvloop" in system.name, disk=row.disk) for system in ours]
+        mine = [simulator(uvloop="uvloop" in system.name, disk=row.disk, as_version=row.as_version) for system in ours]
         results = measure(row, mine, arguments.runs, arguments.seconds, _say)
         row_verdicts: list[Verdict] = verdicts(row, results, mine)
         print(report.row_text(row, results, row_verdicts), end="\n\n", flush=True)

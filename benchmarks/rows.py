@@ -34,6 +34,8 @@ class BenchmarkRow:
     """Whether kload runs for a time (else it does a fixed amount of work)."""
     before: tuple[str, ...] = ()
     """A load that fills the broker first, in the same process."""
+    as_version: str = ""
+    """The Kafka release that the simulator behaves as; "": the default."""
 
     def without(self, peer: str) -> BenchmarkRow:
         """The row without the peers whose name begins so, and without goals against them alone."""
@@ -165,6 +167,57 @@ def _rebalance(members: int) -> BenchmarkRow:
     )
 
 
+def _consumer_groups() -> list[BenchmarkRow]:
+    """Heartbeats and rebalances of consumer groups (KIP-848)."""
+
+    def rebalance(members: int) -> BenchmarkRow:
+        partitions = ("--topic", "wide", "--partitions", str(2 * members))
+        return BenchmarkRow(
+            f"consumer-rebalance-{members}",
+            f"one joins a reconciled consumer group of {members:,}",
+            ("consumer-rebalance", "--members", str(members), *partitions, "--rounds", "5"),
+            (kfake(),),
+            (Goal((KFAKE,), 1),),
+            measure="wall_ms",
+            timed=False,
+        )
+
+    heartbeats = [
+        BenchmarkRow(
+            name, f"ConsumerGroupHeartbeat v1, {title}", ("consumer-heartbeat", *load), (kfake(),), (Goal((KFAKE,), 1),)
+        )
+        for name, title, load in (
+            ("consumer-heartbeat", "8x16", PIPELINED),
+            ("consumer-heartbeat-64x1", "64x1", ONE_BY_ONE),
+        )
+    ]
+    return [*heartbeats, *map(rebalance, (10, 100, 1000))]
+
+
+def _share_groups() -> list[BenchmarkRow]:
+    """Reading and acknowledging in share groups (KIP-932)."""
+    return [
+        BenchmarkRow(
+            "share",
+            "ShareFetch of 100 records that accepts the 100 before, 8x1",
+            ("share", "--conns", "8", "--records", "100"),
+            (kfake(),),
+            (Goal((KFAKE,), 1),),
+            before=("produce", "--records", "100", "--size", "100", *PIPELINED, "--count", "40000"),
+            as_version="4.4",
+        )
+    ]
+
+
 def rows() -> Sequence[BenchmarkRow]:
     """All rows, in the order in which they are printed."""
-    return [*_heartbeat(), *_commit(), *_data(), *_transactions(), *map(_rebalance, (10, 100, 500, 1000))]
+    rebalances = map(_rebalance, (10, 100, 500, 1000))
+    return [
+        *_heartbeat(),
+        *_commit(),
+        *_data(),
+        *_transactions(),
+        *rebalances,
+        *_consumer_groups(),
+        *_share_groups(),
+    ]

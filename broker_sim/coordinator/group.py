@@ -44,7 +44,7 @@ class Group(ABC):
 
     group_id: str
     visible_from: int = 0  # the high watermark from which on readers see it, where they see what is committed alone
-    version: int = 0  # counts every change of what requests are answered by, but for the offsets
+    version: int = 0  # counts every change of what requests are answered by, but for the offsets and ``current_of``
     offset_changes: int = 0  # counts every change of ``offsets``
     stuck_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and on their way for ever
     staged: dict[tuple[str, int], Staged] = field(default_factory=dict)  # what open transactions commit, if they do
@@ -104,6 +104,11 @@ class Group(ABC):
     @abstractmethod
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
         """The session that a commit of this member is a sign of life for, and its timeout in ms."""
+
+    def current_of(self, member_id: str) -> object | None:
+        """What ``version`` does not count, as it is this member's alone, and another object after each change: the member epoch and the
+        assignment. None: there is nothing of the kind."""
+        return None
 
     @abstractmethod
     def subscribed(self, topic: str) -> bool:

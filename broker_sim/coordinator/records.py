@@ -52,12 +52,13 @@ class GroupRecord:
 class EpochRecord:
     """One of the many records of a group by epochs, as the messages of ``kafka_wire`` have it, or its removal (``value`` None).
     ``type`` is the record type of the key; nobody changes what is in it. ``encoded``: a long value as it goes to the log, where it was
-    encoded in pieces before."""
+    encoded in pieces before. ``read``: the value as the group has it, from the first time on that it was applied."""
 
     type: int
     key: Any
     value: Any | None
     encoded: bytes | None = field(default=None, repr=False, compare=False)
+    read: Any = field(default=None, repr=False, compare=False)
 
     @property
     def group_id(self) -> str:

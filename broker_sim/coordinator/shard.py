@@ -91,6 +91,8 @@ class Shard(ShardState):
                 self._committed(event.high_watermark, Err.NONE)
         elif type(event) is GroupConfigured:
             self.group_configs[event.group_id] = event.values
+            if (group := self.groups.get(event.group_id)) is not None:
+                group.version += 1  # heartbeats are answered with the new interval
         return out
 
     def _request(self, event: Request) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from broker_sim.common.slices import Pace, distinct, in_order
 from broker_sim.coordinator.client import Client
+from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
@@ -94,6 +96,31 @@ def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_leg
         return Err.INVALID_GROUP_ID
     found: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)
     return found
+
+
+class _MemberHeartbeat(Protocol):
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+
+Basis = tuple[Group, int, object] | None
+"""A group, its version and what it does not count of a member: what the member's heartbeats are answered by."""
+
+
+def basis_of(shard: Shard, request: _MemberHeartbeat) -> Basis:
+    """What a heartbeat (KIP-848, 932, 1071) is answered by; None: there is no such group yet."""
+    group = shard.groups.get(request.group_id)
+    return None if group is None else (group, group.version, group.current_of(request.member_id))
+
+
+def may_repeat(shard: Shard, request: _MemberHeartbeat, before: Basis) -> bool:
+    """Whether the same heartbeat would be answered so again for as long as neither the group nor the member changes, as they have not
+    since ``before``. Not so a join: each of them may be another client's."""
+    if before is None or request.member_epoch <= 0 or basis_of(shard, request) != before:
+        return False
+    group = before[0]
+    return isinstance(group, EpochGroup) and group.repeats(request.member_id)
 
 
 class _Described(Protocol):

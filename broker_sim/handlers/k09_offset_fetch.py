@@ -258,17 +258,23 @@ def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -
         return None  # what is on its way counts too; v0 reads the legacy store
     state = ctx.broker.state
     known = []
-    for group_id in [group.group_id for group in request.groups] if version >= 8 else [request.group_id]:
+    asked = (
+        [(one.group_id, one.member_id or "") for one in request.groups] if version >= 8 else [(request.group_id, "")]
+    )
+    for group_id, member_id in asked:
         shard = gate(ctx, group_id, empty_id_is_legal=True)
         group = None if isinstance(shard, Err) else shard.groups.get(group_id)
         if isinstance(shard, Err) or group is None:
             return None
-        known.append((group, group.version, group.offset_changes))
+        known.append((group, group.version, group.offset_changes, member_id, group.current_of(member_id)))
     state_version = state.version
 
     def again() -> bool:
         if state.version != state_version:
             return False
-        return all(group.version == version and group.offset_changes == changes for group, version, changes in known)
+        return all(
+            group.version == version and group.offset_changes == changes and group.current_of(member_id) is current
+            for group, version, changes, member_id, current in known
+        )
 
     return again

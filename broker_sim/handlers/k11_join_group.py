@@ -66,4 +66,4 @@ def _prepare(ctx: RequestContext, request: JoinGroupRequest) -> Again | None:
     return Again(lambda ctx, generation: runtime.step_for(shard, ctx, request, ctx.reply))
 
 
-REPEATED = Repeated(_prepare, has_generation=False)
+REPEATED = Repeated(_prepare, ids=0)

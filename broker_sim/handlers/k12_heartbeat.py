@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker_sim.coordinator.classic.membership import OF_THE_LIVING
+from broker_sim.coordinator.classic.membership import OF_THE_LIVING, answer_of_the_living
 from broker_sim.coordinator.outcome import Heartbeat
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
@@ -45,7 +45,9 @@ def _prepare(ctx: RequestContext, request: HeartbeatRequest) -> Again | None:
     bodies = {error: encode(HeartbeatResponse(error_code=error), ctx.api_version) for error in OF_THE_LIVING}
 
     def at_once(generation: int) -> bytes | None:
-        answer = runtime.heard_at_once(shard, group_id, member_id, instance_id, generation)
+        answer = runtime.heard_at_once(
+            shard, group_id, member_id, lambda group: answer_of_the_living(group, member_id, instance_id, generation)
+        )
         return None if answer is None else bodies[answer]
 
     return Again(
@@ -55,4 +57,4 @@ def _prepare(ctx: RequestContext, request: HeartbeatRequest) -> Again | None:
     )
 
 
-REPEATED = Repeated(_prepare, has_generation=True)
+REPEATED = Repeated(_prepare, ids=1)

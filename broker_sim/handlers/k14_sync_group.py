@@ -44,4 +44,4 @@ def _prepare(ctx: RequestContext, request: SyncGroupRequest) -> Again | None:
     return Again(again)
 
 
-REPEATED = Repeated(_prepare, has_generation=True)
+REPEATED = Repeated(_prepare, ids=1)

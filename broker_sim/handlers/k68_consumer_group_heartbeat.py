@@ -8,17 +8,25 @@ client with ``group.protocol=consumer`` that finds the API missing looks for ano
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 
 from broker_sim.common.refusals import warn_of_group
-from broker_sim.coordinator.consumer.group import ConsumerGroup
-from broker_sim.coordinator.consumer.heartbeat import LongConsumerHeartbeat, Member, expecting
+from broker_sim.coordinator.consumer.heartbeat import (
+    LongConsumerHeartbeat,
+    Member,
+    expecting,
+    is_plain,
+    unchanged_answer,
+)
 from broker_sim.coordinator.consumer.requests import check
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, with_names_in_order
+from broker_sim.handlers.groups import basis_of, gate, may_repeat, with_names_in_order
+from broker_sim.handlers.repeated import Again, Repeated
+from kafka_wire.codec import encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -43,34 +51,56 @@ def handle(
         warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, request.group_id, _WORDS)
         told = _WORDS if config.release >= _BY_DEFAULT else None
         return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
-    runtime = ctx.broker.runtime
     try:
-        check(request, ctx.api_version, runtime.settings)
+        check(request, ctx.api_version, ctx.broker.runtime.settings)
     except Refused as refused:
         return ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
         return ConsumerGroupHeartbeatResponse(error_code=shard)
-    before = _version(shard, request.group_id)
-
-    def response(answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
-        group = shard.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and group.version == before and _says_it_again(group, request, answer):
-            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
-        return answer
-
-    runtime.submit(shard, ctx, request if expected is None else LongConsumerHeartbeat(request, expected), response)
+    _submit(ctx, shard, request, request if expected is None else LongConsumerHeartbeat(request, expected))
     return None
 
 
-def _version(shard: Shard, group_id: str) -> int | None:
-    group = shard.groups.get(group_id)
-    return None if group is None else group.version
+def _submit(
+    ctx: RequestContext,
+    shard: Shard,
+    request: ConsumerGroupHeartbeatRequest,
+    body: ConsumerGroupHeartbeatRequest | LongConsumerHeartbeat,
+) -> None:
+    runtime, before = ctx.broker.runtime, basis_of(shard, request)
+
+    def response(answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+        if answer.error_code == Err.NONE and may_repeat(shard, request, before):
+            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
+        return answer
+
+    runtime.submit(shard, ctx, body, response)
 
 
-def _says_it_again(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse
-) -> bool:
-    """Whether the same heartbeat would be answered so again for as long as the group doesn't change. A join is not asked: each of them
-    may be another client's."""
-    return answer.error_code == Err.NONE and request.member_epoch > 0 and group.is_settled
+def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Again | None:
+    shard, runtime, version = gate(ctx, request.group_id), ctx.broker.runtime, ctx.api_version
+    if isinstance(shard, Err) or request.member_epoch <= 0:
+        return None
+    client, group_id, member_id = ctx.client, request.group_id, request.member_id
+
+    def handle_again(ctx: RequestContext, epoch: int) -> None:
+        again = replace(request, member_epoch=epoch)
+        if epoch > 0:
+            _submit(ctx, shard, again, again)
+            return
+        response: ConsumerGroupHeartbeatResponse | None = handle(ctx, again)  # it leaves, or joins with too little
+        if response is not None:
+            ctx.reply(response)
+
+    def at_once(epoch: int) -> bytes | None:
+        answer = runtime.heard_at_once(
+            shard, group_id, member_id, lambda group: unchanged_answer(shard, group, client, request, epoch)
+        )
+        return None if answer is None else encode(answer, version)
+
+    at_once_if_plain = at_once if is_plain(request) else None
+    return Again(handle_again, at_once_if_plain, partial(runtime.unchanged, shard, group_id, member_id))
+
+
+REPEATED = Repeated(_prepare, ids=2)

@@ -42,6 +42,9 @@ from kafka_wire.messages.k78_share_fetch import (
 _EXACTLY = 1
 """The acquire mode in which a fetch gets no more records than it asks for."""
 
+Head = tuple[int, record_batch.BatchHeader]
+"""A batch's position in what was read, and its header."""
+
 _CHUNK = 65_536
 """Bytes of a log that are looked at first."""
 
@@ -196,26 +199,34 @@ class ShareFetch:
             offset = share.fetch_offset()
             if offset < share.next_offset:
                 return False
-            size += len(self._read(live, offset, wanted))
+            size += sum(header.size for _, header in self._read(live, offset, wanted)[1])
             if size >= wanted:
                 return False
         return True
 
-    def _read(self, live: LivePartition, offset: int, limit: int) -> bytes:
-        """The log's batches from ``offset`` on, up to ``limit`` bytes, but only those with records that may be acquired, as the
-        rest is not used. (Kafka reads everything, without a copy.)"""
-        partition = live.partition
+    def _read(self, live: LivePartition, offset: int, limit: int) -> tuple[bytes, list[Head]]:
+        """The log from ``offset`` on, up to ``limit`` bytes, and the position and header of each batch in it. Batches behind those with
+        as many records as may be acquired are not used, and left out; so is nothing where records are delivered again, as some of those
+        that were read may be another member's. (Kafka reads everything, without a copy.)"""
+        partition, share = live.partition, live.share
+        assert share is not None
         end = partition.last_stable_offset if live.read_committed else partition.high_watermark
+        heads: list[Head] = []
         if offset >= end:
-            return b""
-        size = min(limit, _CHUNK)
+            return b"", heads
+        size, enough = min(limit, _CHUNK), offset + self.request.max_records - 1
+        is_new = offset >= share.next_offset
         while True:
             data = partition.log.read(offset, size, up_to_offset=end)
+            heads.clear()
             last = offset
-            for _, header in record_batch.batches(data):
-                last = header.last_offset
-            if size >= limit or last + 1 >= end or last - offset + 1 >= self.request.max_records:
-                return data
+            for head in record_batch.batches(data):
+                heads.append(head)
+                last = head[1].last_offset
+                if is_new and last >= enough:
+                    return data, heads
+            if size >= limit or last + 1 >= end or last >= enough:
+                return data, heads
             size = min(limit, 4 * size)
 
     def _acquire_of(self, live: LivePartition, limit: int, left: int) -> _Got:
@@ -224,15 +235,14 @@ class ShareFetch:
         share.limits = shares.limits(live.key.group_id)
         offset = share.fetch_offset()
         try:
-            data = self._read(live, offset, limit)
+            data, heads = self._read(live, offset, limit)
         except OffsetOutOfRange:
             shares.write(live, share.log_starts_at(live.partition.log_start_offset))
             return _Got()
         except StorageError as problem:
             return _Got(problem.error)
-        if not data:
+        if not heads:
             return _Got()
-        heads = list(record_batch.batches(data))
         acquired = shares.acquire(
             live,
             self.member,
@@ -248,14 +258,14 @@ class ShareFetch:
             return _Got()
         first, last = acquired[0].first, acquired[-1].last
         begins = next(at for at, header in heads if header.last_offset >= first)
-        ends = next((at for at, header in heads if header.base_offset > last), len(data))
+        ends = next(at + header.size for at, header in reversed(heads) if header.base_offset <= last)
         return _Got(Err.NONE, data[begins:ends], acquired)
 
     def _without_aborted(
         self,
         live: LivePartition,
         acquired: list[Acquired],
-        heads: Sequence[tuple[int, record_batch.BatchHeader]],
+        heads: Sequence[Head],
         offset: int,
         size: int,
     ) -> list[Acquired]:
@@ -318,9 +328,11 @@ class ShareFetch:
         session, told = self.session, self.acknowledging.told
         rows: dict[TopicPartition, PartitionData] = {}
         for at in [*self.asked, *(at for at in told if at not in session.partitions)]:
-            one = got.get(at, _Got())
-            if session.partitions.get(at) and at not in got and at not in told:
-                continue
+            one = got.get(at)
+            if one is None:
+                if session.partitions.get(at) and at not in told:
+                    continue
+                one = _Got()
             if at in session.partitions:
                 session.partitions[at] = True
             row = rows[at] = PartitionData(at.partition, one.error, records=one.records)

@@ -22,7 +22,7 @@ from broker_sim.coordinator.streams.heartbeat import expecting
 from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking, reading_tags
 from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, bringing
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import basis_of, gate, may_repeat
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
 from broker_sim.metadata.topics import INTERNAL_TOPICS, KafkaError, check_topic_name
 from broker_sim.runtime.group_coordinator import GroupCoordinator
@@ -86,19 +86,11 @@ def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Sha
 
 def _submit(ctx: RequestContext, body: Heartbeat, shard: Shard) -> None:
     runtime, request = ctx.broker.runtime, body.request
-    known = shard.groups.get(request.group_id)
-    before = None if known is None else known.version
+    before = basis_of(shard, request)
 
     def response(answered: Answer) -> StreamsGroupHeartbeatResponse:
         answer, missing = answered
-        group = shard.groups.get(request.group_id)
-        if (
-            isinstance(group, StreamsGroup)
-            and group.version == before
-            and answer.error_code == Err.NONE
-            and request.member_epoch > 0
-            and group.is_settled
-        ):
+        if answer.error_code == Err.NONE and may_repeat(shard, request, before):
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         if missing:
             _tell_failures(answer, missing, runtime.failed_internal_topics)

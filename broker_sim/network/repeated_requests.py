@@ -1,5 +1,6 @@
-"""What a connection remembers of requests that say what the last one said, but for the generation: a member's JoinGroup, SyncGroup and
-Heartbeat. Such a request is handled without being decoded, and without the gate: the coordinator's rules are where they were.
+"""What a connection remembers of requests that say what the last one said, but for the generation or the member epoch: a member's
+JoinGroup, SyncGroup, Heartbeat and ConsumerGroupHeartbeat. Such a request is handled without being decoded, and without the gate: the
+coordinator's rules are where they were.
 
 The answer may be another each time; requests that have the same answer as well are `request_memo`'s.
 """
@@ -19,7 +20,7 @@ __all__ = ["RepeatedRequests", "Template"]
 _LONGEST = 1024
 """Bytes of a frame that is remembered."""
 _MOST = 4
-"""Frames that are remembered: of three APIs in one version each, and one to spare."""
+"""Frames that are remembered: a classic member's of three APIs in one version each, and one to spare."""
 
 
 class Template:
@@ -48,12 +49,11 @@ class RepeatedRequests(dict[bytes, Template]):
 
     def handled(self, context: RequestContext, frame: bytes, body: int, request: Any) -> None:
         """A frame has been decoded and handled. What comes twice in a row, but for the generation, is remembered."""
-        route, repeated, at = context.route, context.route.repeated, len(frame)
+        route, repeated = context.route, context.route.repeated
         assert repeated is not None
-        if at > _LONGEST:
+        if len(frame) > _LONGEST:
             return
-        if repeated.has_generation:
-            at = repeated.generation_at(route.flexible, frame, body)
+        at = repeated.generation_at(route.flexible, frame, body)
         last = self.get(frame[:8])
         if last is not None and last.at == at and last.fits(frame):
             last.again, last.state_version = repeated.prepare(context, request), context.broker.state.version

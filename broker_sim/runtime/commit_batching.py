@@ -69,11 +69,12 @@ class LateAnswer(Protocol):
 
 
 class Passed(NamedTuple):
-    """A commit of a layout has passed the checks of its group when that had this ``version``. ``session``: its member's, with the
-    timeout in ms."""
+    """A commit of a layout has passed the checks of its group when that had this ``version``, and its member this ``current``.
+    ``session``: its member's, with the timeout in ms."""
 
     group: Group
     version: int
+    current: object | None
     session: tuple[TimerKey, int] | None
 
 
@@ -245,6 +246,11 @@ def _pass_again(slot: GroupSlot, commits: Sequence[LateCommit]) -> bool:
         passed = commit.layout.passed
         if passed is None or passed.group.version != passed.version:
             return False
+        if (
+            passed.current is not None
+            and passed.group.current_of(commit.layout.command.member_id) is not passed.current
+        ):
+            return False
     return True
 
 
@@ -290,4 +296,5 @@ def _note(slot: GroupSlot, layout: CommitLayout) -> None:
     """A commit of it has passed the checks."""
     group = slot.shard.groups.get(layout.command.group_id)
     if group is not None:
-        layout.passed = Passed(group, group.version, group.session_of(layout.command.member_id))
+        member_id = layout.command.member_id
+        layout.passed = Passed(group, group.version, group.current_of(member_id), group.session_of(member_id))

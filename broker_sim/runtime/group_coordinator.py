@@ -12,13 +12,12 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_sim.common.chance import Chance
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.assignors import ASSIGNORS
-from broker_sim.coordinator.classic.group import ClassicGroup
-from broker_sim.coordinator.classic.membership import OF_THE_LIVING, heartbeat_answer
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
     NOBODY,
@@ -44,10 +43,11 @@ from broker_sim.runtime.session_keepalive import Presence, timer_text
 from broker_sim.storage import partition_for
 from broker_sim.storage.producer_state import EndedTransaction
 from kafka_wire.api_keys import release
-from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.runtime.share_state_coordinator import Persister
+
+A = TypeVar("A")
 
 _GROUP_CONFIGS = {
     "consumer.session.timeout.ms": "session_timeout_ms",
@@ -215,8 +215,8 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         same request would be answered so again, and restarts the member's session; else it returns False and has done nothing. None
         where there is no such member, or somebody watches.
 
-        ``Group.version`` counts all that the group's requests are answered by; what is outside of the group - who coordinates, that
-        nothing is on its way into the log, behind which answers wait - is looked at here.
+        ``Group.version`` and ``current_of`` are all that the group's requests are answered by; what is outside of the group - who
+        coordinates, that nothing is on its way into the log, behind which answers wait - is looked at here.
         """
         group = shard.groups.get(group_id)
         session = None if group is None else group.session_of(member_id)
@@ -228,10 +228,12 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             return None
         version, state_version = group.version, state.version
         timeout_ms, now_ms, writes = session[1], self.clock.now_ms, shard.writes
+        current, current_of = group.current_of(member_id), group.current_of
 
         def again() -> bool:
             if (
                 group.version != version
+                or (current is not None and current_of(member_id) is not current)
                 or state.version != state_version
                 or not armed.alive
                 or slot.open
@@ -245,24 +247,25 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         return again
 
     def heard_at_once(
-        self, shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> Err | None:
-        """The answer to a Heartbeat of a classic group's member, whose session begins anew: the group is asked, and the shard is not
-        stepped. None, and nothing done, where the answer has to wait for the log, ends a member's hopes, or somebody watches."""
+        self, shard: Shard, group_id: str, member_id: str, answer: Callable[[Group], A | None]
+    ) -> A | None:
+        """The answer to a heartbeat that changes nothing but the end of the member's session: the group is asked, and the shard is not
+        stepped. None, and nothing done, if ``answer(group)`` is None, if it has to wait for the log, or if events are observed."""
         group, slot = shard.groups.get(group_id), self._slots[shard.partition]
-        if type(group) is not ClassicGroup or slot.open or slot.turn or shard.writes or shard.behind_writes:
+        if group is None or slot.open or slot.turn or shard.writes or shard.behind_writes:
             return None
         if self.watch is not None or self.presence is not None:
             return None
-        answer, session = heartbeat_answer(group, member_id, instance_id, generation), group.session_of(member_id)
+        answered = answer(group)
+        session = None if answered is None else group.session_of(member_id)
         armed = None if session is None else self._timers.armed((shard.partition, session[0]))
-        if answer not in OF_THE_LIVING or session is None or armed is None:
+        if session is None or armed is None:
             return None
         deadline_ms = self.clock.now_ms() + session[1]
         if deadline_ms < armed.deadline_ms:
             return None
         armed.deadline_ms = deadline_ms
-        return answer
+        return answered
 
     def slot_of(self, shard: Shard) -> GroupSlot:
         """Where to :meth:`commit_later` for a shard that was located: its own as long as the state's version stays."""

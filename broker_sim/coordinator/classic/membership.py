@@ -14,6 +14,7 @@ from broker_sim.coordinator.classic.rebalance import (
     sync_error,
     try_complete_join,
 )
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver, TimerKey
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
@@ -30,6 +31,14 @@ def heartbeat_answer(group: ClassicGroup, member_id: str, instance_id: str | Non
     if error is not Err.NONE:
         return error
     return HEARTBEAT_ANSWER[group.state] if generation == group.generation else Err.ILLEGAL_GENERATION
+
+
+def answer_of_the_living(group: Group, member_id: str, instance_id: str | None, generation: int) -> Err | None:
+    """The answer to a Heartbeat that extends the session and changes nothing else; None if it is another one."""
+    if type(group) is not ClassicGroup:
+        return None
+    answer = heartbeat_answer(group, member_id, instance_id, generation)
+    return answer if answer in OF_THE_LIVING else None
 
 
 def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:

@@ -248,6 +248,8 @@ def voted(votes: Mapping[str, int], said: str | None, says: str | None, default:
     Kafka takes its vote out of a copy of the map and puts it in again, with HashMap.compute, which puts what is new before what is in
     the same bin, as these are: of equal ones that wins which the member alone asks for - though it says what it said before.
     """
+    if not said and not says:
+        return most(votes, default)
     after = dict(votes)
     _vote(after, said, -1)
     if says and says not in after:

@@ -29,6 +29,7 @@ from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current, taken
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.topics import differ, in_order
@@ -107,8 +108,10 @@ def _heartbeat(
     owned = request.topic_partitions
     reported = None if owned is None else [(one.topic_id, one.partitions) for one in owned]
     after = reconcile(shard, changes, member_id, before, reported)
-    told = _is_full(request) or units(before.assigned) != units(after.assigned)
-    assignment = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in after.assigned.items()]
+    changed = after is not before and units(before.assigned) != units(after.assigned)
+    assignment = None
+    if changed or _is_full(request):
+        assignment = Assignment([TopicPartitions(topic, list(numbers)) for topic, numbers in after.assigned.items()])
     group.session_timeout_ms = shard.consumer_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
     timers.forget_join(shard, group, member_id)
@@ -116,7 +119,7 @@ def _heartbeat(
         member_id=member_id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=shard.consumer_setting(group.group_id, "heartbeat_interval_ms"),
-        assignment=Assignment(assignment) if told else None,
+        assignment=assignment,
     )
     submit(shard, token, changes, answer, refusal)
     subscriptions.maybe_refresh(shard, group)
@@ -128,6 +131,38 @@ def _is_full(request: Request) -> bool:
         return True
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
+
+
+def is_plain(request: Request) -> bool:
+    """Whether a heartbeat says nothing but who its member is and which epoch it has: most do."""
+    return _changes_no_record(request) and request.instance_id is None and request.topic_partitions is None
+
+
+def _changes_no_record(request: Request) -> bool:
+    """Whether it leaves the subscription, the rack, the assignor and the rebalance timeout as they are."""
+    return (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rack_id is None
+        and request.server_assignor is None
+        and request.rebalance_timeout_ms == -1
+    )
+
+
+def unchanged_answer(shard: ShardState, group: Group, client: Client, request: Request, epoch: int) -> Response | None:
+    """The response to a plain heartbeat with this epoch if `heartbeat` would change nothing but the end of the session; else None."""
+    if not isinstance(group, ConsumerGroup) or not group.repeats(request.member_id):
+        return None
+    latest = group.latest
+    member = latest.members.get(request.member_id)
+    if member is None or _said(member, client, request) is not member or member.server_assignor:
+        return None
+    if epoch != latest.target_epoch or group.metadata_hash(shard.topics) != latest.metadata_hash:
+        return None
+    if group.session_timeout_ms != shard.consumer_setting(group.group_id, "session_timeout_ms"):
+        return None
+    interval_ms = shard.consumer_setting(group.group_id, "heartbeat_interval_ms")
+    return Response(member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms)
 
 
 # who it is
@@ -211,8 +246,15 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, re
 
 
 def _said(before: Member, client: Client, request: Request) -> Member:
-    """What the member's record says with this heartbeat, ``before`` being the record until now."""
+    """The member's record after this heartbeat; ``before``, the record until now, if the heartbeat does not change it."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    if (
+        _changes_no_record(request)
+        and request.instance_id in (None, before.instance_id)
+        and (before.client_id, before.client_host) == (client.client_id, client.client_host)
+        and before.classic_member_metadata is None
+    ):
+        return before  # as between two changes of a subscription: most heartbeats
     return replace(
         before,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
@@ -236,7 +278,7 @@ def _say(changes: Changes, client: Client, request: Request, member_id: str, exp
     known: Member | None = group.latest.members.get(member_id)
     before = known or NOBODY
     after = _said(before, client, request)
-    if known is None or after != known:
+    if known is None or (after is not known and after != known):
         encoded = None if expected is None else expected.bytes_of(after)
         changes.reads_otherwise |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)

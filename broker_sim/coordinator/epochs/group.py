@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from broker_sim.coordinator.epochs.metadata_hash import metadata_hash
-from broker_sim.coordinator.epochs.reconcile import MemberState
+from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.policy import Policy
+from broker_sim.coordinator.records import EpochRecord
 from broker_sim.coordinator.topics import Topics
 from kafka_wire.errors import Err
 from kafka_wire.group_states import GroupState
@@ -27,6 +28,8 @@ class EpochGroup(Group, Generic[S]):
 
     states: ClassVar[type[Any]]
     layout: ClassVar[Layout[Any]]
+    counts_no_currents: ClassVar[bool] = True
+    """Whether members are answered without regard to where others stand."""
 
     stored: S = field(kw_only=True)
     latest: S = field(kw_only=True)
@@ -78,6 +81,21 @@ class EpochGroup(Group, Generic[S]):
     def end(self) -> None:
         self.ended = True
         self.version += 1
+
+    def current_of(self, member_id: str) -> Current[Any] | None:
+        return self.latest.currents.get(member_id)
+
+    def apply(self, record: EpochRecord) -> None:
+        """Apply a record to ``latest``. ``version`` does not count that a member's epoch or assignment follows another one."""
+        is_own = record.type == self.layout.current and record.value is not None and self.counts_no_currents
+        if not is_own or record.key.member_id not in self.latest.currents:
+            self.version += 1
+        self.latest.replay(record)
+
+    def repeats(self, member_id: str) -> bool:
+        """Whether the response to a heartbeat that says nothing new is the same as long as ``version`` and ``current_of`` are: of one
+        that waits for partitions it is not, as others release them."""
+        return self.is_settled and self.latest.current(member_id).is_at(self.latest.target_epoch)
 
     def described(self, policy: Policy) -> DescribedGroup:
         """It is no classic group, and DescribeGroups tells that."""

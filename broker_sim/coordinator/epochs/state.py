@@ -57,9 +57,13 @@ class EpochState(Generic[K, M]):
         layout, kind, value = self.layout, record.type, record.value
         self.is_known = self.is_known or value is not None
         if kind == layout.current:
-            self._stand(record.key.member_id, None if value is None else layout.read_current(value))
+            if record.read is None and value is not None:
+                record.read = layout.read_current(value)
+            self._stand(record.key.member_id, record.read)
         elif kind == layout.target:
-            self._aim(record.key.member_id, None if value is None else layout.read_target(value))
+            if record.read is None and value is not None:
+                record.read = layout.read_target(value)
+            self._aim(record.key.member_id, record.read)
         elif kind == layout.member:
             self.put_member(record.key.member_id, value)
         elif kind == layout.group:

@@ -32,8 +32,7 @@ class Changes:
         """One more record; None removes. ``encoded``: the value, where that is known already."""
         record = EpochRecord(kind, key, value, encoded)
         self.records.append(record)
-        self.group.latest.replay(record)
-        self.group.version += 1
+        self.group.apply(record)
 
 
 def submit(
