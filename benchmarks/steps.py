@@ -118,15 +118,15 @@ _ROOMS = (
 ROOMS = (*dict.fromkeys(room for _, room in _ROOMS), "else")
 
 
-def _room(found: FrameType | None) -> str:
-    while found is not None:
-        path = found.f_code.co_filename
+def _room(frame: FrameType | None) -> str:
+    while frame is not None:
+        path = frame.f_code.co_filename
         for part, room in _ROOMS:
             if part in path:
                 return room
         if path == __file__:
             return "else"
-        found = found.f_back  # a library's: its caller's
+        frame = frame.f_back  # a library's: its caller's
     return "else"
 
 
@@ -190,9 +190,9 @@ class _Bench:
             raise RuntimeError(f"{name}: not every request was answered")
         return [transport.answer[_BODY:] for _, transport in pairs]
 
-    def _note(self, signum: int, found: FrameType | None) -> None:
+    def _note(self, signum: int, frame: FrameType | None) -> None:
         if self._now:
-            self.samples[self._now][_room(found)] += 1
+            self.samples[self._now][_room(frame)] += 1
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -225,12 +225,12 @@ async def transactions(flow: int, count: int) -> _Bench:
         requests.append(_transaction(flow, given.producer_id, epoch, sequence, number))
         epoch, sequence = (epoch + 1, 0) if flow == 2 else (epoch, sequence + len(_RECORDS))
     warm = count // 4
-    for one in requests[:warm]:
-        for name, data in one:
+    for request in requests[:warm]:
+        for name, data in request:
             await bench.ask(name, [data])
     with bench.counted():
-        for one in requests[warm:]:
-            for name, data in one:
+        for request in requests[warm:]:
+            for name, data in request:
                 await bench.ask(name, [data])
     (data_log,) = bench.state.topics[_TOPIC].partitions
     kept = count * (len(_RECORDS) + (flow > 0))  # with a marker each
@@ -281,26 +281,30 @@ async def rebalances(members: int, rounds: int) -> _Bench:
         protocols = [JoinGroupRequestProtocol("range", b"\0\1" + b"m" * 40)]
         return _request(11, 9, JoinGroupRequest(_GROUP, 30_000, 60_000, member_id, None, "consumer", protocols))
 
-    given = [decode(JoinGroupResponse, 9, one) for one in await bench.ask("", [join("")] * members)]
-    ids = [one.member_id for one in given]
+    given = [decode(JoinGroupResponse, 9, answer) for answer in await bench.ask("", [join("")] * members)]
+    ids = [answer.member_id for answer in given]
     joins = [join(member_id) for member_id in ids]
 
     async def once() -> None:
-        answers = [decode(JoinGroupResponse, 9, one) for one in await bench.ask("JoinGroup", joins)]
+        answers = [decode(JoinGroupResponse, 9, answer) for answer in await bench.ask("JoinGroup", joins)]
         generation, leader = answers[-1].generation_id, answers[-1].leader
-        if {(one.error_code, one.generation_id) for one in answers} != {(0, generation)}:
+        if {(answer.error_code, answer.generation_id) for answer in answers} != {(0, generation)}:
             raise RuntimeError(f"not all of {members} members have joined generation {generation}")
         plan = [SyncGroupRequestAssignment(member_id, b"a" * 40) for member_id in ids]
         syncs = [
             _request(
                 14,
                 5,
-                SyncGroupRequest(_GROUP, generation, one, None, "consumer", "range", plan if one == leader else []),
+                SyncGroupRequest(
+                    _GROUP, generation, member_id, None, "consumer", "range", plan if member_id == leader else []
+                ),
             )
-            for one in ids
+            for member_id in ids
         ]
         await bench.ask("SyncGroup", syncs)
-        await bench.ask("Heartbeat", [_request(12, 4, HeartbeatRequest(_GROUP, generation, one, None)) for one in ids])
+        await bench.ask(
+            "Heartbeat", [_request(12, 4, HeartbeatRequest(_GROUP, generation, member_id, None)) for member_id in ids]
+        )
 
     for _ in range(rounds // 4):
         await once()
@@ -392,9 +396,11 @@ async def shares(fetches: int, partitions: int = 10) -> _Bench:
         ):
             raise RuntimeError(f"ShareFetch: {rows}")
         return [
-            FetchPartition(row.partition_index, [AcknowledgementBatch(one.first_offset, one.last_offset, [ACCEPT])])
+            FetchPartition(
+                row.partition_index, [AcknowledgementBatch(acquired.first_offset, acquired.last_offset, [ACCEPT])]
+            )
             for row in rows
-            for one in row.acquired_records
+            for acquired in row.acquired_records
         ]
 
     for session in range(fetches // 4):
@@ -415,7 +421,7 @@ def _print(title: str, bench: _Bench) -> None:
 
 
 def main(count: int = TRANSACTIONS, members: int = MEMBERS, rounds: int = ROUNDS) -> None:
-    """The tables."""
+    """Measure all steps and print the tables."""
     work: list[tuple[str, Callable[[], Any]]] = [
         (f"a batch of {len(_RECORDS)} records and a group's offset", lambda: transactions(0, count)),
         ("the same in a transaction of version 1", lambda: transactions(1, count)),

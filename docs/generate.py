@@ -28,7 +28,7 @@ from broker_sim.coordinator.classic.group import State
 from broker_sim.faults import rules
 from broker_sim.handlers import handler_modules
 from broker_sim.journal import vocabulary
-from broker_sim.simulation import judging
+from broker_sim.simulation import verification
 from broker_sim.simulation.faults import kinds as simulated_faults
 from broker_sim.simulation.faults import swarm
 from broker_sim.simulation.virtual import ambient
@@ -208,7 +208,7 @@ def swarm_kinds() -> str:
 
 def invariants() -> str:
     """What every simulation checks."""
-    return "\n".join(f"- {name}" for name in judging.invariants())
+    return "\n".join(f"- {name}" for name in verification.invariants())
 
 
 def small_worlds() -> str:
@@ -259,7 +259,7 @@ def pipeline_tables() -> str:
     nothing: Any = None  # no frame is touched before a table is made
     made = (*derived(nothing, nothing, nothing, 0), *derived_again(nothing, nothing))
     all_of_them = [OFFSET_LOG, EVENTS, LOG_LINES, *made, SEED_VERDICTS, SKIPPED]
-    return "\n\n".join(f"### {one.name}\n\n{one.story}\n\n{one.markdown()}" for one in all_of_them)
+    return "\n\n".join(f"### {one.name}\n\n{one.description}\n\n{one.markdown()}" for one in all_of_them)
 
 
 def shell_help() -> str:

@@ -22,11 +22,11 @@ from broker_sim.fields.field import Field, about, fields_of, read
 from broker_sim.fields.kinds import (
     MAX_ITEMS,
     Count,
+    FieldKind,
     Flag,
-    Kind,
     MapOf,
     NameOrNumber,
-    Setting,
+    SettingValue,
     Text,
     error_about,
     refusal,
@@ -71,15 +71,15 @@ def topics_of(topics: object) -> dict[str, NewTopic]:
         return {_name(name): _topic(name, given) for name, given in topics.items()}
     if not isinstance(topics, Iterable):
         raise refusal("topics", topics, _TOPICS)
-    found: dict[str, NewTopic] = {}
-    for each in topics:
-        name, colon, count = _name(each).partition(":")
+    counts: dict[str, NewTopic] = {}
+    for topic in topics:
+        name, colon, count = _name(topic).partition(":")
         if colon and not count.isdecimal():
             raise UsageError(
-                f"topics: {each!r}: no number of partitions after the colon (expected e.g. {name + ':6'!r})"
+                f"topics: {topic!r}: no number of partitions after the colon (expected e.g. {name + ':6'!r})"
             )
-        found[name] = NewTopic(int(count) if colon else 1)
-    return found
+        counts[name] = NewTopic(int(count) if colon else 1)
+    return counts
 
 
 def _name(name: object) -> str:
@@ -92,7 +92,7 @@ def _topic(name: str, given: object) -> NewTopic:
     if isinstance(given, Mapping):
         counts = {key: _count(name, key, given[key]) for key in _COUNTS if key in given}
         settings = {str(key): value for key, value in given.items() if key not in _COUNTS}
-        read = {key: Setting().read(value, f"topics: {name!r}: {key}") for key, value in settings.items()}
+        read = {key: SettingValue().read(value, f"topics: {name!r}: {key}") for key, value in settings.items()}
         return NewTopic(**counts, configs=read)
     return NewTopic(_count(name, "partitions", given))
 
@@ -109,7 +109,7 @@ _COUNTS = ("partitions", "replication_factor")
 
 
 @dataclass(frozen=True)
-class TopicsKind(Kind[dict[str, Any]]):
+class TopicsKind(FieldKind[dict[str, Any]]):
     """Topics as `topics_of` takes them; of a text those between commas (``orders:6,payments``), or what JSON makes of it. ``limit``:
     how many there may be."""
 
@@ -128,23 +128,23 @@ class TopicsKind(Kind[dict[str, Any]]):
             value = [part.strip().replace("=", ":") for part in value.split(",") if part.strip()]
         if self.limit is not None and isinstance(value, Sized) and len(value) > self.limit:
             raise error_about(what, f"{len(value)} entries are too many, at most {self.limit}")
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, topic in topics_of(value).items():
             more = {
                 **({} if topic.replication_factor == -1 else {"replication_factor": topic.replication_factor}),
                 **topic.configs,
             }
-            found[Text().read(name, what)] = {"partitions": topic.partitions, **more} if more else topic.partitions
-        return found
+            result[Text().read(name, what)] = {"partitions": topic.partitions, **more} if more else topic.partitions
+        return result
 
     def schema(self) -> dict[str, Any]:
         """A map, or a list of ``NAME:PARTITIONS``."""
-        one = {"anyOf": [{"type": "integer"}, {"type": "object"}]}
+        topic = {"anyOf": [{"type": "integer"}, {"type": "object"}]}
         listed = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ITEMS}
-        return {"anyOf": [{"type": "object", "additionalProperties": one, "maxProperties": MAX_ITEMS}, listed]}
+        return {"anyOf": [{"type": "object", "additionalProperties": topic, "maxProperties": MAX_ITEMS}, listed]}
 
 
-class Release(Kind[str]):
+class Release(FieldKind[str]):
     """A release of Kafka."""
 
     meant = "a release of Kafka in quotes, as in '3.9'"
@@ -165,7 +165,7 @@ class Release(Kind[str]):
         return Text().schema()
 
 
-class ClockName(Kind[str]):
+class ClockName(FieldKind[str]):
     """How a clock goes."""
 
     meant = "'real', 'scaled:10' or 'manual'"
@@ -182,14 +182,14 @@ class ClockName(Kind[str]):
         return Text().schema()
 
 
-class _AnyClock(Kind[Clock | str]):
+class _AnyClock(FieldKind[Clock | str]):
     """Or a clock of the user's own."""
 
     def read(self, value: object, what: str = "") -> Clock | str:
         return cast(Clock, value) if hasattr(value, "call_at_ms") else ClockName().read(value, what)
 
 
-class _Directory(Kind["str | os.PathLike[str]"]):
+class _Directory(FieldKind["str | os.PathLike[str]"]):
     meant = "a directory, as in 'kafka-data'"
 
     def read(self, value: object, what: str = "") -> str | os.PathLike[str]:
@@ -198,7 +198,7 @@ class _Directory(Kind["str | os.PathLike[str]"]):
         return value
 
 
-class _FlagOrDirectory(Kind["bool | str | os.PathLike[str]"]):
+class _FlagOrDirectory(FieldKind["bool | str | os.PathLike[str]"]):
     """A text is a directory's name, whatever it spells."""
 
     meant = "True, False or a directory"
@@ -209,7 +209,7 @@ class _FlagOrDirectory(Kind["bool | str | os.PathLike[str]"]):
         return value
 
 
-class _Address(Kind[str]):
+class _Address(FieldKind[str]):
     """A text alone: a number would be an address, but not the one that is meant."""
 
     meant = "a host's name or address, as in '127.0.0.1'"
@@ -220,7 +220,7 @@ class _Address(Kind[str]):
         return value
 
 
-class _Generator(Kind[random.Random]):
+class _Generator(FieldKind[random.Random]):
     meant = "a random.Random"
 
     def read(self, value: object, what: str = "") -> random.Random:
@@ -243,7 +243,7 @@ class Options(TypedDict, total=False):
     """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
 
     as_version: Annotated[str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)]
-    config: Annotated[Mapping[str, object] | None, about(MapOf(Setting()), "settings by Kafka's names")]
+    config: Annotated[Mapping[str, object] | None, about(MapOf(SettingValue()), "settings by Kafka's names")]
     data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "data directory")]
     sync: Annotated[bool, about(Flag(), "call fsync before an append is acknowledged", default=False)]
     host: Annotated[str, about(_Address(), "address to listen on", default="127.0.0.1")]
@@ -271,14 +271,14 @@ def read_options(given: Mapping[str, object]) -> dict[str, Any]:
     """The arguments of a `Cluster` in their types, as far as they are given. Raises WrongInput with all errors, also for settings that
     the release does not have."""
     problems = Problems()
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     with problems.at():
-        found = read(_FIELDS, given, "a cluster", "argument", _USUAL)
+        options = read(_FIELDS, given, "a cluster", "argument", _USUAL)
     _check_settings(given, problems)
-    if found.get("rng") is not None and found.get("seed") is not None:
+    if options.get("rng") is not None and options.get("seed") is not None:
         problems.add(UsageError("seed and rng exclude each other; give one of them"), "rng")
     problems.check()
-    return found
+    return options
 
 
 def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
@@ -288,7 +288,7 @@ def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
         values = None if config is None else _FIELDS["config"].read(config)
         release = DEFAULT_VERSION if as_version is None else _FIELDS["as_version"].read(as_version)
     except UsageError:
-        return  # which is told already
+        return  # which is reported already
     try:
         BrokerConfig(values, release)
     except ConfigError as error:

@@ -41,8 +41,8 @@ LONGEST_MS = 3653 * 86_400_000
 """Ten years: more can't be moved at once."""
 
 _BACK_MS = 1000
-"""After a step the silent come back that much later, in real time: whoever moved time sees the group without them first. Most clients
-need longer, to notice at their next heartbeat that they are out."""
+"""After a step members whose session expired rejoin this much later, in real time: the caller sees the group without them first.
+Most clients need longer, since they notice it at their next heartbeat."""
 
 _TURNS = 8
 """Turns of the loop after an instant at which a group's or a request's timer fired: the broker's own work needs no more."""
@@ -58,8 +58,8 @@ _TEXTS = {
     "Outages._notice": "session of a broker that is down",
     "_Delayed._timed_out": "timeout of a Produce",
     "_Late._commit": "commit of a slow log",
-    "Conditions.set.<locals>.<lambda>": "end of a state",
-    "_Begin.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
+    "PartitionFaults.set.<locals>.<lambda>": "end of a state",
+    "_Apply.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
 }
 """What a timer is for, by the name of what it calls."""
 
@@ -103,18 +103,18 @@ class TimeControl:
     def next_timer(self) -> tuple[int, str] | None:
         """When the next timer fires, and what it is for; None where none is armed. Of a clock that moves by itself only the timers of
         coordinators are known."""
-        found: list[tuple[int, str]] = []
+        timers: list[tuple[int, str]] = []
         coordinators = self._coordinators()
         timed: list[Any] = [] if coordinators is None else [*coordinators.made(), *coordinators.locks()]
         for runtime in timed:
             first = next(iter(runtime.timers), None)
             if first is not None:
                 due_ms, (index, key) = first
-                found.append((due_ms, runtime.timer_text(index, key)))
+                timers.append((due_ms, runtime.timer_text(index, key)))
         if isinstance(self._clock, ManualClock):
             others = ((due_ms, what) for due_ms, what in self._clock.armed() if _name(what) != _ALARMS)
-            found += [(due_ms, _text(what)) for due_ms, what in others][:1]
-        return min(found, default=None)
+            timers += [(due_ms, _text(what)) for due_ms, what in others][:1]
+        return min(timers, default=None)
 
     async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
         """Advance the clock by a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns the fired timers, in order of
@@ -158,14 +158,14 @@ class TimeControl:
     def _fired_besides(self) -> list[str]:
         """What the timers of transactions and of share groups' locks that have fired since the last look were for."""
         coordinators = self._coordinators()
-        told: list[str] = []
+        texts: list[str] = []
         if coordinators is None:
-            return told
+            return texts
         for made in (coordinators.made_transactions, coordinators.made_shares):
             if made is not None:
                 fired, made.fired = made.fired, []
-                told += fired or []
-        return told
+                texts += fired or []
+        return texts
 
     async def _move(
         self, clock: ManualClock, target_ms: int, keepalive: SessionKeepAlive | None, wait_ms: int
@@ -182,8 +182,8 @@ class TimeControl:
             if due_ms is None or due_ms > target_ms:
                 break
             late = [] if keepalive is None else keepalive.awaited_requests(due_ms)
-            if keepalive is not None and not waited.issuperset(each.timer for each in late):
-                waited.update(each.timer for each in await _rejoined(keepalive, due_ms, wait_ms))
+            if keepalive is not None and not waited.issuperset(deadline.timer for deadline in late):
+                waited.update(deadline.timer for deadline in await _rejoined(keepalive, due_ms, wait_ms))
                 continue  # what is due has changed, or they are late
             rounds = rounds + 1 if due_ms == clock.now_ms() else 0
             if rounds > _ROUNDS:
@@ -193,7 +193,7 @@ class TimeControl:
             if keepalive is not None:
                 texts += keepalive.fired
                 keepalive.fired = []
-                texts += [_removal_text(each, wait_ms) for each in keepalive.removed(late)]
+                texts += [_removal_text(deadline, wait_ms) for deadline in keepalive.removed(late)]
             texts += self._fired_besides()
             for text in texts:
                 if text not in _BACKGROUND:
@@ -232,7 +232,7 @@ def _removal_text(awaited: AwaitedRequest, wait_ms: int) -> str:
         if wait_ms
         else "it was not waited for"
     )
-    text = f"{awaited.name} was thrown out of {awaited.group_id} because the step passed its {passed}; {had}"
+    text = f"{awaited.name} was removed from {awaited.group_id} because the step passed its {passed}; {had}"
     log.warning("%s", text)
     return text
 

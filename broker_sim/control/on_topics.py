@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import topic_of
+from broker_sim.control.resolve import topic_of
 from broker_sim.control.shapes import TOPIC
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field
-from broker_sim.fields.kinds import Count, MapOf, Setting, Text
+from broker_sim.fields.kinds import Count, MapOf, SettingValue, Text
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -29,7 +29,7 @@ def shown(topic: Topic) -> dict[str, Any]:
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas),
-        "records": sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
+        "records": sum(partition.high_watermark - partition.log_start_offset for partition in topic.partitions),
         "internal": topic.internal,
     }
 
@@ -52,7 +52,7 @@ async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     TOPIC_NAME,
     Field("partitions", Count(1, MAX_PARTITIONS), "number of partitions (default: num.partitions)", example=6),
     Field("replication_factor", Count(1, 1000), "number of replicas (default: default.replication.factor)"),
-    Field("configs", MapOf(Setting()), "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
+    Field("configs", MapOf(SettingValue()), "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
     answer=TOPIC,
 )
 async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:

@@ -73,10 +73,10 @@ def _commit(
     known = 0
     unknown: set[_Called] = set()
     if ctx.api_version >= _BY_ID:
-        request = _named(request, ctx.broker.state)
+        request = yield from _naming(request, ctx.broker.state)
     stores_ids = ctx.api_version >= _BY_ID or runtime.settings.policy.commits_by_name_store_topic_ids
     if runtime.settings.policy.commits_are_maps:
-        request = as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
+        request = yield from as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
     pace = Pace(_PIECE)
     for t, requested in enumerate(request.topics):
         if pace.full():
@@ -184,37 +184,45 @@ def _response(
     return OffsetCommitResponse(topics=merged(missing, existing))
 
 
-def _named(request: OffsetCommitRequest, state: ClusterState) -> OffsetCommitRequest:
+def _naming(request: OffsetCommitRequest, state: ClusterState) -> Generator[None, None, OffsetCommitRequest]:
     """A request by ids with the topics' names, as far as there are any."""
-    by_id = state.topics_by_id
-    return replace(
-        request,
-        topics=[
-            replace(topic, name=by_id[topic.topic_id].name if topic.topic_id in by_id else "")
+    known = state.topics_by_id
+    topics = yield from listed(
+        (
+            replace(topic, name=known[topic.topic_id].name if topic.topic_id in known else "")
             for topic in request.topics
-        ],
+        ),
+        _PIECE,
     )
+    return replace(request, topics=topics)
 
 
 _Commit = TypeVar("_Commit", OffsetCommitRequest, TxnOffsetCommitRequest)
 
 
-def as_a_map(request: _Commit, state: ClusterState | None) -> _Commit:
-    """The partitions of a request as a map: of a partition that is named twice the later one, even if it is refused; of a topic without
-    partitions nothing. With `state`, missing topics and partitions are not in the map, and come first."""
+def as_a_map(request: _Commit, state: ClusterState | None) -> Generator[None, None, _Commit]:
+    """The partitions of a request as a map, made in pieces: of a partition that is named twice the later one, even if it is refused; of
+    a topic without partitions nothing. With `state`, missing topics and partitions are not in the map, and come first."""
     topics: dict[str, dict[int, Any]] = {}
     outside: list[Any] = []
+    pace = Pace(_PIECE)
     for topic in request.topics:
+        if pace.full():
+            yield
         missing = []
         for part in topic.partitions:
+            if pace.full():
+                yield
             if state is None or state.partition(topic.name, part.partition_index) is not None:
                 topics.setdefault(topic.name, {})[part.partition_index] = part
             else:
                 missing.append(part)
         if missing or (state is not None and topic.name not in state.topics):
             outside.append(replace(topic, partitions=missing))
-    kept = [(topic, topics.pop(topic.name, None)) for topic in request.topics]
-    inside: list[Any] = [replace(topic, partitions=list(parts.values())) for topic, parts in kept if parts]
+    kept = ((topic, topics.pop(topic.name, None)) for topic in request.topics)
+    inside: list[Any] = yield from listed(
+        (replace(topic, partitions=list(parts.values())) for topic, parts in kept if parts), _PIECE
+    )
     return replace(request, topics=[*outside, *inside])
 
 
@@ -333,9 +341,9 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
     request = decode(OffsetCommitRequest, version, body)
     plain = encode(request, version) == body
     if version >= _BY_ID:
-        request = _named(request, state)
-    requested = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    if not 0 < len(requested) <= _MAX_PARTITIONS or len(set(requested)) < len(requested) or not plain:
+        request = at_once(_naming(request, state))
+    asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if not 0 < len(asked) <= _MAX_PARTITIONS or len(set(asked)) < len(asked) or not plain:
         return
     if not policy.shares_batches or policy.commit_value_version != VALUE_VERSION:
         return

@@ -59,7 +59,7 @@ def _commit(
     errors: _Errors = {}
     policy = ctx.broker.runtime.settings.policy
     if policy.commits_are_maps:
-        request = as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
+        request = yield from as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
     offsets = yield from _sorted_out(ctx, request, errors)
     if not offsets and Err.OFFSET_METADATA_TOO_LARGE not in errors.values():
         return (yield from _response(request, errors, Err.NONE))

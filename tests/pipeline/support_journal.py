@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from broker_sim.journal import plain, problems
-from broker_sim.pipeline.journal_events import Where, batches, rows_of
+from broker_sim.pipeline.journal_events import LineSource, batches, rows_of
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse, read
-from broker_sim.scenario.runner import Options, Outcome
+from broker_sim.scenario.runner import Outcome, ScenarioOptions
 from broker_sim.scenario.virtual import play
 
 Event = dict[str, Any]
@@ -34,7 +34,7 @@ def arrow(events: Iterable[Mapping[str, Any]], run_id: str = "run", journal: int
     """The rows of EVENTS that the source makes of these events."""
     import pyarrow
 
-    where = Where(run_id, journal, f"{run_id}/journal-{journal:06}.ndjson")
+    where = LineSource(run_id, journal, f"{run_id}/journal-{journal:06}.ndjson")
     lines = ((place, line(event), True) for place, event in enumerate(events))
     return pyarrow.Table.from_batches(batches(rows_of(lines, where)), EVENTS.arrow())
 
@@ -238,11 +238,11 @@ def large() -> Outcome:
 @cache
 def played(name: str) -> Outcome:
     """A scenario that comes with broker-sim, in virtual time: always the same run."""
-    return play(read(shipped() / f"{name}.yaml"), Options())
+    return play(read(shipped() / f"{name}.yaml"), ScenarioOptions())
 
 
 def played_text(text: str, **options: Any) -> Outcome:
-    return play(parse(loads(text)), Options(**options))
+    return play(parse(loads(text)), ScenarioOptions(**options))
 
 
 SCENARIOS = sorted(

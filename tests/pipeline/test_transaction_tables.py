@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from broker_sim.cli.main import main
-from broker_sim.explain.transactions import Found, transactions
+from broker_sim.explain.transactions import JournalTransactions, transactions
 from broker_sim.journal import read as read_journal
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS, seen_rows
 from broker_sim.pipeline.transaction_logs import LATE_MS, rows_of_data, rows_of_journal, rows_of_state
-from broker_sim.scenario.apps.common import Line, Settings
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe
 from broker_sim.scenario.apps.transactional_app import Fenced, Producer
 from broker_sim.scenario.commands import shipped
 from kafka_wire.record_batch import ControlType, Record, control_batch, encode_batch
@@ -56,7 +56,7 @@ def lines(folder: Path) -> list[bytes]:
     return [line for path in sorted((folder / "journal").iterdir()) for line in path.read_bytes().splitlines()]
 
 
-def story(folder: Path) -> Found:
+def story(folder: Path) -> JournalTransactions:
     return transactions(read_journal(folder / "journal"))
 
 
@@ -216,7 +216,7 @@ def test_each_end_has_its_sentence() -> None:
         "timed out": {"ends": "timed out", "end": "aborted", "to_ms": T0 + 5000, "timeout_ms": 4000},
         "decided": {"ends": "commit", "decided_ms": T0 + 1000},
     }.items():
-        facts = Facts("run", None, None, transactions=[row | more])
+        facts = ReportFacts("run", None, None, transactions=[row | more])
         (told[what],) = [one for tell in ABOUT_ACCOUNTS for one in tell(facts)]
     assert {what: one.severity for what, one in told.items()} == {
         "hangs": "bad", "hung": "warn", "lost": "bad", "fenced": "note", "timed out": "warn", "decided": "bad",
@@ -232,7 +232,7 @@ def test_each_end_has_its_sentence() -> None:
 # --- real brokers --------------------------------------------------------------------------------------------------------
 
 
-class Quiet(Line):
+class Quiet(ScenarioPipe):
     def tell(self, says: str, **details: Any) -> None:
         """Nobody listens."""
 
@@ -240,7 +240,7 @@ class Quiet(Line):
 def producer(bootstrap: str, name: str, transactional_id: str, timeout_s: float = 60) -> Producer:
     settings = {"bootstrap": bootstrap, "client_id": name, "topics": ["payments"]}
     settings |= {"transactional_id": transactional_id, "transaction_timeout": timeout_s}
-    return Producer(Settings(json.dumps(settings)), Quiet())
+    return Producer(AppSettings(json.dumps(settings)), Quiet())
 
 
 async def lives(bootstrap: str) -> None:

@@ -7,11 +7,12 @@ Source: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforcer, Ch
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from heapq import heappop, heappush
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 from broker_sim.common.slices import Pace, at_once, chunked, distinct, in_order
 from broker_sim.coordinator.classic.vote import java_ordering
@@ -218,13 +219,29 @@ def _comparing(topology: Topology, other: Topology, pace: Pace) -> Generator[Non
                 if rows != other_rows:
                     return False
                 continue
-            if len(rows) != len(other_rows):
+            if not (yield from _equal(rows, other_rows, pace)):
                 return False
-            for at in range(0, len(rows), _PIECE):
-                if pace.full(min(_PIECE, len(rows) - at)):
-                    yield
-                if rows[at : at + _PIECE] != other_rows[at : at + _PIECE]:
-                    return False
+    return True
+
+
+def _equal(rows: Sequence[Any], others: Sequence[Any], pace: Pace) -> Generator[None, None, bool]:
+    """Whether two lists are equal; the settings of an internal topic may be as many as its topology is long."""
+    if len(rows) != len(others):
+        return False
+    if rows and isinstance(rows[0], log.InternalTopicInfo):
+        for mine, other in zip(rows, others, strict=True):
+            if pace.full():
+                yield
+            if replace(mine, topic_configs=[]) != replace(other, topic_configs=[]):
+                return False
+            if not (yield from _equal(mine.topic_configs, other.topic_configs, pace)):
+                return False
+        return True
+    for at in range(0, len(rows), _PIECE):
+        if pace.full(min(_PIECE, len(rows) - at)):
+            yield
+        if rows[at : at + _PIECE] != others[at : at + _PIECE]:
+            return False
     return True
 
 
