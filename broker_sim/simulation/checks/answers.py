@@ -81,8 +81,7 @@ def _of(body: object, name: str, default: object = None) -> Any:
 
 @dataclass(slots=True, eq=False)
 class SentRequest:
-    """A request about a group. ``sent`` and ``got`` count all sendings and answers; ``epoch``: of the group's offsets partition, and
-    ``led`` whether ``broker`` led it, when it was sent."""
+    """A request. ``sent``, ``got``: counts of requests and responses; ``epoch``: the offsets partition's; ``led``: by ``broker``."""
 
     api: str
     version: int
@@ -544,8 +543,7 @@ class Answers:
                 self.saw(ask, key, -1 if committed is None else committed.offset, settles=False)
 
     def saw(self, ask: SentRequest, key: Key, value: int, *, settles: bool = True) -> None:
-        """``value`` is what a read shows that was sent and answered as ``ask`` was. It must be the last one, as far as anybody can
-        tell, and is settled from here on."""
+        """``value`` is the result of a read with the times of ``ask``. It must be the last committed one, and is settled now."""
         writes = self.writes.get(key, [])
         if len(writes) > _MANY:  # what came before the floor of the oldest read that is under way can't be seen again
             floor = _floor(writes, min(ask.sent, *(request.sent for request in self.open)) if self.open else ask.sent)
