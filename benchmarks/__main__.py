@@ -42,7 +42,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the brokers are ended
     try:
         for program in (
-            ("kload", "kfake") if any(not one.startswith(_WITHOUT_LOAD) for one in arguments.only or [""]) else ()
+            ("kload", "kfake") if any(not prefix.startswith(_WITHOUT_LOAD) for prefix in arguments.only or [""]) else ()
         ):
             _say(f"building {program}")
             built(program)
@@ -103,12 +103,12 @@ def _rows(arguments: argparse.Namespace, ours: list[System], out: dict[str, Any]
             continue
         if arguments.no_kafka:
             row = row.without("Kafka")
-        mine = [simulator(uvloop="uvloop" in one.name, disk=row.disk) for one in ours]
+        mine = [simulator(uvloop="uvloop" in system.name, disk=row.disk, as_version=row.as_version) for system in ours]
         results = measure(row, mine, arguments.runs, arguments.seconds, _say)
-        found: list[Verdict] = verdicts(row, results, mine)
-        print(report.row_text(row, results, found), end="\n\n", flush=True)
-        out["rows"].append(report.row_json(row, results, found))
-        missed += sum(not verdict.passed for verdict in found)
+        row_verdicts: list[Verdict] = verdicts(row, results, mine)
+        print(report.row_text(row, results, row_verdicts), end="\n\n", flush=True)
+        out["rows"].append(report.row_json(row, results, row_verdicts))
+        missed += sum(not verdict.passed for verdict in row_verdicts)
     return missed
 
 
@@ -122,7 +122,7 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
             missed.append(figure)
     if missed:
         print("\nmissed, the farthest first:")
-    for figure in sorted(missed, key=lambda one: one.value / one.limit, reverse=True):
+    for figure in sorted(missed, key=lambda entry: entry.value / entry.limit, reverse=True):
         print(report.figure_text(figure))
     return len(missed)
 

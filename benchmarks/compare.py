@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.load import LoadFailed, cpu_us, kload, measured
 from benchmarks.programs import Unavailable
-from benchmarks.rows import Goal, Row
+from benchmarks.rows import BenchmarkRow, Goal
 from benchmarks.systems import Running, System
 
 BROKER_CORE, LOAD_CORE = 0, 1
@@ -53,7 +53,9 @@ class Verdict:
         return self.ratio >= self.goal
 
 
-def measure(row: Row, ours: list[System], runs: int, seconds: float, say: Callable[[str], None]) -> dict[str, Measured]:
+def measure(
+    row: BenchmarkRow, ours: list[System], runs: int, seconds: float, say: Callable[[str], None]
+) -> dict[str, Measured]:
     """Run the row; a system that is not installed or fails has ``missing`` set."""
     systems = [*ours, *row.peers]
     results = {system.name: Measured() for system in systems}
@@ -61,14 +63,14 @@ def measure(row: Row, ours: list[System], runs: int, seconds: float, say: Callab
         kept: dict[str, Running] = {}
         for number in range(runs):
             for system in systems:
-                found = results[system.name]
-                if found.missing:
+                outcome = results[system.name]
+                if outcome.missing:
                     continue
                 say(f"{row.title}: run {number + 1} of {runs}, {system.name}")
                 try:
                     if not system.warm:
                         with system.running(BROKER_CORE) as broker:
-                            _run(row, system, broker, seconds, found, fill=True)
+                            _run(row, system, broker, seconds, outcome, fill=True)
                         continue
                     fresh = system.name not in kept
                     if not fresh:
@@ -76,34 +78,34 @@ def measure(row: Row, ours: list[System], runs: int, seconds: float, say: Callab
                     if fresh:
                         kept[system.name] = stack.enter_context(system.running(BROKER_CORE))
                         _warm_up(row, system, kept[system.name], seconds)
-                    _run(row, system, kept[system.name], seconds, found, fill=fresh)
+                    _run(row, system, kept[system.name], seconds, outcome, fill=fresh)
                     os.kill(kept[system.name].pid, signal.SIGSTOP)  # its background work is not the others' burden
                 except (Unavailable, LoadFailed, RuntimeError) as error:
-                    found.missing = str(error)
+                    outcome.missing = str(error)
     return results
 
 
-def _run(row: Row, system: System, broker: Running, seconds: float, found: Measured, *, fill: bool) -> None:
+def _run(row: BenchmarkRow, system: System, broker: Running, seconds: float, outcome: Measured, *, fill: bool) -> None:
     if row.before and fill:
         kload(broker, LOAD_CORE, [*row.before, *system.load_flags])
     result = kload(broker, LOAD_CORE, _arguments(row, system, seconds))
-    found.values.append(measured(result, row.measure))
-    found.cpus_us.append(cpu_us(result, row.measure))
+    outcome.values.append(measured(result, row.measure))
+    outcome.cpus_us.append(cpu_us(result, row.measure))
 
 
-def _warm_up(row: Row, system: System, broker: Running, seconds: float) -> None:
+def _warm_up(row: BenchmarkRow, system: System, broker: Running, seconds: float) -> None:
     if row.timed:  # a JVM compiles what it runs often
         if row.before:
             kload(broker, LOAD_CORE, [*row.before, *system.load_flags])
         kload(broker, LOAD_CORE, _arguments(row, system, max(seconds, _WARM_UP_S)))
 
 
-def _arguments(row: Row, system: System, seconds: float) -> list[str]:
+def _arguments(row: BenchmarkRow, system: System, seconds: float) -> list[str]:
     timed = ["--seconds", str(seconds)] if row.timed else []
     return [*row.load, *timed, *system.load_flags]
 
 
-def verdicts(row: Row, results: dict[str, Measured], ours: list[System]) -> list[Verdict]:
+def verdicts(row: BenchmarkRow, results: dict[str, Measured], ours: list[System]) -> list[Verdict]:
     """Each of the row's goals against the best of its peers, for each of our systems."""
     return [
         verdict
@@ -113,7 +115,7 @@ def verdicts(row: Row, results: dict[str, Measured], ours: list[System]) -> list
     ]
 
 
-def _verdict(row: Row, results: dict[str, Measured], name: str, goal: Goal) -> Verdict | None:
+def _verdict(row: BenchmarkRow, results: dict[str, Measured], name: str, goal: Goal) -> Verdict | None:
     mine = results[name]
     peers = [(results[peer].value, peer) for peer in goal.peers if results[peer].values]
     if not mine.values or not peers:

@@ -1,7 +1,7 @@
 """Requests of a megabyte for every API: each array of a message in its turn filled with the smallest elements it can have.
 
 Rules:
-1. An array within an array is filled within one element; what stands around it has the values of `_USUAL`: a topic of 10,000
+1. An array within an array is filled within one element; the rest of the request has the values of `_USUAL`: a topic of 10,000
    partitions, a group, a resource that is a topic. So the request passes the first checks, and its elements are looked at.
 2. Each array is filled twice: with elements that differ (a name each, a partition each), and with elements that are all equal.
 3. The highest version that is advertised: its lengths are the shortest.
@@ -102,21 +102,21 @@ def _struct(
     cls: type, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes, at: int | None
 ) -> Any:
     """One element of an array, the `at`-th, or the message itself; `path` leads to what is filled in it."""
-    one = cls()
+    message = cls()
     for name, spec in _fields(cls, version):
         if spec.kind == "array":
             if path and path[0] == name:
-                setattr(one, name, _array(spec, version, path[1:], count, equal, topic_id))
-            elif getattr(one, name) is None or spec.nullable.low > version:
-                setattr(one, name, [])
+                setattr(message, name, _array(spec, version, path[1:], count, equal, topic_id))
+            elif getattr(message, name) is None or spec.nullable.low > version:
+                setattr(message, name, [])
         elif spec.kind == "struct":
             if path and path[0] == name:
-                setattr(one, name, _struct(spec.inner, version, path[1:], count, equal, topic_id, at=None))
+                setattr(message, name, _struct(spec.inner, version, path[1:], count, equal, topic_id, at=None))
         elif spec.tag is None or version not in spec.tagged:
-            setattr(one, name, _scalar(name, spec, at, topic_id, getattr(one, name)))
+            setattr(message, name, _scalar(name, spec, at, topic_id, getattr(message, name)))
     for name, value in _USUAL_OF.get(cls.__name__, {}).items():
-        setattr(one, name, value)
-    return one
+        setattr(message, name, value)
+    return message
 
 
 def _array(spec: FieldSpec, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes) -> list[Any]:

@@ -176,7 +176,7 @@ def _carried_out(case: Case, sock: socket.socket) -> None:
 
 
 class _OnSocket:
-    """`greatest_counts.Speaker`."""
+    """`greatest_counts.Speaker` over a socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock

@@ -72,10 +72,10 @@ async def _measured(say: Callable[[str], None], *, kafka: bool) -> list[Figure]:
         few, _ = await _simulator(empty, directory / "of few")
         first, _ = await _simulator(data, directory / "of a copy")
         many, piece = await _simulator(data, directory / "of many")
-        each = (many.cpu_s - few.cpu_s) / RECORDS * 1e6
+        us_each = (many.cpu_s - few.cpu_s) / RECORDS * 1e6
         note = f"{many.cpu_s:.1f} s CPU for {RECORDS:,} in {_megabytes(node):.0f} MB, {few.cpu_s:.1f} s for one"
         figures = [
-            Figure("loading an offsets partition, each commit", each, "us", _LIMIT_US, note),
+            Figure("loading an offsets partition, each commit", us_each, "us", _LIMIT_US, note),
             Figure(
                 "loading an offsets partition, the longest callback", piece[0] * 1000, "ms", _LIMIT_PIECE_MS, piece[1]
             ),
@@ -92,7 +92,7 @@ async def _measured(say: Callable[[str], None], *, kafka: bool) -> list[Figure]:
 
 
 async def _started(node: Node) -> float:
-    """Seconds that Kafka takes."""
+    """Seconds from Kafka's start until it answers with the partition loaded."""
     began = time.monotonic()
     node.start()
     await _answered(node.port, began)

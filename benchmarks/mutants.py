@@ -24,8 +24,8 @@ among it."""
 
 
 def _read(line: str) -> Scored:
-    told = json.loads(line)
-    return Scored(Mutant(**told.pop("mutant")), **told)
+    row = json.loads(line)
+    return Scored(Mutant(**row.pop("mutant")), **row)
 
 
 def mutants() -> Figure:
@@ -35,7 +35,7 @@ def mutants() -> Figure:
         command = [sys.executable, "-m", "tests.mutation", *_SAMPLE, "--rows", str(rows)]
         subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.DEVNULL, check=True)
         scored = [_read(line) for line in rows.read_text().splitlines()]
-    *rooms, (_, count, found, _, unreached, share) = table(scored)
+    *rooms, (_, count, caught, _, unreached, share) = table(scored)
     by_room = ", ".join(f"{room} {part:.0%}" for room, *_, part in rooms)
-    note = f"{found} of {count} found, {unreached} not reached; found by room: {by_room}"
+    note = f"{caught} of {count} found, {unreached} not reached; found by room: {by_room}"
     return Figure("mutants that a general sweep misses", (1 - share) * 100, "%", MISSED, note)

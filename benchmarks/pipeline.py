@@ -77,11 +77,11 @@ def pipeline(say: Callable[[str], None] = lambda text: None) -> list[Figure]:
         write_logs(small, COMMITS)
         repeat_logs(small, large, TIMES)
         say("pipeline: starting Spark")
-        with _Session(1, small, large) as one, _Session(2, small, large) as two:
+        with _SparkProcess(1, small, large) as first, _SparkProcess(2, small, large) as two:
             for number in range(WARM + RUNS):
                 for name, mine in runs.items():  # in turns: whatever else the machine does, it does to all of them
                     say(f"pipeline: {name}, {number + 1} of {WARM + RUNS}")
-                    run = one.run("table") if name == "one core" else two.run(name)
+                    run = first.run("table") if name == "one core" else two.run(name)
                     if number >= WARM:
                         mine.append(run)
             before = two.ask("memory")
@@ -101,7 +101,7 @@ def _figures(runs: dict[str, list[Run]], before: float, after: float) -> list[Fi
             _seconds(large) / TIMES / _seconds(table),
             "x",
             GROWTH,
-            f"{_told(large, COMMITS * TIMES)}; {_told(table)}",
+            f"{_seconds_text(large, COMMITS * TIMES)}; {_seconds_text(table)}",
         ),
         Figure(
             "pipeline: a worker's memory then", after / before, "x", MEMORY_GROWTH, f"{before:.0f} to {after:.0f} MiB"
@@ -117,7 +117,7 @@ def _cpu(runs: list[Run]) -> float:
     return statistics.median(cpu for _, cpu in runs)
 
 
-def _told(runs: list[Run], rows: int = COMMITS) -> str:
+def _seconds_text(runs: list[Run], rows: int = COMMITS) -> str:
     return f"{rows / _seconds(runs):,.0f} rows/s, {_cpu(runs) / rows * 1e6:.2f} us CPU each"
 
 
@@ -127,8 +127,8 @@ def _at_least(title: str, peer: list[Run], ours: list[Run], goal: float, cores: 
     ``cores``: how many times as many cores it has.
     """
     ratio, by_cpu = _seconds(peer) / _seconds(ours), cores * _cpu(peer) / _cpu(ours)
-    told = f"{ratio:.2f}x, by CPU {by_cpu:.2f}x, goal {goal:g}x: {_told(ours)}; {_told(peer)}"
-    return Figure(title, goal / ratio, "of the goal", 1, told)
+    note = f"{ratio:.2f}x, by CPU {by_cpu:.2f}x, goal {goal:g}x: {_seconds_text(ours)}; {_seconds_text(peer)}"
+    return Figure(title, goal / ratio, "of the goal", 1, note)
 
 
 # ------------------------------------------------------------------------------------------------ logs
@@ -139,7 +139,7 @@ def write_logs(directory: Path, commits: int) -> None:
     from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
     from kafka_wire.record_batch import build_batch
 
-    each = commits // PARTITIONS
+    commits_each = commits // PARTITIONS
     for partition in range(PARTITIONS):
         folder = directory / f"__consumer_offsets-{partition}"
         folder.mkdir(parents=True)
@@ -148,7 +148,7 @@ def write_logs(directory: Path, commits: int) -> None:
             for group in range(4)
         ]
         with (folder / f"{0:020d}.log").open("wb") as file:
-            for at in range(0, each, PER_BATCH):
+            for at in range(0, commits_each, PER_BATCH):
                 now_ms = 1_700_000_000_000 + at
                 value = offset_commit_value(4, at, 3, "", now_ms)
                 pairs = [(key, value) for key in keys[at // PER_BATCH % 4]]
@@ -176,7 +176,7 @@ def repeat_logs(source: Path, target: Path, times: int) -> None:
 # ------------------------------------------------------------------------------------------------ sessions
 
 
-class _Session:
+class _SparkProcess:
     """A process with so many cores and a Spark session, that does one thing after the other."""
 
     def __init__(self, cores: int, small: Path, large: Path) -> None:
@@ -214,7 +214,7 @@ class _Session:
 
 
 def serve(cores: int, small: str, large: str) -> None:
-    """The process of a `_Session`: a way, or "memory", on each line of stdin; an answer in JSON for each."""
+    """The process of a `_SparkProcess`: a way, or "memory", on each line of stdin; an answer in JSON for each."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     from broker_sim.pipeline.schemas import OFFSET_LOG
     from broker_sim.pipeline.session import spark_session
@@ -245,10 +245,10 @@ def _ours() -> list[int]:
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             below.setdefault(int(_stat(int(path.name))[1]), []).append(int(path.name))
-    found = [os.getpid()]
-    for pid in found:
-        found += below.get(pid, [])
-    return found
+    pids = [os.getpid()]
+    for pid in pids:
+        pids += below.get(pid, [])
+    return pids
 
 
 def _stat(pid: int) -> list[str]:

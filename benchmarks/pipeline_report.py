@@ -49,7 +49,7 @@ class Group:
     offsets: list[int] = field(default_factory=lambda: [0] * TOPIC_PARTITIONS)
 
 
-class Story:
+class JournalWriter:
     """Writes both sides of one history."""
 
     def __init__(self, directory: Path, commits: int) -> None:
@@ -76,8 +76,8 @@ class Story:
             group = self.groups[self.chance.randrange(GROUPS)]
             self._commit(group, now_ms)
             if call in again:
-                for one in self.groups:
-                    self._rebalance(one, now_ms)
+                for other in self.groups:
+                    self._rebalance(other, now_ms)
         self.journal.close()
         for log in self.logs:
             log.close()
@@ -127,8 +127,8 @@ class Story:
             base_offset=-1 if stuck else base, last_offset=last, **error, high_watermark=self.ends[group.log],
         )  # fmt: skip
         if not stuck:
-            told = {f"orders-{i}": group.offsets[i] for i in chosen}
-            self._tell(now_ms, "offsets", log=log, group=group.name, offsets=told, request=request)
+            committed = {f"orders-{i}": group.offsets[i] for i in chosen}
+            self._tell(now_ms, "offsets", log=log, group=group.name, offsets=committed, request=request)
         answer = [{"partition_index": i, "error_code": 7 if stuck else 0} for i in chosen]
         body = {"throttle_time_ms": 0, "topics": [{"name": "orders", "partitions": answer}]}
         self._tell(now_ms, "response", request=request, api="OffsetCommit", took_ms=0, **error, body=body)
@@ -179,7 +179,7 @@ def topic(directory: Path) -> None:
 
 def made(directory: Path, commits: int) -> None:
     """Write the whole history below ``directory``."""
-    Story(directory, commits).write()
+    JournalWriter(directory, commits).write()
     topic(directory)
 
 
@@ -216,7 +216,9 @@ def main(out: TextIO = sys.stdout) -> int:
             began = time.perf_counter()
             made(directory, arguments.commits)
             print(f"made the input in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-        lines = list(measure(directory, arguments.cores, [word for one in arguments.conf for word in ("--conf", one)]))
+        lines = list(
+            measure(directory, arguments.cores, [word for setting in arguments.conf for word in ("--conf", setting)])
+        )
         print("\n".join(lines), file=out)
     return 1 if "MISSED" in lines[-1] else 0
 

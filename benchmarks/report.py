@@ -6,23 +6,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.compare import Measured, Verdict
-from benchmarks.rows import Row
+from benchmarks.rows import BenchmarkRow
 from benchmarks.scale import Figure
 
 _UNITS = {"req_s": "req/s", "mb_s": "MB/s", "wall_ms": "ms"}
 
 
-def row_text(row: Row, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> str:
+def row_text(row: BenchmarkRow, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> str:
     """A row with every system's figure, then its goals."""
     lines = [f"{row.title}"]
-    for name, found in results.items():
-        if found.missing:
-            lines.append(f"    {name:<22} -  ({found.missing.splitlines()[0]})")
+    for name, measured in results.items():
+        if measured.missing:
+            lines.append(f"    {name:<22} -  ({measured.missing.splitlines()[0]})")
             continue
         unit = _UNITS[row.measure]
-        value = f"{found.value:,.1f}" if row.measure == "wall_ms" else f"{found.value:,.0f}"
-        spread = " ".join(f"{one:,.1f}" if row.measure == "wall_ms" else f"{one:,.0f}" for one in found.values)
-        cpu = f"{found.cpu_us / 1000:.1f} ms CPU" if row.measure == "wall_ms" else f"{found.cpu_us:.2f} us CPU each"
+        value = f"{measured.value:,.1f}" if row.measure == "wall_ms" else f"{measured.value:,.0f}"
+        spread = " ".join(f"{value:,.1f}" if row.measure == "wall_ms" else f"{value:,.0f}" for value in measured.values)
+        cpu = (
+            f"{measured.cpu_us / 1000:.1f} ms CPU" if row.measure == "wall_ms" else f"{measured.cpu_us:.2f} us CPU each"
+        )
         lines.append(f"    {name:<22} {value:>10} {unit:<6} {cpu:>20}   [{spread}]")
     lines += [f"    {_verdict_text(verdict)}" for verdict in verdicts]
     return "\n".join(lines)
@@ -40,32 +42,32 @@ def figure_text(figure: Figure) -> str:
     return f"{figure.title:<66} {figure.value:>7.2f} {figure.unit:<16} {limit}{note}"
 
 
-def row_json(row: Row, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> dict[str, Any]:
+def row_json(row: BenchmarkRow, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> dict[str, Any]:
     """The same, every run kept."""
     return {
         "row": row.name,
         "title": row.title,
         "unit": _UNITS[row.measure],
         "systems": {
-            name: {"values": found.values, "cpu_us": found.cpus_us, "missing": found.missing}
-            for name, found in results.items()
+            name: {"values": measured.values, "cpu_us": measured.cpus_us, "missing": measured.missing}
+            for name, measured in results.items()
         },
         "goals": [
             {
-                "system": one.system,
-                "peer": one.peer,
-                "ratio": round(one.ratio, 3),
-                "ratio_by_cpu": round(one.by_cpu, 3),
-                "goal": one.goal,
-                "passed": one.passed,
+                "system": verdict.system,
+                "peer": verdict.peer,
+                "ratio": round(verdict.ratio, 3),
+                "ratio_by_cpu": round(verdict.by_cpu, 3),
+                "goal": verdict.goal,
+                "passed": verdict.passed,
             }
-            for one in verdicts
+            for verdict in verdicts
         ],
     }
 
 
 def figure_json(figure: Figure) -> dict[str, Any]:
-    """The same as data."""
+    """A figure as JSON data, with the fields of its text."""
     return {
         "title": figure.title,
         "value": round(figure.value, 3),

@@ -78,10 +78,10 @@ def memory(system: System) -> list[Figure]:
         idle = _rss_mib(broker.pid)
         result = kload(broker, LOAD_CORE, ["memory", "--groups", str(most)])
         rss = result["extra"]["rss_mib"]
-    each = (rss[str(most)] - rss["0"]) * 1024 / most
+    kib_each = (rss[str(most)] - rss["0"]) * 1024 / most
     return [
         Figure(f"{system.name}: memory when idle", idle, "MiB", 60),
-        Figure(f"{system.name}: each of {most:,} one-member groups", each, "KiB", 8),
+        Figure(f"{system.name}: each of {most:,} one-member groups", kib_each, "KiB", 8),
     ]
 
 
@@ -90,20 +90,20 @@ def transactional_ids(system: System) -> list[Figure]:
     most = GROUPS[-1]
     with system.running(BROKER_CORE) as broker:
         rss = kload(broker, LOAD_CORE, ["transactional-ids", "--groups", str(most)])["extra"]["rss_mib"]
-    each = (rss[str(most)] - rss["0"]) * 1024 / most
-    return [Figure(f"{system.name}: each of {most:,} transactional ids", each, "KiB", 4)]
+    kib_each = (rss[str(most)] - rss["0"]) * 1024 / most
+    return [Figure(f"{system.name}: each of {most:,} transactional ids", kib_each, "KiB", 4)]
 
 
 def transactions(system: System, runs: int, seconds: float) -> list[Figure]:
     """Broker CPU of a transaction, as a multiple of that of the same batch and offset without one; in turns."""
     costs: dict[int, list[float]] = {0: [], 1: [], 2: []}
     for _ in range(runs):
-        for flow, found in costs.items():
+        for flow, costs_us in costs.items():
             with system.running(BROKER_CORE) as broker:
-                found.append(
+                costs_us.append(
                     _cpu(broker, ["transaction", "--flow", str(flow), "--records", "10", "--seconds", str(seconds)])
                 )
-    bare, *those = (statistics.median(found) for found in costs.values())
+    bare, *those = (statistics.median(values) for values in costs.values())
     return [
         Figure(
             f"{system.name}: a transaction of version {flow} against none",

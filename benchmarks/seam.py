@@ -1,4 +1,4 @@
-"""What the seams for journal, rules and states cost a commit while nobody uses them.
+"""What the seams for journal, rules and states cost a commit while they are not used.
 
 Brokers without sockets: one is the code as it is, the others the same code with every look at a seam taken out of its syntax tree
 (``tap is None`` is decided before it runs). Their instructions are counted (valgrind), or, where that is not installed, they commit
@@ -43,10 +43,10 @@ COUNTED = (2, 12)
 VERSION = 8
 _COMMIT_CODE = (8 << 16) + VERSION
 
-NONE = {"tap", "watch", "gate", "presence", "buggify"}
+NONE = {"tap", "observer", "append_interceptor", "keepalive", "buggify"}
 """Names and attributes that are None where nobody looks at requests and nothing is broken."""
 
-FALSE = {"isr_too_small", "held"}
+FALSE = {"isr_too_small", "high_watermark_frozen"}
 """Attributes that are False then."""
 
 _SEAMED = (
@@ -143,7 +143,7 @@ def _compiled(name: str, tree: ast.Module, origin: str) -> ModuleType:
 
 
 class _Transport:
-    """A socket that swallows."""
+    """A transport that discards what is written to it."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -197,12 +197,12 @@ class _Broker:
 
     def cpu_us(self, frames: Sequence[bytes]) -> float:
         """CPU time of one commit of these."""
-        receive, end_turn = self._connection.data_received, self._server.end_turn
+        receive, end_iteration = self._connection.data_received, self._server.end_iteration
         before = self._transport.written
         began = time.process_time_ns()
         for frame in frames:
             receive(frame)
-            end_turn()
+            end_iteration()
         took_ns = time.process_time_ns() - began
         if self._transport.written - before != len(frames):
             raise RuntimeError(f"{self._transport.written - before} of {len(frames)} commits were answered at once")
@@ -249,12 +249,12 @@ def _worker(kind: str) -> Iterator[Callable[[], float]]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        asked, told = process.stdin, process.stdout
+        asked, answers = process.stdin, process.stdout
 
         def one_round() -> float:
             asked.write("\n")
             asked.flush()
-            return float(told.readline())
+            return float(answers.readline())
 
         try:
             yield one_round
@@ -277,26 +277,26 @@ def measure(crews: int = CREWS, rounds: int = ROUNDS) -> tuple[float, float, flo
     costs: list[tuple[float, float, float]] = []
     order = random.Random(1)
     for _ in range(crews):
-        found: list[list[float]] = [[], [], []]
+        costs_of: list[list[float]] = [[], [], []]
         with contextlib.ExitStack() as stack:
             crew = [stack.enter_context(_worker(kind)) for kind in ("seams", "bare", "bare")]
             for _ in range(rounds):
                 for number in order.sample(range(3), 3):
-                    found[number].append(crew[number]())
-        costs.append((_low(found[0]), _low(found[1]), _low(found[2])))
+                    costs_of[number].append(crew[number]())
+        costs.append((_low(costs_of[0]), _low(costs_of[1]), _low(costs_of[2])))
     bare_us = statistics.median(cost for _, *both in costs for cost in both)
-    added = statistics.median(with_us / ((one + other) / 2) for with_us, one, other in costs)
-    noise = statistics.median(max(one, other) / min(one, other) for _, one, other in costs)
+    added = statistics.median(with_us / ((first + other) / 2) for with_us, first, other in costs)
+    noise = statistics.median(max(first, other) / min(first, other) for _, first, other in costs)
     return bare_us, (added - 1) * 100, (noise - 1) * 100
 
 
 def count() -> tuple[float, float]:
     """Instructions of a commit without seams, and what the seams add in percent. Needs valgrind; takes a minute."""
-    each = {}
+    per_kind = {}
     for kind in ("seams", "bare"):
         few, many = (_instructions(kind, rounds) for rounds in COUNTED)
-        each[kind] = (many - few) / ((COUNTED[1] - COUNTED[0]) * COMMITS)
-    return each["bare"], (each["seams"] / each["bare"] - 1) * 100
+        per_kind[kind] = (many - few) / ((COUNTED[1] - COUNTED[0]) * COMMITS)
+    return per_kind["bare"], (per_kind["seams"] / per_kind["bare"] - 1) * 100
 
 
 def _instructions(kind: str, rounds: int) -> int:
@@ -305,9 +305,9 @@ def _instructions(kind: str, rounds: int) -> int:
     done = subprocess.run(
         command, input="\n" * rounds, capture_output=True, text=True, env=_environment(), timeout=300, check=True
     )
-    found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
-    assert found is not None, done.stderr
-    return int(found[1].replace(",", ""))
+    match = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
+    assert match is not None, done.stderr
+    return int(match[1].replace(",", ""))
 
 
 def seam() -> Figure:

@@ -40,11 +40,11 @@ class Shares:
         self.counts: Counter[str] = Counter()
 
     def note(self, signum: int, frame: FrameType | None) -> None:
-        """The signal's handler."""
+        """Handle the profiling signal: count the sample."""
         self.counts[_whose(frame)] += 1
 
     def of(self, name: str) -> float:
-        """From 0 to 1."""
+        """The share of samples in a part, from 0 to 1."""
         return self.counts[name] / (sum(self.counts.values()) or 1)
 
     @property
@@ -140,14 +140,14 @@ def _beginning() -> float:
 
 
 def _measure() -> Iterator[Figure]:
-    for told, options in (("", {}), (", fetch_max_wait_ms=30000", _LONG_POLL)):
+    for suffix, options in (("", {}), (", fetch_max_wait_ms=30000", _LONG_POLL)):
         yield from _figures(
-            f"20 minutes of 3 consumers and a producer{told}",
+            f"20 minutes of 3 consumers and a producer{suffix}",
             lambda sim, options=options: twenty_minutes(sim, **options),  # type: ignore[misc]
             FOUNDING_CPU_S, "CPU s", 2,
         )  # fmt: skip
-        yield from _figures(f"30 s of 4 clients{told}", _thirty_seconds(options), RUN_CPU_MS, "CPU ms", 12)
-        yield from _figures(f"300 s of 2 consumers{told}", _long_rebalance(options), REBALANCE_CPU_MS, "CPU ms", 3)
+        yield from _figures(f"30 s of 4 clients{suffix}", _thirty_seconds(options), RUN_CPU_MS, "CPU ms", 12)
+        yield from _figures(f"300 s of 2 consumers{suffix}", _long_rebalance(options), REBALANCE_CPU_MS, "CPU ms", 3)
     yield Figure("simulation: beginning and end", _beginning() * 1000, "CPU ms", BEGIN_CPU_MS)
 
 
@@ -155,7 +155,7 @@ def simulation() -> list[Figure]:
     """All of them, from a process of their own: its hash seed is pinned, its signals are its own. Raises CalledProcessError."""
     command = [sys.executable, "-m", "benchmarks.simulation"]
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.PIPE, check=True)
-    return [Figure(**told) for told in map(json.loads, done.stdout.splitlines())]
+    return [Figure(**fields) for fields in map(json.loads, done.stdout.splitlines())]
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Where the time of a request goes: brokers without sockets, from a connection's bytes to its answer.
 
-A group rebalances, and transactions are committed, in both versions and without any. Each request's CPU time is taken, and a signal
-every few milliseconds of it tells in whose room the code is that runs; what C does counts for its caller.
+A classic and a consumer group rebalance, a share group reads, and transactions are committed, in both versions and without any. Each
+request's CPU time is taken, and a signal every few milliseconds of it finds the layer whose code runs; C code counts for its caller.
 
     python -m benchmarks.steps
 """
@@ -20,16 +20,16 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from broker_sim.api.coordinators import Coordinators
 from broker_sim.common.chance import Chance
 from broker_sim.common.clock import RealClock
 from broker_sim.config.settings import BrokerConfig
+from broker_sim.coordinator.share_partition.partition import ACCEPT
 from broker_sim.handlers import Routes
 from broker_sim.metadata.cluster_state import ClusterState
 from broker_sim.metadata.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from broker_sim.network.connection import Connection
 from broker_sim.network.server import BrokerServer
-from broker_sim.runtime.group_coordinator import GroupCoordinator
-from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 from kafka_wire.codec import decode, encode
 from kafka_wire.frame import encode_request_header, frame
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -50,6 +50,24 @@ from kafka_wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafka_wire.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafka_wire.messages.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from kafka_wire.messages.k78_share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, build_batch
 
 TRANSACTIONS, MEMBERS, ROUNDS = 4000, 100, 60
@@ -58,6 +76,28 @@ _TAKEN_EVERY_S = 0.004
 _BODY = 9  # where an answer's body begins: size, correlation id, no tags
 _PRODUCE = {0: 9, 1: 11, 2: 12}  # the version of Produce that goes with a transaction's
 _NAME, _TOPIC, _GROUP = "tx", "orders", "billing"
+
+_OPTIONS: dict[str, object] = {
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+_OPTIONS_OF: dict[str, dict[str, object]] = {
+    "4.4": {
+        "group.consumer.assignment.interval.ms": 0,
+        "share.coordinator.state.topic.num.partitions": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+    }
+}
+
+
+def _unchanged(made: object) -> None:
+    """Coordinators as they are, without faults or a journal."""
+
 
 _ROOMS = (
     ("/broker_sim/network/", "connection"),
@@ -78,15 +118,15 @@ _ROOMS = (
 ROOMS = (*dict.fromkeys(room for _, room in _ROOMS), "else")
 
 
-def _room(found: FrameType | None) -> str:
-    while found is not None:
-        path = found.f_code.co_filename
+def _room(frame: FrameType | None) -> str:
+    while frame is not None:
+        path = frame.f_code.co_filename
         for part, room in _ROOMS:
             if part in path:
                 return room
         if path == __file__:
             return "else"
-        found = found.f_back  # a library's: its caller's
+        frame = frame.f_back  # a library's: its caller's
     return "else"
 
 
@@ -110,27 +150,16 @@ class _Transport:
 class _Bench:
     """One broker with its connections, what each request has cost so far, and where samples fell meanwhile."""
 
-    def __init__(self, connections: int = 1) -> None:
-        one = {"num.partitions": 1, "replication.factor": 1}
-        options = {
-            f"{topic}.{name}": value
-            for topic in ("offsets.topic", "transaction.state.log")
-            for name, value in one.items()
-        }
+    def __init__(self, connections: int = 1, *, partitions: int = 1, as_version: str = "4.1") -> None:
         clock = RealClock()
-        config = BrokerConfig({**options, "transaction.state.log.min.isr": 1, "group.initial.rebalance.delay.ms": 0})
-        state = ClusterState(config, clock, rng=random.Random(1))
+        options = {**_OPTIONS, **_OPTIONS_OF.get(as_version, {})}
+        state = ClusterState(BrokerConfig(options, as_version=as_version), clock, rng=random.Random(1))
         broker = state.add_broker(1, "127.0.0.1", 9092)
         state.load()
-        state.create_topic(_TOPIC, 1)
+        state.create_topic(_TOPIC, partitions)
         for topic in (OFFSETS_TOPIC, TRANSACTION_TOPIC):
             state.ensure_internal_topic(topic)
-        broker.runtime, broker.transactions = (
-            GroupCoordinator(state, chance=Chance.seeded(1)),
-            TransactionCoordinator(state),
-        )
-        broker.runtime.start()
-        broker.transactions.start()
+        Coordinators(state, Chance.seeded(1), _unchanged, _unchanged, _unchanged).load()
         server = BrokerServer(broker, clock, Routes(state.as_version))
         self.state = state
         self.connections: list[tuple[Connection, _Transport]] = []
@@ -161,9 +190,9 @@ class _Bench:
             raise RuntimeError(f"{name}: not every request was answered")
         return [transport.answer[_BODY:] for _, transport in pairs]
 
-    def _note(self, signum: int, found: FrameType | None) -> None:
+    def _note(self, signum: int, frame: FrameType | None) -> None:
         if self._now:
-            self.samples[self._now][_room(found)] += 1
+            self.samples[self._now][_room(frame)] += 1
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -196,12 +225,12 @@ async def transactions(flow: int, count: int) -> _Bench:
         requests.append(_transaction(flow, given.producer_id, epoch, sequence, number))
         epoch, sequence = (epoch + 1, 0) if flow == 2 else (epoch, sequence + len(_RECORDS))
     warm = count // 4
-    for one in requests[:warm]:
-        for name, data in one:
+    for request in requests[:warm]:
+        for name, data in request:
             await bench.ask(name, [data])
     with bench.counted():
-        for one in requests[warm:]:
-            for name, data in one:
+        for request in requests[warm:]:
+            for name, data in request:
                 await bench.ask(name, [data])
     (data_log,) = bench.state.topics[_TOPIC].partitions
     kept = count * (len(_RECORDS) + (flow > 0))  # with a marker each
@@ -252,32 +281,133 @@ async def rebalances(members: int, rounds: int) -> _Bench:
         protocols = [JoinGroupRequestProtocol("range", b"\0\1" + b"m" * 40)]
         return _request(11, 9, JoinGroupRequest(_GROUP, 30_000, 60_000, member_id, None, "consumer", protocols))
 
-    given = [decode(JoinGroupResponse, 9, one) for one in await bench.ask("", [join("")] * members)]
-    ids = [one.member_id for one in given]
+    given = [decode(JoinGroupResponse, 9, answer) for answer in await bench.ask("", [join("")] * members)]
+    ids = [answer.member_id for answer in given]
     joins = [join(member_id) for member_id in ids]
 
     async def once() -> None:
-        answers = [decode(JoinGroupResponse, 9, one) for one in await bench.ask("JoinGroup", joins)]
+        answers = [decode(JoinGroupResponse, 9, answer) for answer in await bench.ask("JoinGroup", joins)]
         generation, leader = answers[-1].generation_id, answers[-1].leader
-        if {(one.error_code, one.generation_id) for one in answers} != {(0, generation)}:
+        if {(answer.error_code, answer.generation_id) for answer in answers} != {(0, generation)}:
             raise RuntimeError(f"not all of {members} members have joined generation {generation}")
         plan = [SyncGroupRequestAssignment(member_id, b"a" * 40) for member_id in ids]
         syncs = [
             _request(
                 14,
                 5,
-                SyncGroupRequest(_GROUP, generation, one, None, "consumer", "range", plan if one == leader else []),
+                SyncGroupRequest(
+                    _GROUP, generation, member_id, None, "consumer", "range", plan if member_id == leader else []
+                ),
             )
-            for one in ids
+            for member_id in ids
         ]
         await bench.ask("SyncGroup", syncs)
-        await bench.ask("Heartbeat", [_request(12, 4, HeartbeatRequest(_GROUP, generation, one, None)) for one in ids])
+        await bench.ask(
+            "Heartbeat", [_request(12, 4, HeartbeatRequest(_GROUP, generation, member_id, None)) for member_id in ids]
+        )
 
     for _ in range(rounds // 4):
         await once()
     with bench.counted():
         for _ in range(rounds - rounds // 4):
             await once()
+    return bench
+
+
+async def consumer_group(members: int, rounds: int) -> _Bench:
+    """One consumer group (KIP-848) that one member leaves and one joins, again and again, until all are reconciled."""
+    bench = _Bench(members, partitions=2 * members, as_version="4.4")
+    topic_id = bench.state.topics[_TOPIC].topic_id
+    epochs, unacknowledged = [0] * members, [False] * members
+    owned: list[list[int]] = [[] for _ in range(members)]
+    ids = [f"member-{number}" for number in range(members)]
+
+    def beat(number: int) -> bytes:
+        request = ConsumerGroupHeartbeatRequest(_GROUP, ids[number], epochs[number])
+        if not epochs[number]:
+            request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions = (
+                60_000,
+                [_TOPIC],
+                [],
+            )
+        elif unacknowledged[number]:
+            request.topic_partitions = [TopicPartitions(topic_id, owned[number])] if owned[number] else []
+        return _request(68, 1, request)
+
+    async def reconciled() -> None:
+        while len(set(epochs)) > 1 or any(unacknowledged) or sum(map(len, owned)) != 2 * members:
+            bodies = await bench.ask("ConsumerGroupHeartbeat", [beat(number) for number in range(members)])
+            for number, body in enumerate(bodies):
+                response = decode(ConsumerGroupHeartbeatResponse, 1, body)
+                if response.error_code:
+                    raise RuntimeError(f"ConsumerGroupHeartbeat: {response.error_code} {response.error_message}")
+                epochs[number], unacknowledged[number] = response.member_epoch, False
+                if response.assignment is not None:
+                    now = [index for row in response.assignment.topic_partitions for index in row.partitions]
+                    unacknowledged[number], owned[number] = now != owned[number], now
+
+    async def once(number: int) -> None:
+        epochs[number] = -1
+        await bench.ask("leave", [beat(number)])
+        epochs[number], owned[number] = 0, []
+        await reconciled()
+
+    await reconciled()
+    await once(0)
+    with bench.counted():
+        for number in range(rounds):
+            await once(number % members)
+    return bench
+
+
+async def shares(fetches: int, partitions: int = 10) -> _Bench:
+    """One member of a share group (KIP-932), each of whose ShareFetches of a batch of 100 records accepts those of the one before."""
+    bench = _Bench(partitions=partitions, as_version="4.4")
+    topic_id = bench.state.topics[_TOPIC].topic_id
+    batch = build_batch([(None, b"v" * 100)] * 100, int(time.time() * 1000))
+    for number in range(fetches + fetches // 4 + 1):
+        rows = [PartitionProduceData(number % partitions, batch)]
+        await bench.ask(
+            "", [_request(0, 9, ProduceRequest(None, -1, 30_000, [TopicProduceData(_TOPIC, partition_data=rows)]))]
+        )
+    reset = AlterableConfig("share.auto.offset.reset", 0, "earliest")
+    await bench.ask("", [_request(44, 1, IncrementalAlterConfigsRequest([AlterConfigsResource(32, _GROUP, [reset])]))])
+    epoch, assigned = 0, 0
+    while assigned < partitions:
+        names = None if epoch else [_TOPIC]
+        (body,) = await bench.ask(
+            "", [_request(76, 1, ShareGroupHeartbeatRequest(_GROUP, "member", epoch, None, names))]
+        )
+        joined = decode(ShareGroupHeartbeatResponse, 1, body)
+        epoch = joined.member_epoch
+        if joined.assignment is not None:
+            assigned = sum(len(row.partitions) for row in joined.assignment.topic_partitions)
+
+    acknowledged = [FetchPartition(index) for index in range(partitions)]
+
+    async def fetch(session: int) -> list[FetchPartition]:
+        request = ShareFetchRequest(_GROUP, "member", session, 500, 1, 1 << 20, 100, 100)
+        request.topics = [FetchTopic(topic_id, acknowledged)] if acknowledged else []
+        (body,) = await bench.ask("ShareFetch", [_request(78, 2, request)])
+        rows = [row for topic in decode(ShareFetchResponse, 2, body).responses for row in topic.partitions]
+        if (
+            any(row.error_code or row.acknowledge_error_code for row in rows)
+            or sum(len(r.acquired_records) for r in rows) != 1
+        ):
+            raise RuntimeError(f"ShareFetch: {rows}")
+        return [
+            FetchPartition(
+                row.partition_index, [AcknowledgementBatch(acquired.first_offset, acquired.last_offset, [ACCEPT])]
+            )
+            for row in rows
+            for acquired in row.acquired_records
+        ]
+
+    for session in range(fetches // 4):
+        acknowledged = await fetch(session)
+    with bench.counted():
+        for session in range(fetches // 4, fetches):
+            acknowledged = await fetch(session)
     return bench
 
 
@@ -291,12 +421,14 @@ def _print(title: str, bench: _Bench) -> None:
 
 
 def main(count: int = TRANSACTIONS, members: int = MEMBERS, rounds: int = ROUNDS) -> None:
-    """The tables."""
+    """Measure all steps and print the tables."""
     work: list[tuple[str, Callable[[], Any]]] = [
         (f"a batch of {len(_RECORDS)} records and a group's offset", lambda: transactions(0, count)),
         ("the same in a transaction of version 1", lambda: transactions(1, count)),
         ("the same in a transaction of version 2", lambda: transactions(2, count)),
         (f"a rebalance of {members}, each member", lambda: rebalances(members, rounds)),
+        (f"one of {members} members of a consumer group is replaced", lambda: consumer_group(members, rounds // 4)),
+        ("a ShareFetch of 100 records that accepts the 100 before", lambda: shares(count)),
     ]
     for title, run in work:
         _print(title, asyncio.run(run()))

@@ -106,14 +106,16 @@ def free_port() -> int:
 # --- the simulator ------------------------------------------------------------------------------------------------------
 
 
-def simulator(*, uvloop: bool, disk: bool = False, python: str = sys.executable) -> System:
-    """``broker-sim serve``; groups form at once, as with the others."""
+def simulator(*, uvloop: bool, disk: bool = False, as_version: str = "", python: str = sys.executable) -> System:
+    """``broker-sim serve``; groups form at once, as with the others. ``as_version``: Kafka's release; "": the default."""
 
     def command(directory: Path, port: int) -> list[str]:
         out = [python, "-m", "broker_sim", "serve", "--port", str(port)]
         out += ["--config", "group.initial.rebalance.delay.ms=0", "--log-level", "error"]
         if not uvloop:
             out.append("--no-uvloop")
+        if as_version:
+            out += ["--as-version", as_version]
         return [*out, "--data", str(directory / "data")] if disk else out
 
     return System("broker-sim uvloop" if uvloop else "broker-sim asyncio", command, ready="bootstrap=")

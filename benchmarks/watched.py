@@ -34,7 +34,7 @@ def longest(memory: mmap.mmap) -> tuple[float, str]:
 
 
 def reset(memory: mmap.mmap) -> None:
-    """From now on."""
+    """Set all counters of the measurement to 0."""
     memory[:SIZE] = bytes(SIZE)
 
 

@@ -259,7 +259,7 @@ def pipeline_tables() -> str:
     nothing: Any = None  # no frame is touched before a table is made
     made = (*derived(nothing, nothing, nothing, 0), *derived_again(nothing, nothing))
     all_of_them = [OFFSET_LOG, EVENTS, LOG_LINES, *made, SEED_VERDICTS, SKIPPED]
-    return "\n\n".join(f"### {one.name}\n\n{one.story}\n\n{one.markdown()}" for one in all_of_them)
+    return "\n\n".join(f"### {one.name}\n\n{one.description}\n\n{one.markdown()}" for one in all_of_them)
 
 
 def shell_help() -> str:

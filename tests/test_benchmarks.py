@@ -10,14 +10,14 @@ from benchmarks import steps
 from benchmarks.compare import Measured, verdicts
 from benchmarks.load import LoadFailed, cpu_us, kload, measured
 from benchmarks.report import row_text
-from benchmarks.rows import Goal, Row, rows
+from benchmarks.rows import BenchmarkRow, Goal, rows
 from benchmarks.systems import Running, kfake, simulator
 
 OURS = simulator(uvloop=False)
 
 
-def row(measure: str, goal: float) -> Row:
-    return Row("r", "a row", ("heartbeat",), (kfake(),), (Goal(("kfake",), goal),), measure)
+def row(measure: str, goal: float) -> BenchmarkRow:
+    return BenchmarkRow("r", "a row", ("heartbeat",), (kfake(),), (Goal(("kfake",), goal),), measure)
 
 
 def test_a_ratio_is_made_of_medians() -> None:
@@ -41,7 +41,7 @@ def test_a_system_that_is_not_there_gives_no_verdict_but_a_line() -> None:
 
 
 def test_the_best_peer_counts() -> None:
-    both = Row("r", "a row", (), (), (Goal(("slow", "quick"), 2),))
+    both = BenchmarkRow("r", "a row", (), (), (Goal(("slow", "quick"), 2),))
     results = {OURS.name: Measured([10], [1]), "slow": Measured([1], [1]), "quick": Measured([8], [1])}
     (verdict,) = verdicts(both, results, [OURS])
     assert verdict.peer == "quick"

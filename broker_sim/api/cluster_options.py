@@ -22,11 +22,11 @@ from broker_sim.fields.field import Field, about, fields_of, read
 from broker_sim.fields.kinds import (
     MAX_ITEMS,
     Count,
+    FieldKind,
     Flag,
-    Kind,
     MapOf,
     NameOrNumber,
-    Setting,
+    SettingValue,
     Text,
     error_about,
     refusal,
@@ -92,7 +92,7 @@ def _topic(name: str, given: object) -> NewTopic:
     if isinstance(given, Mapping):
         counts = {key: _count(name, key, given[key]) for key in _COUNTS if key in given}
         settings = {str(key): value for key, value in given.items() if key not in _COUNTS}
-        read = {key: Setting().read(value, f"topics: {name!r}: {key}") for key, value in settings.items()}
+        read = {key: SettingValue().read(value, f"topics: {name!r}: {key}") for key, value in settings.items()}
         return NewTopic(**counts, configs=read)
     return NewTopic(_count(name, "partitions", given))
 
@@ -109,7 +109,7 @@ _COUNTS = ("partitions", "replication_factor")
 
 
 @dataclass(frozen=True)
-class TopicsKind(Kind[dict[str, Any]]):
+class TopicsKind(FieldKind[dict[str, Any]]):
     """Topics as `topics_of` takes them; of a text those between commas (``orders:6,payments``), or what JSON makes of it. ``limit``:
     how many there may be."""
 
@@ -144,7 +144,7 @@ class TopicsKind(Kind[dict[str, Any]]):
         return {"anyOf": [{"type": "object", "additionalProperties": topic, "maxProperties": MAX_ITEMS}, listed]}
 
 
-class Release(Kind[str]):
+class Release(FieldKind[str]):
     """A release of Kafka."""
 
     meant = "a release of Kafka in quotes, as in '3.9'"
@@ -165,7 +165,7 @@ class Release(Kind[str]):
         return Text().schema()
 
 
-class ClockName(Kind[str]):
+class ClockName(FieldKind[str]):
     """How a clock goes."""
 
     meant = "'real', 'scaled:10' or 'manual'"
@@ -182,14 +182,14 @@ class ClockName(Kind[str]):
         return Text().schema()
 
 
-class _AnyClock(Kind[Clock | str]):
+class _AnyClock(FieldKind[Clock | str]):
     """Or a clock of the user's own."""
 
     def read(self, value: object, what: str = "") -> Clock | str:
         return cast(Clock, value) if hasattr(value, "call_at_ms") else ClockName().read(value, what)
 
 
-class _Directory(Kind["str | os.PathLike[str]"]):
+class _Directory(FieldKind["str | os.PathLike[str]"]):
     meant = "a directory, as in 'kafka-data'"
 
     def read(self, value: object, what: str = "") -> str | os.PathLike[str]:
@@ -198,7 +198,7 @@ class _Directory(Kind["str | os.PathLike[str]"]):
         return value
 
 
-class _FlagOrDirectory(Kind["bool | str | os.PathLike[str]"]):
+class _FlagOrDirectory(FieldKind["bool | str | os.PathLike[str]"]):
     """A text is a directory's name, whatever it spells."""
 
     meant = "True, False or a directory"
@@ -209,7 +209,7 @@ class _FlagOrDirectory(Kind["bool | str | os.PathLike[str]"]):
         return value
 
 
-class _Address(Kind[str]):
+class _Address(FieldKind[str]):
     """A text alone: a number would be an address, but not the one that is meant."""
 
     meant = "a host's name or address, as in '127.0.0.1'"
@@ -220,7 +220,7 @@ class _Address(Kind[str]):
         return value
 
 
-class _Generator(Kind[random.Random]):
+class _Generator(FieldKind[random.Random]):
     meant = "a random.Random"
 
     def read(self, value: object, what: str = "") -> random.Random:
@@ -243,7 +243,7 @@ class Options(TypedDict, total=False):
     """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
 
     as_version: Annotated[str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)]
-    config: Annotated[Mapping[str, object] | None, about(MapOf(Setting()), "settings by Kafka's names")]
+    config: Annotated[Mapping[str, object] | None, about(MapOf(SettingValue()), "settings by Kafka's names")]
     data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "data directory")]
     sync: Annotated[bool, about(Flag(), "call fsync before an append is acknowledged", default=False)]
     host: Annotated[str, about(_Address(), "address to listen on", default="127.0.0.1")]

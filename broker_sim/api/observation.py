@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.tap import RequestInterceptor
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import ClusterState, Partition
-    from broker_sim.metadata.topics import Lost
+    from broker_sim.metadata.topics import LostRecords
     from broker_sim.network.server import BrokerServer
     from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.runtime.share_partitions import SharePartitions
@@ -50,7 +50,7 @@ class Observation:
         from broker_sim.faults.order import Order
         from broker_sim.faults.registry import Faults
         from broker_sim.faults.tap import RequestInterceptor
-        from broker_sim.runtime.transaction_watch import StableWatch
+        from broker_sim.runtime.transaction_observer import StableObserver
 
         self.journal = journal
         as_version, chance = state.as_version, self._chance_of("faults")
@@ -62,28 +62,28 @@ class Observation:
             server.tap = self.tap
         state.on_election.append(self._elected)
         state.on_loss.append(self._lost)
-        StableWatch(journal, state)
+        StableObserver(journal, state)
 
     def watch(self, runtime: GroupCoordinator) -> None:
         """Write down what becomes of groups, too."""
-        from broker_sim.runtime.journal_observer import GroupWatch
+        from broker_sim.runtime.journal_observer import GroupObserver
 
         assert self.journal is not None
-        runtime.observe(GroupWatch(self.journal))
+        runtime.observe(GroupObserver(self.journal))
 
     def watch_transactions(self, runtime: TransactionCoordinator) -> None:
         """Write down what becomes of transactions, too."""
-        from broker_sim.runtime.transaction_watch import TransactionWatch
+        from broker_sim.runtime.transaction_observer import TransactionObserver
 
         assert self.journal is not None
-        runtime.observe(TransactionWatch(self.journal))
+        runtime.observe(TransactionObserver(self.journal))
 
     def watch_shares(self, shares: SharePartitions) -> None:
         """Write down what becomes of share groups' records, too."""
-        from broker_sim.runtime.share_watch import ShareWatch
+        from broker_sim.runtime.share_observer import ShareObserver
 
         assert self.journal is not None
-        shares.observe(ShareWatch(self.journal, ids_are_uuids=shares.state.config.release < (4, 2)))
+        shares.observe(ShareObserver(self.journal, ids_are_uuids=shares.state.config.release < (4, 2)))
 
     def states(self, state: ClusterState, coordinators_of: CoordinatorsOf) -> PartitionFaults:
         """The states of the logs."""
@@ -103,7 +103,7 @@ class Observation:
             "leader", log=partition.name, leader=partition.leader, epoch=partition.leader_epoch, reason=reason or "set"
         )
 
-    def _lost(self, partition: Partition, lost: Lost) -> None:
+    def _lost(self, partition: Partition, lost: LostRecords) -> None:
         self.write("lost", log=partition.name, **lost._asdict())
 
     def forget(self) -> PartitionFaults | None:

@@ -45,16 +45,16 @@ def candidates(
         verbs = _verbs(parser)
         if word in verbs:
             parser, command = verbs[word], f"{command} {word}".strip()
-    option = next((one for one in parser._actions if before and before[-1] in one.option_strings), None)
-    found: Iterable[str]
+    option = next((action for action in parser._actions if before and before[-1] in action.option_strings), None)
+    values: Iterable[str]
     if option is not None and option.nargs != 0 and not isinstance(option, argparse.BooleanOptionalAction):
-        found = map(str, option.choices or ())
+        values = map(str, option.choices or ())
     elif typed.startswith("-"):
-        found = (name for one in parser._actions for name in one.option_strings if name.startswith("--"))
+        values = (name for action in parser._actions for name in action.option_strings if name.startswith("--"))
     else:
-        choices = (one.choices for one in parser._actions if not one.option_strings and one.choices)
-        found = [*(str(name) for each in choices for name in each), *more(command)]
-    return sorted({name for name in found if name.startswith(typed)})
+        choices = (action.choices for action in parser._actions if not action.option_strings and action.choices)
+        values = [*(str(name) for names in choices for name in names), *more(command)]
+    return sorted({name for name in values if name.startswith(typed)})
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -209,7 +209,7 @@ def _grouped() -> str:
     texts = {name: text for known in (_HERE, ELSEWHERE) for name, (_, text) in known.items()}
     width = max(map(len, texts))
     groups = [
-        f"{title}:\n" + "\n".join(f"  {one:<{width}}  {texts[one]}" for one in names)
+        f"{title}:\n" + "\n".join(f"  {name:<{width}}  {texts[name]}" for name in names)
         for title, names in _GROUPS.items()
     ]
     return "\n\n".join(groups)
@@ -407,8 +407,8 @@ def _complete(words: Sequence[str]) -> int:
 
         return [path.stem for path in shipped().glob("*.yaml")]
 
-    for one in candidates(_parser(words), words, more):
-        print(one)
+    for candidate in candidates(_parser(words), words, more):
+        print(candidate)
     return 0
 
 

@@ -11,7 +11,7 @@ from broker_sim.control.resolve import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field
-from broker_sim.fields.kinds import Choice, Count, Duration, Flag, ListOf, MapOf, NameOrNumber, Setting, Text
+from broker_sim.fields.kinds import Choice, Count, Duration, Flag, ListOf, MapOf, NameOrNumber, SettingValue, Text
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -181,7 +181,9 @@ async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
         example={"orders": 6},
     ),
     Field("as_version", Release(), "the Kafka release to behave as", default="4.1", example="4.1"),
-    Field("config", MapOf(Setting()), "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}),
+    Field(
+        "config", MapOf(SettingValue()), "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}
+    ),
     Field("clock", ClockName(), "real, scaled:N or manual", default="real", example="manual"),
     Field("seed", NameOrNumber(), "seed of the random numbers"),
     Field("data", Text(), "name of its directory within the data directory (default: in memory)"),

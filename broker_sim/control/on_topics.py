@@ -9,7 +9,7 @@ from broker_sim.control.resolve import topic_of
 from broker_sim.control.shapes import TOPIC
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field
-from broker_sim.fields.kinds import Count, MapOf, Setting, Text
+from broker_sim.fields.kinds import Count, MapOf, SettingValue, Text
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -52,7 +52,7 @@ async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     TOPIC_NAME,
     Field("partitions", Count(1, MAX_PARTITIONS), "number of partitions (default: num.partitions)", example=6),
     Field("replication_factor", Count(1, 1000), "number of replicas (default: default.replication.factor)"),
-    Field("configs", MapOf(Setting()), "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
+    Field("configs", MapOf(SettingValue()), "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
     answer=TOPIC,
 )
 async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:

@@ -103,7 +103,7 @@ def require_in_journal(events: Iterable[dict[str, Any]], name: str) -> None:
 
 def explained(events: Iterable[dict[str, Any]], name: str) -> str:
     """What became of the transactions of an id, in words."""
-    from broker_sim.explain.transaction_story import explain_transactions
+    from broker_sim.explain.transaction_text import explain_transactions
 
     return explain_transactions(events, name)
 

@@ -10,7 +10,7 @@ from broker_sim.common.text import expected, nearest
 from broker_sim.control.table import NotThere
 from broker_sim.faults.selectors import fits
 from broker_sim.fields.field import Field
-from broker_sim.fields.kafka import LogName, OfTransactions, log_named
+from broker_sim.fields.kafka import LogName, TransactionalIdLog, log_named
 from broker_sim.fields.kinds import Flag, refusal
 from broker_sim.journal import about, groups_in
 from kafka_wire.group_states import GroupState
@@ -38,7 +38,7 @@ AHEAD = Field("ahead", Flag(), "allow a group or transactional id that does not 
 would break another one."""
 
 
-def examine_log(text: str) -> tuple[str, int] | str | OfTransactions:
+def examine_log(text: str) -> tuple[str, int] | str | TransactionalIdLog:
     """What a log's name says: (topic, partition), the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``. Raises
     UsageError."""
     named = log_named(text)
@@ -56,7 +56,7 @@ def log_of(cluster: Cluster, text: str, *, ahead: bool = False) -> LogHandle:
     named = examine_log(text)
     if isinstance(named, str):
         return group_of(cluster, named, ahead=ahead).offsets_log
-    if isinstance(named, OfTransactions):
+    if isinstance(named, TransactionalIdLog):
         return transaction_of(cluster, named.transactional_id, ahead=ahead).state_log
     topic, partition = named
     if topic in (OFFSETS_TOPIC, TRANSACTION_TOPIC):

@@ -92,12 +92,12 @@ class Canvas:
         self.path(f"M{_n(x)} {_n(y - size)}L{_n(x + size)} {_n(y + size)}L{_n(x - size)} {_n(y + size)}Z", style, title)
 
     def bolt(self, x: float, y: float, style: str, title: str = "") -> None:
-        """A lightning."""
+        """Draw a lightning bolt, for a fault."""
         points = ((1.5, -8), (-4.5, 1.2), (-0.6, 1.2), (-1.8, 8), (4.5, -1.8), (0.6, -1.8))
         self.path("M" + "L".join(f"{_n(x + dx)} {_n(y + dy)}" for dx, dy in points) + "Z", style, title)
 
     def bubble(self, x: float, y: float, style: str, title: str = "") -> None:
-        """A speech bubble."""
+        """Draw a speech bubble, for a note."""
         self.path(f"M{_n(x - 5)} {_n(y - 4)}h10v7h-6l-3 3v-3h-1Z", style, title)
 
     def zigzag(self, x: float, top: float, bottom: float, style: str, title: str = "") -> None:
@@ -105,7 +105,7 @@ class Canvas:
         self.path(f"M{x - 3:.1f} {top:.0f}" + "l6 4l-6 4" * max(int((bottom - top) / 8), 1), style, title)
 
     def door(self, x: float, y: float, style: str, title: str = "") -> None:
-        """An arrow that leaves."""
+        """Draw an arrow that leaves, for a member that left."""
         self.path(
             f"M{_n(x)} {_n(y - 6)}V{_n(y + 6)}M{_n(x + 3)} {_n(y)}H{_n(x + 11)}M{_n(x + 8)} {_n(y - 3)}l3 3l-3 3",
             style,

@@ -30,7 +30,7 @@ def _environment() -> Environment:
         loader=FunctionLoader(_source),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_held,
+        finalize=_printable,
         trim_blocks=True,
         keep_trailing_newline=True,
     )
@@ -42,6 +42,6 @@ def _source(name: str) -> str | None:
     return place.read_text("utf-8") if place.is_file() else None
 
 
-def _held(value: object) -> object:
-    """Rule 1."""
+def _printable(value: object) -> object:
+    """Replace characters that XML does not allow (rule 1)."""
     return possible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from broker_sim.common.text import clock
 
-__all__ = ["Scale", "Segment"]
+__all__ = ["AxisSegment", "Scale"]
 
 STEPS_MS = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000),
@@ -21,7 +21,7 @@ IDLE_SHARE = 0.8
 
 
 @dataclass(slots=True)
-class Segment:
+class AxisSegment:
     """``cut``: nothing happened in it, and it is drawn shorter than it lasted."""
 
     from_ms: int
@@ -41,10 +41,10 @@ class Scale:
         weights = [min(end - start, longest) if idle else end - start for start, end, idle in pieces]
         unit = width / (sum(weights) or 1)
         self.px_per_ms = unit
-        self.segments: list[Segment] = []
+        self.segments: list[AxisSegment] = []
         at = 0.0
         for (start, end, idle), weight in zip(pieces, weights, strict=True):
-            self.segments.append(Segment(start, end, at, at + weight * unit, idle and end - start > weight))
+            self.segments.append(AxisSegment(start, end, at, at + weight * unit, idle and end - start > weight))
             at += weight * unit
         self._starts = [segment.from_ms for segment in self.segments]
 
@@ -86,28 +86,28 @@ class Scale:
         there is at least one, if there is room."""
         step = next((step for step in STEPS_MS if step * self.px_per_ms >= apart), STEPS_MS[-1])
         most = int(self.width / max(apart, 1)) + 2
-        found: list[tuple[float, str]] = []
+        labels: list[tuple[float, str]] = []
         for start, end in self._uncut():
-            before = len(found)
-            for unit in reversed([one for one in STEPS_MS if one <= step]):
+            before = len(labels)
+            for unit in reversed([length for length in STEPS_MS if length <= step]):
                 first = -(-start // unit) * unit
                 for ts_ms in range(first, end + 1, unit)[:most]:
                     at = self.x(ts_ms)
-                    if (not found or at - found[-1][0] >= apart) and at + room <= self.width:
-                        found.append((at, clock(ts_ms) if ts_ms % 1000 else clock(ts_ms)[:-4]))
-                if len(found) > before:
+                    if (not labels or at - labels[-1][0] >= apart) and at + room <= self.width:
+                        labels.append((at, clock(ts_ms) if ts_ms % 1000 else clock(ts_ms)[:-4]))
+                if len(labels) > before:
                     break
-        return found or [(0.0, clock(self.from_ms))]
+        return labels or [(0.0, clock(self.from_ms))]
 
     def _uncut(self) -> list[tuple[int, int]]:
         """The intervals between the cuts."""
-        found: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         start = self.from_ms
         for segment in self.segments:
             if segment.cut:
-                found.append((start, segment.from_ms))
+                spans.append((start, segment.from_ms))
                 start = segment.to_ms
-        return [*found, (start, self.to_ms)]
+        return [*spans, (start, self.to_ms)]
 
 
 def _longest_gap(pieces: list[tuple[int, int, bool]]) -> float:

@@ -82,18 +82,18 @@ class Beginnings:
         if log_start is not None and log_start >= 0:
             self._starts[log] = log_start
         listed = self._listed.get(log, {}).pop(reader, None)
-        found = self._begins(reader, log, offset, ts_ms, order) if listed == offset else None
+        beginning = self._begins(reader, log, offset, ts_ms, order) if listed == offset else None
         self._reached[log] = max(self._reached.get(log, 0), offset + records)
-        return found
+        return beginning
 
     def committed(self, log: str, offset: int, ts_ms: int, order: int) -> Beginning | None:
         """The group has a committed offset."""
         asked = self._listed.pop(log, {})
         who = next((reader for reader, listed in asked.items() if listed == offset), None)
-        found = None if who is None else self._begins(who, log, offset, ts_ms, order)
+        beginning = None if who is None else self._begins(who, log, offset, ts_ms, order)
         self._committed.add(log)
         self._reached[log] = max(self._reached.get(log, 0), offset)
-        return found
+        return beginning
 
     def deleted(self, log: str, reason: str) -> None:
         """The group's offset is gone; ``reason`` as in the journal's ``offsets_deleted``."""

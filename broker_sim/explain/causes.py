@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_sim.common.answers import rows
 from broker_sim.common.text import visible
-from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import shortened
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
@@ -51,7 +51,7 @@ class Causes:
 
     # what is remembered
 
-    def heard(self, call: Call) -> None:
+    def note_call(self, call: Call) -> None:
         if call.member:
             self.last_call[call.member] = call
             self.calls[call.member].append(call)
@@ -72,8 +72,8 @@ class Causes:
         """A CreatePartitions; a topic of it counts once it was answered without an error for that topic."""
         self.asked[number(event, "request") or 0] = [
             (name, total)
-            for one in items(table(event, "body"), "topics")
-            if isinstance(one, Mapping) and (name := text(one, "name")) and (total := number(one, "count"))
+            for topic in items(table(event, "body"), "topics")
+            if isinstance(topic, Mapping) and (name := text(topic, "name")) and (total := number(topic, "count"))
         ]
 
     def partitions_created(self, event: Event, ts_ms: int, order: int) -> None:
@@ -86,9 +86,11 @@ class Causes:
                     self._has(name, total, ts_ms, order, asked=True)
 
     def topics_asked(self, event: Event) -> None:
-        """A DeleteTopics."""
+        """Note the topics that a DeleteTopics request names."""
         body = table(event, "body")
-        names = [name for one in items(body, "topics") if isinstance(one, Mapping) and (name := text(one, "name"))]
+        names = [
+            name for topic in items(body, "topics") if isinstance(topic, Mapping) and (name := text(topic, "name"))
+        ]
         self.doomed[number(event, "request") or 0] = [
             *names,
             *names_in(body, "topic_names"),
@@ -103,10 +105,14 @@ class Causes:
             if not said.get(name, text(event, "error") or ""):
                 self.deleted[name] = ts_ms
 
-    def partitions_told(self, event: Event, ts_ms: int, order: int) -> None:
+    def note_partition_counts(self, event: Event, ts_ms: int, order: int) -> None:
         """A Metadata response: the first word of a topic, or how it has grown."""
-        for one in items(table(event, "body"), "topics"):
-            if isinstance(one, Mapping) and (name := text(one, "name")) and (total := len(items(one, "partitions"))):
+        for topic in items(table(event, "body"), "topics"):
+            if (
+                isinstance(topic, Mapping)
+                and (name := text(topic, "name"))
+                and (total := len(items(topic, "partitions")))
+            ):
                 self._has(name, total, ts_ms, order, asked=False)
 
     def _has(self, name: str, total: int, ts_ms: int, order: int, *, asked: bool) -> None:
@@ -123,17 +129,29 @@ class Causes:
     # why
 
     def of(
-        self, cause: Event, before: Snapshot | None, after: Snapshot | None, calls: Mapping[int, Call], ts_ms: int
+        self,
+        cause: Event,
+        before: GroupSnapshot | None,
+        after: GroupSnapshot | None,
+        calls: Mapping[int, Call],
+        ts_ms: int,
     ) -> Cause:
         """The cause of a ``group`` event, from its ``cause`` and the snapshots around it."""
-        found = self._of(cause, before, after, calls, ts_ms)
-        if found.kind in ("unknown", "expired") and (before is None) != (after is None) and by_epochs(cause):
-            found.kind, found.members = "went_over", []
-        found.protocol_type = next((one.protocol_type for one in (after, before) if one and one.protocol_type), "")
-        return found
+        result = self._of(cause, before, after, calls, ts_ms)
+        if result.kind in ("unknown", "expired") and (before is None) != (after is None) and by_epochs(cause):
+            result.kind, result.members = "went_over", []
+        result.protocol_type = next(
+            (snapshot.protocol_type for snapshot in (after, before) if snapshot and snapshot.protocol_type), ""
+        )
+        return result
 
     def _of(
-        self, cause: Event, before: Snapshot | None, after: Snapshot | None, calls: Mapping[int, Call], ts_ms: int
+        self,
+        cause: Event,
+        before: GroupSnapshot | None,
+        after: GroupSnapshot | None,
+        calls: Mapping[int, Call],
+        ts_ms: int,
     ) -> Cause:
         kind = cause.get("kind")
         if kind == "request":
@@ -164,27 +182,27 @@ class Causes:
         return None
 
     def _by_request(
-        self, cause: Event, before: Snapshot | None, after: Snapshot | None, call: Call | None, ts_ms: int
+        self, cause: Event, before: GroupSnapshot | None, after: GroupSnapshot | None, call: Call | None, ts_ms: int
     ) -> Cause:
         api = text(cause, "api") or (call.api if call is not None else "")
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
         came, gone = [name for name in new if name not in old], [name for name in old if name not in new]
-        found = Cause("unknown", ts_ms, call=call, reason=None if call is None else call.reason)
+        result = Cause("unknown", ts_ms, call=call, reason=None if call is None else call.reason)
         if api == "LeaveGroup":
-            found.kind, found.members = "left", gone
+            result.kind, result.members = "left", gone
         elif api == "JoinGroup":
-            self._by_join(found, text(cause, "member"), before, after, came, gone)
+            self._by_join(result, text(cause, "member"), before, after, came, gone)
         elif api == "DeleteGroups":
-            found.kind = "deleted"
-        return found
+            result.kind = "deleted"
+        return result
 
     def _by_join(
         self,
-        found: Cause,
+        result: Cause,
         member: str | None,
-        before: Snapshot | None,
-        after: Snapshot | None,
+        before: GroupSnapshot | None,
+        after: GroupSnapshot | None,
         came: list[str],
         gone: list[str],
     ) -> None:
@@ -192,55 +210,57 @@ class Causes:
         new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
         old_instances = {text(old[name], "instance"): name for name in gone}
         if came and gone and text(new[came[0]], "instance") in old_instances:
-            found.kind, found.members = "replaced", came
+            result.kind, result.members = "replaced", came
         elif came:
-            found.kind = "first" if before is None or (before.state == EMPTY and not old) else "joined"
-            found.members = came
+            result.kind = "first" if before is None or (before.state == EMPTY and not old) else "joined"
+            result.members = came
         elif gone:
-            found.kind, found.members = "no_room", gone
+            result.kind, result.members = "no_room", gone
         else:
-            name = member or ("" if found.call is None else found.call.member)
-            found.members = [name] if name else []
+            name = member or ("" if result.call is None else result.call.member)
+            result.members = [name] if name else []
             if name not in new:
-                found.kind = "unknown"  # MEMBER_ID_REQUIRED: somebody has an id now, no more
+                result.kind = "unknown"  # MEMBER_ID_REQUIRED: somebody has an id now, no more
                 return
-            self._by_rejoin(found, name, before, old.get(name, {}), new[name])
+            self._by_rejoin(result, name, before, old.get(name, {}), new[name])
 
     def _by_rejoin(
-        self, found: Cause, name: str, before: Snapshot | None, old: Mapping[str, Any], new: Mapping[str, Any]
+        self, result: Cause, name: str, before: GroupSnapshot | None, old: Mapping[str, Any], new: Mapping[str, Any]
     ) -> None:
         had, has = names_in(old, "topics"), names_in(new, "topics")
         if isinstance(old.get("topics"), list) and isinstance(new.get("topics"), list):
-            found.added_topics = [topic for topic in has if topic not in had]
-            found.lost_topics = [topic for topic in had if topic not in has]
+            result.added_topics = [topic for topic in has if topic not in had]
+            result.lost_topics = [topic for topic in had if topic not in has]
         if before is not None and before.state in (STABLE, COMPLETING):
             since = self.past.rebalances[-1].began_ms if self.past.rebalances else 0
-            found.grown_topics = list(
+            result.grown_topics = list(
                 dict.fromkeys(words for ts, topic, words in self.grown if ts >= since and topic in has)
             )
-        found.metadata = worker_changes(table(old, "worker"), table(new, "worker")) or self._owned_changes(
-            name, found.call
+        result.metadata = worker_changes(table(old, "worker"), table(new, "worker")) or self._owned_changes(
+            name, result.call
         )
-        changed = bool(found.added_topics or found.lost_topics)
+        changed = bool(result.added_topics or result.lost_topics)
         refusal = self.last_refusal.get(name)
         if (
             refusal is not None
             and self.past.rebalances
             and (refusal.answered_ms or 0) >= self.past.rebalances[-1].began_ms
         ):
-            found.after = refusal
+            result.after = refusal
         leads = before is not None and before.leader == name
         if before is not None and before.state == PREPARING:
-            found.kind = "rejoined"
+            result.kind = "rejoined"
         else:
-            found.kind = "leader_rejoined" if leads and not changed else "changed"
+            result.kind = "leader_rejoined" if leads and not changed else "changed"
 
     def _owned_changes(self, member: str, call: Call | None) -> str:
         """What a member has given up since its last JoinGroup, or else got: a cooperative assignor's steps."""
         if call is None:
             return ""
-        before = (one for one in reversed(self.calls[member]) if one.api == "JoinGroup" and one.request < call.request)
-        last = next((one for one in before if not one.failed), None)
+        before = (
+            join for join in reversed(self.calls[member]) if join.api == "JoinGroup" and join.request < call.request
+        )
+        last = next((join for join in before if not join.failed), None)
         if last is None:
             return ""
         had, has = owned(last.body), owned(call.body)
@@ -249,7 +269,7 @@ class Causes:
                 return f"with {shortened(f'{topic}-{partition}' for topic, partition in sorted(some))} {became}"
         return ""
 
-    def _by_timer(self, cause: Event, before: Snapshot | None, after: Snapshot | None, ts_ms: int) -> Cause:
+    def _by_timer(self, cause: Event, before: GroupSnapshot | None, after: GroupSnapshot | None, ts_ms: int) -> Cause:
         timer = text(cause, "timer")
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
@@ -258,20 +278,20 @@ class Causes:
             if before is not None and after is not None and before.state == COMPLETING and after.state == PREPARING:
                 return Cause("append_failed", ts_ms, error="REQUEST_TIMED_OUT")
             return Cause("appended", ts_ms)
-        found = Cause(TIMERS.get(timer or "", "unknown"), ts_ms, members=gone)
+        result = Cause(TIMERS.get(timer or "", "unknown"), ts_ms, members=gone)
         if timer == "pending" and (member := text(cause, "member")):
-            found.members = [member]
+            result.members = [member]
         if timer == "session":
-            found.members = gone or [member for member in [text(cause, "member")] if member]
-            for member in found.members[:1]:
-                found.last_call = self.last_call.get(member)
-                connection = None if found.last_call is None else found.last_call.connection
+            result.members = gone or [member for member in [text(cause, "member")] if member]
+            for member in result.members[:1]:
+                result.last_call = self.last_call.get(member)
+                connection = None if result.last_call is None else result.last_call.connection
                 if connection is not None:
-                    found.closed_ms = self.closed_at.get(connection)
-        return found
+                    result.closed_ms = self.closed_at.get(connection)
+        return result
 
-    def gone(self, cause: Cause, before: Snapshot | None, order: int) -> None:
-        """The group is no more, here at least."""
+    def group_removed(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
+        """The group was deleted, or unloaded from this coordinator."""
         if cause.kind != "unloaded":
             said = "the group was deleted" if cause.kind == "deleted" else "the group ceased to exist"
             if cause.kind == "went_over":
@@ -279,9 +299,9 @@ class Causes:
             self.incidents.append(Incident("deleted", cause.ts_ms, said, order))
             return
         waited = 0 if before is None else len(before.waiting("JoinGroup")) + len(before.waiting("SyncGroup"))
-        told = f"; the {waited} requests that waited were answered NOT_COORDINATOR" if waited > 1 else ""
-        told = "; the request that waited was answered NOT_COORDINATOR" if waited == 1 else told
-        self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{told}", order))
+        answered = f"; the {waited} requests that waited were answered NOT_COORDINATOR" if waited > 1 else ""
+        answered = "; the request that waited was answered NOT_COORDINATOR" if waited == 1 else answered
+        self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{answered}", order))
 
 
 def by_epochs(cause: Event) -> bool:
@@ -292,18 +312,21 @@ def by_epochs(cause: Event) -> bool:
 
 def owned(join: Event) -> set[tuple[str, int]]:
     """The partitions that a JoinGroup says its member owns, by the protocol that it prefers."""
-    for one in items(join, "protocols"):
-        topics = table(table(one, "metadata"), "owned_partitions") if isinstance(one, Mapping) else {}
+    for protocol in items(join, "protocols"):
+        topics = table(table(protocol, "metadata"), "owned_partitions") if isinstance(protocol, Mapping) else {}
         return {
-            (visible(str(topic)), each) for topic, some in topics.items() if isinstance(some, list) for each in some
+            (visible(str(topic)), partition)
+            for topic, some in topics.items()
+            if isinstance(some, list)
+            for partition in some
         }
     return set()
 
 
 def worker_changes(old: Event, new: Event) -> str:
     """What a worker of Connect says otherwise than before: ``with config offset 7 (it was 5)``."""
-    told = []
+    changes = []
     for key, called in (("config_offset", "config offset"), ("url", "url")):
         if key in old and key in new and old[key] != new[key]:
-            told.append(f"{called} {visible(str(new[key]))} (it was {visible(str(old[key]))})")
-    return f"with {' and '.join(told)}" if told else ""
+            changes.append(f"{called} {visible(str(new[key]))} (it was {visible(str(old[key]))})")
+    return f"with {' and '.join(changes)}" if changes else ""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from broker_sim.explain.events import Event, items, number, text
 
-__all__ = ["IN_VAIN", "Delivery", "Reader", "SharedPartition", "deliveries", "read"]
+__all__ = ["REDELIVERED_AFTER", "Delivery", "ShareGroupReader", "SharePartitionHistory", "deliveries", "read"]
 
-IN_VAIN = ("released", "expired", "given back")
+REDELIVERED_AFTER = ("released", "expired", "given back")
 """How a delivery ends after which a record is to be delivered again, as long as the group's limit allows."""
 
 
@@ -37,7 +37,7 @@ class Delivery:
 
 
 @dataclass(slots=True, eq=False)
-class SharedPartition:
+class SharePartitionHistory:
     """A partition as a share group has had it. ``records``: offset -> its deliveries in their order. ``refused``: (when, of which
     records, the error) where the share coordinator did not take what a member said."""
 
@@ -49,7 +49,7 @@ class SharedPartition:
 
     def ends(self) -> Counter[str]:
         """How deliveries have ended: what by -> how often; "" of those that have not."""
-        return Counter(one.end for deliveries in self.records.values() for one in deliveries)
+        return Counter(delivery.end for deliveries in self.records.values() for delivery in deliveries)
 
     def held(self) -> Iterator[tuple[int, Delivery]]:
         """What members have now: (offset, delivery)."""
@@ -58,12 +58,12 @@ class SharedPartition:
                 yield offset, all_[-1]
 
 
-class Reader:
+class ShareGroupReader:
     """Reads them, event by event. ``partitions`` by their logs; ``names``: what members are called, by their ids."""
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self.partitions: dict[str, SharedPartition] = {}
+        self.partitions: dict[str, SharePartitionHistory] = {}
         self.names: dict[str, str] = {}
         self.state, self.epoch, self.size = "", 0, 0
         self.last_ms = 0
@@ -79,7 +79,7 @@ class Reader:
         elif kind in ("share", "delivery"):
             log = text(event, "log")
             if log is not None:
-                partition = self.partitions.setdefault(log, SharedPartition(log))
+                partition = self.partitions.setdefault(log, SharePartitionHistory(log))
                 partition.start_offset = (
                     number(event, "start_offset") if "start_offset" in event else partition.start_offset
                 )
@@ -95,17 +95,17 @@ class Reader:
         self.state, self.size = text(event, "state") or "", number(event, "size") or 0
         self.epoch = number(event, "group_epoch") or 0
 
-    def _share(self, event: Event, partition: SharedPartition) -> None:
+    def _share(self, event: Event, partition: SharePartitionHistory) -> None:
         ts_ms = number(event, "ts_ms") or 0
         if event.get("action") == "loaded":
             partition.loads.append((ts_ms, number(event, "leader_epoch") or 0))
         elif event.get("action") == "dropped":
-            for _, one in list(
+            for _, delivery in list(
                 partition.held()
             ):  # the next leader finds them free, and counts no delivery that wasn't written
-                one.end, one.ended_ms, one.becomes = "dropped", ts_ms, "available"
+                delivery.end, delivery.ended_ms, delivery.becomes = "dropped", ts_ms, "available"
 
-    def _delivery(self, event: Event, partition: SharedPartition) -> None:
+    def _delivery(self, event: Event, partition: SharePartitionHistory) -> None:
         first, last, ts_ms = number(event, "first"), number(event, "last"), number(event, "ts_ms") or 0
         action, becomes = text(event, "action") or "", text(event, "becomes") or ""
         if first is None or last is None or last < first or last - first > 1_000_000:
@@ -128,24 +128,24 @@ class Reader:
                 known[-1].end, known[-1].ended_ms, known[-1].becomes = action, ts_ms, becomes
 
     def by_member(self) -> dict[str, dict[str, list[tuple[int, Delivery]]]]:
-        """Member -> partition -> (offset, delivery), in the order of offsets: whoever has had records."""
-        found: dict[str, dict[str, list[tuple[int, Delivery]]]] = {}
+        """Member -> partition -> (offset, delivery), in the order of offsets: of all members that have had records."""
+        by_member: dict[str, dict[str, list[tuple[int, Delivery]]]] = {}
         for log, partition in self.partitions.items():
             for offset, all_ in sorted(partition.records.items()):
-                for one in all_:
-                    found.setdefault(one.member, {}).setdefault(log, []).append((offset, one))
-        return found
+                for delivery in all_:
+                    by_member.setdefault(delivery.member, {}).setdefault(log, []).append((offset, delivery))
+        return by_member
 
 
-def read(events: Iterable[Event], group: str) -> Reader:
+def read(events: Iterable[Event], group: str) -> ShareGroupReader:
     """All that a journal tells of a share group's records."""
-    reader = Reader(group)
+    reader = ShareGroupReader(group)
     for event in events:
         if isinstance(event, Mapping):
             reader.take(event)
     return reader
 
 
-def deliveries(events: Iterable[Event], group: str) -> dict[str, SharedPartition]:
+def deliveries(events: Iterable[Event], group: str) -> dict[str, SharePartitionHistory]:
     """By partition (``orders-0``) what became of every record that the group was given."""
     return read(events, group).partitions

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker_sim.explain.events import Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.events import Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.rebalances import STABLE, Cause, Kind
 
-__all__ = ["ACTIVE", "GONE_BY", "EpochStep", "EpochSteps", "Holder", "Unit", "from_epochs"]
+__all__ = ["ACTIVE", "REMOVED_BY", "EpochMember", "EpochStep", "EpochSteps", "Unit", "from_epochs"]
 
 ACTIVE = "active"
 """Role of a task that processes records."""
@@ -31,7 +31,7 @@ _DEAD = "Dead"
 _BY_ASSIGNOR = {"simple": "share", "sticky": "streams"}
 """Assignors that one kind of group alone has; a consumer group has any other."""
 
-GONE_BY: dict[str | None, Kind] = {
+REMOVED_BY: dict[str | None, Kind] = {
     "session": "expired",
     "revocation": "revocation_timeout",
     "join": "revocation_timeout",
@@ -49,7 +49,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class EpochMember:
     """A member: what it has, was asked to revoke, and should have and has not. ``epoch``: its member epoch, -2 of a static member that
     has left for a while."""
 
@@ -61,20 +61,20 @@ class Holder:
     epoch: int = 0
     topics: tuple[str, ...] = ()
     has: frozenset[Unit] = frozenset()
-    gives_up: frozenset[Unit] = frozenset()
-    lacks: frozenset[Unit] = frozenset()
+    revoking: frozenset[Unit] = frozenset()
+    missing: frozenset[Unit] = frozenset()
     process: str | None = None
     topology_epoch: int | None = None
     shown: Event = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def all(self) -> frozenset[Unit]:
-        return self.has | self.gives_up | self.lacks
+        return self.has | self.revoking | self.missing
 
     @classmethod
-    def of(cls, row: Event) -> Holder:
+    def of(cls, row: Event) -> EpochMember:
         """What the event shows of a member."""
-        has, gives_up, lacks = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
+        has, revoking, missing = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
         return cls(
             text(row, "member") or "?",
             text(row, "client_id") or "",
@@ -84,8 +84,8 @@ class Holder:
             number(row, "epoch") or 0,
             tuple(names_in(row, "topics")),
             has,
-            gives_up,
-            lacks,
+            revoking,
+            missing,
             text(row, "process"),
             number(row, "topology_epoch"),
             row,
@@ -101,8 +101,8 @@ class EpochStep:
     kind: str
     state: str
     cause: Event
-    before: Mapping[str, Holder]
-    after: Mapping[str, Holder]
+    before: Mapping[str, EpochMember]
+    after: Mapping[str, EpochMember]
     epoch_before: int | None
     epoch: int | None
     assignor_before: str | None = None
@@ -119,44 +119,46 @@ class EpochStep:
     def over(self) -> list[str]:
         """Classic members with whom the group has come over from the classic protocol (rule 4)."""
         came = not self.before and not self.found
-        return [name for name, one in self.after.items() if one.classic] if came else []
+        return [name for name, holder in self.after.items() if holder.classic] if came else []
 
     @property
     def stays(self) -> list[str]:
         """Classic members with whom it goes over to the classic protocol."""
         over = self.epoch is None and not self.unloaded
-        return [name for name, one in self.before.items() if one.classic] if over else []
+        return [name for name, holder in self.before.items() if holder.classic] if over else []
 
     @property
     def back(self) -> dict[str, str]:
         """Static members under another id: the new id -> the one before."""
-        was = {one.instance: name for name, one in self.before.items() if name not in self.after and one.instance}
-        new = ((name, one.instance) for name, one in self.after.items() if name not in self.before)
+        was = {
+            holder.instance: name for name, holder in self.before.items() if name not in self.after and holder.instance
+        }
+        new = ((name, holder.instance) for name, holder in self.after.items() if name not in self.before)
         return {name: was[instance] for name, instance in new if instance in was}
 
     @property
     def came(self) -> list[str]:
-        """Members that joined."""
+        """Ids of members that joined with this step."""
         known = {*self.before, *self.back, *self.over}
         return [] if self.found else [name for name in self.after if name not in known]
 
     @property
     def gone(self) -> list[str]:
-        """Members that are gone, with what ``gone_by`` says."""
+        """Members that are gone, with what ``removed_by`` says."""
         stay = {*self.after, *self.back.values(), *self.stays}
         return [name for name in self.before if name not in stay]
 
     @property
-    def gone_by(self) -> Kind:
+    def removed_by(self) -> Kind:
         """Why: "expired", "revocation_timeout", "left" (a request), "unknown"."""
-        timer = GONE_BY.get(text(self.cause, "timer"))
+        timer = REMOVED_BY.get(text(self.cause, "timer"))
         return timer or ("left" if text(self.cause, "api") is not None else "unknown")
 
     @property
     def subscribed(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         """Members that stayed, with other topics than before: those before, those now."""
-        both = ((name, self.before[name], one) for name, one in self.after.items() if name in self.before)
-        return {name: (was.topics, one.topics) for name, was, one in both if was.topics != one.topics}
+        both = ((name, self.before[name], holder) for name, holder in self.after.items() if name in self.before)
+        return {name: (was.topics, holder.topics) for name, was, holder in both if was.topics != holder.topics}
 
     @property
     def new_units(self) -> frozenset[Unit]:
@@ -174,19 +176,19 @@ class EpochSteps:
 
     def __init__(self) -> None:
         self.kind = "consumer"
-        self.known: dict[str, Holder] = {}
+        self.known: dict[str, EpochMember] = {}
         self.epoch: int | None = None
         self.assignor: str | None = None
         self._first = True
 
     def take(self, event: Event) -> EpochStep:
-        """The next event."""
+        """The step of the next ``epochs`` event."""
         before, epoch_before, assignor_before = self.known, self.epoch, self.assignor
         cause, first = table(event, "cause"), self._first
         state, self._first = text(event, "state") or "", False
         unloaded = state == _DEAD and text(cause, "kind") == "unload"
         if state != _DEAD:
-            shown = {one.member: one for one in map(Holder.of, _objects(event))}
+            shown = {holder.member: holder for holder in map(EpochMember.of, _objects(event))}
             self.known = self._completed(shown, number(event, "size") or 0, cause)
             self.epoch = number(event, "group_epoch")
             self.assignor = text(event, "assignor") or self.assignor
@@ -208,8 +210,8 @@ class EpochSteps:
             unloaded=unloaded,
         )
 
-    def _completed(self, shown: dict[str, Holder], size: int, cause: Event) -> dict[str, Holder]:
-        """All members (rule 1)."""
+    def _completed(self, shown: dict[str, EpochMember], size: int, cause: Event) -> dict[str, EpochMember]:
+        """All members after a step that shows only changed ones (rule 1)."""
         if len(shown) >= size:
             return shown
         known = {**self.known, **shown}
@@ -224,44 +226,46 @@ class EpochSteps:
         return _BY_ASSIGNOR.get(text(event, "assignor") or "", self.kind)
 
 
-def from_epochs(step: EpochStep) -> tuple[Snapshot, Cause]:
+def from_epochs(step: EpochStep) -> tuple[GroupSnapshot, Cause]:
     """How a group that goes over to the classic protocol stood before, as a step of classic groups has it, and why that step: its last
     member of the consumer protocol is gone."""
-    members = {name: one.shown for name, one in step.before.items()}
-    before = Snapshot(STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer")
+    members = {name: holder.shown for name, holder in step.before.items()}
+    before = GroupSnapshot(
+        STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer"
+    )
     return before, Cause("went_over", step.ts_ms, members=step.gone, protocol_type="consumer")
 
 
 # ------------------------------------------------------------------------------------------------ fields of an event
 
 _HELD = (("tasks", "assignment"), ("tasks_given_up", "gives_up"), ("tasks_lacking", "lacks"))
-"""Where a member's event has what it has, is to give up and lacks: as tasks, else as partitions."""
+"""Where a member's event has what it has, is to give up and missing: as tasks, else as partitions."""
 
 
 def _objects(event: Event) -> Iterable[Event]:
     return (row for row in items(event, "members") if isinstance(row, Mapping))
 
 
-def _all(members: Mapping[str, Holder]) -> frozenset[Unit]:
-    return frozenset[Unit]().union(*(one.all for one in members.values()))
+def _all(members: Mapping[str, EpochMember]) -> frozenset[Unit]:
+    return frozenset[Unit]().union(*(holder.all for holder in members.values()))
 
 
 def _units(row: Event, key: str) -> frozenset[Unit]:
     return frozenset(
-        Unit(str(topic), one)
+        Unit(str(topic), number)
         for topic, numbers in table(row, key).items()
         if isinstance(numbers, list)
-        for one in numbers
-        if isinstance(one, int)
+        for number in numbers
+        if isinstance(number, int)
     )
 
 
 def _tasks(row: Event, key: str) -> frozenset[Unit]:
     """``0_3`` is task 3 of subtopology 0."""
-    found = []
+    tasks = []
     for role, ids in table(row, key).items():
-        for one in ids if isinstance(ids, list) else ():
-            name, _, index = str(one).rpartition("_")
+        for task in ids if isinstance(ids, list) else ():
+            name, _, index = str(task).rpartition("_")
             if index.isdecimal():
-                found.append(Unit(name, int(index), str(role)))
-    return frozenset(found)
+                tasks.append(Unit(name, int(index), str(role)))
+    return frozenset(tasks)

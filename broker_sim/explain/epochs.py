@@ -1,10 +1,10 @@
 """What happened to a group by epochs, in words: who moved its epoch, and who waited for whose partitions or tasks, and for how long.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
-has been told to give it up and hasn't said so, is the one that it waits for. Of a streams group (KIP-1071) these are tasks: an active
-one waits for the member that has it as active, and any for another member of the same process that has it in any role. What its
-topology lacks, and which heartbeats are refused for it, is told besides. Why an epoch moved is told as far as a step shows it: what
-has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
+has been asked to revoke it and has not acknowledged that, is the one that it waits for. Of a streams group (KIP-1071) these are tasks:
+an active one waits for the member that has it as active, and any for another member of the same process that has it in any role. What
+its topology lacks, and which heartbeats are refused for it, is also described. Why an epoch moved is described as far as a step shows
+it: what has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, Holder, Unit
+from broker_sim.explain.epoch_steps import ACTIVE, EpochMember, EpochStep, EpochSteps, Unit
 from broker_sim.explain.events import Event, items, number, table, text
 from broker_sim.explain.phrases import count, joined, quoted, shortened, times
 
-__all__ = ["Told", "told"]
+__all__ = ["TimelineEntry", "summary"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
@@ -32,7 +32,7 @@ _OUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TimelineEntry:
     """One thing that happened, and when; ``request``: the number of the request that it came with, which orders things of one ms."""
 
     ts_ms: int
@@ -68,7 +68,7 @@ class _Reader:
         self.steps = EpochSteps()
         self.state = ""
         self.log = ""
-        self.out: list[Told] = []
+        self.out: list[TimelineEntry] = []
         self.waits: dict[tuple[str, Unit], _Wait] = {}
         self.names: dict[str, str] = {}
         self.request = 0
@@ -103,11 +103,11 @@ class _Reader:
         self._look_for_waits(ts_ms)
 
     def _note(self, ts_ms: int, words: str) -> None:
-        self.out.append(Told(ts_ms, words, self.request))
+        self.out.append(TimelineEntry(ts_ms, words, self.request))
 
     @property
-    def known(self) -> dict[str, Holder]:
-        """Its members."""
+    def known(self) -> dict[str, EpochMember]:
+        """The members as last shown, by member id."""
         return self.steps.known
 
     def _name(self, event: Event) -> None:
@@ -120,7 +120,7 @@ class _Reader:
             self.names[member_id] = text(row, "instance") or (client if alone and client else member_id)
 
     def _named(self, members: Iterable[str]) -> str:
-        return joined([self.names[each] for each in members])
+        return joined([self.names[member] for member in members])
 
     def _why(self, step: EpochStep, earlier: set[str]) -> str:
         """``earlier``: the ids of all that have been members."""
@@ -130,13 +130,13 @@ class _Reader:
                 if step.after
                 else "the journal begins with it"
             )
-        new = [each for each in step.came if each not in earlier]
-        again = [each for each in step.came if each in earlier]
+        new = [member for member in step.came if member not in earlier]
+        again = [member for member in step.came if member in earlier]
         said = [
             *([f"{self._named(new)} joined"] if new else []),
             *([f"{self._named(again)} joined again"] if again else []),
             *([f"the classic group went over to it with {self._named(step.over)}"] if step.over else []),
-            *(f"{self.names[each]} came back under another id" for each in step.back),
+            *(f"{self.names[member]} came back under another id" for member in step.back),
             *([self._gone(step)] if step.gone else []),
         ]
         return "; ".join(said) or self._changed(step)
@@ -158,16 +158,16 @@ class _Reader:
         if out is not None:
             return f"{names} was out, {out}"
         client = self.clients.get(number(step.cause, "request") or 0)
-        gone = [step.before[each] for each in step.gone]
-        if api == "LeaveGroup" and not any(one.classic and one.client_id == client for one in gone):
+        gone = [step.before[member] for member in step.gone]
+        if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in gone):
             return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
         return f"{names} left" if api is not None else f"{names} is no member any more"
 
     def _changed(self, step: EpochStep) -> str:
         """What else than its members has moved its epoch."""
         others = [
-            f"{self.names[each]} subscribes to {joined(now)} now (before: {joined(was)})"
-            for each, (was, now) in step.subscribed.items()
+            f"{self.names[member]} subscribes to {joined(now)} now (before: {joined(was)})"
+            for member, (was, now) in step.subscribed.items()
             if was and now
         ]
         if others:
@@ -214,7 +214,7 @@ class _Reader:
         self.asked[number(event, "request") or 0] = text(event, "client_id") or text(event, "member") or "?"
 
     def answered(self, event: Event) -> None:
-        """It has its answer."""
+        """Note the response to a heartbeat: a refusal, with its error and message, is counted."""
         client, error = self.asked.pop(number(event, "request") or 0, None), text(event, "error")
         if client is None:
             return
@@ -227,32 +227,32 @@ class _Reader:
         if error is not None and words:
             self.refusals[client] = _Refusal(number(event, "ts_ms") or 0, client, error, words)
 
-    def _tell_refusal(self, one: _Refusal) -> None:
-        often = "" if one.times == 1 else f" {times(one.times)}"
-        words = f"{one.client}'s heartbeat was refused{often}: {one.error}, {_lower(one.words.rstrip('.'))}"
-        self.out.append(Told(one.since_ms, words))
+    def _tell_refusal(self, refusal: _Refusal) -> None:
+        often = "" if refusal.times == 1 else f" {times(refusal.times)}"
+        words = f"{refusal.client}'s heartbeat was refused{often}: {refusal.error}, {_lower(refusal.words.rstrip('.'))}"
+        self.out.append(TimelineEntry(refusal.since_ms, words))
 
     def _owners(self) -> dict[Unit, list[str]]:
-        found: dict[Unit, list[str]] = {}
+        by_owner: dict[Unit, list[str]] = {}
         for member_id, member in self.known.items():
-            for unit in sorted(member.has | member.gives_up):
-                found.setdefault(unit, []).append(member_id)
-        return found
+            for unit in sorted(member.has | member.revoking):
+                by_owner.setdefault(unit, []).append(member_id)
+        return by_owner
 
     def _owner(self, member_id: str, unit: Unit, owners: dict[Unit, list[str]]) -> str | None:
         """The other member that a member waits for."""
         if unit.role in ("", ACTIVE):
-            first = next((one for one in owners.get(unit, ()) if one != member_id), None)
+            first = next((owner for owner in owners.get(unit, ()) if owner != member_id), None)
             if first is not None or not unit.role:
                 return first
         process = self.known[member_id].process
-        same = [one for one in self.known if one != member_id and self.known[one].process == process]
+        same = [other for other in self.known if other != member_id and self.known[other].process == process]
         return next(
             (
-                one
+                owner
                 for role in _ROLES
-                for one in owners.get(Unit(unit.name, unit.number, role), ())
-                if one in same and process
+                for owner in owners.get(Unit(unit.name, unit.number, role), ())
+                if owner in same and process
             ),
             None,
         )
@@ -262,7 +262,7 @@ class _Reader:
         lacking = {
             (member_id, unit): owner
             for member_id, member in self.known.items()
-            for unit in sorted(member.lacks)
+            for unit in sorted(member.missing)
             if (owner := self._owner(member_id, unit, owners)) is not None
         }
         over: dict[tuple[str, str, int], list[Unit]] = {}
@@ -286,7 +286,7 @@ class _Reader:
             words = f"{who} has waited {time} for {what}, which {whom} has not given up"
         self._note(ts_ms, words)
 
-    def end(self, last_ms: int) -> list[Told]:
+    def end(self, last_ms: int) -> list[TimelineEntry]:
         """What there is to tell at the journal's end."""
         still: dict[tuple[str, str, int], list[Unit]] = {}
         for (member, _), wait in self.waits.items():
@@ -295,7 +295,7 @@ class _Reader:
             self._tell(last_ms, member, owner, since_ms, units, over=False)
         for refusal in self.refusals.values():
             self._tell_refusal(refusal)
-        return sorted(self.out, key=lambda one: one.ts_ms)
+        return sorted(self.out, key=lambda line: line.ts_ms)
 
 
 _ROLES = (ACTIVE, "standby", "warm-up")
@@ -318,7 +318,7 @@ def _lower(words: str) -> str:
 
 
 def _places(units: Iterable[Unit]) -> str:
-    """``orders-4 and orders-5``."""
+    """Partitions or tasks by name: ``orders-4 and orders-5``."""
     return shortened(f"{unit.name}-{unit.number}" for unit in sorted(units))
 
 
@@ -326,8 +326,8 @@ def _are(units: frozenset[Unit]) -> str:
     return "is" if len(units) == 1 else "are"
 
 
-def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
-    """How the group stands, and what happened to it; None for one that has been none by epochs."""
+def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntry]] | None:
+    """The group's state and history; None if it was never a consumer, share or streams group."""
     reader, last_ms, met = _Reader(group), 0, False
     for event in events:
         if isinstance(event, dict):
@@ -356,6 +356,6 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[Told]] | None:
     return f"{reader.steps.kind.capitalize()} group {group}{where}: {standing}.", things
 
 
-def lines(things: Iterable[Told]) -> list[str]:
-    """One line for each."""
-    return [f"{clock(one.ts_ms)}  {one.text}" for one in things]
+def lines(things: Iterable[TimelineEntry]) -> list[str]:
+    """The entries as lines, each with its time."""
+    return [f"{clock(line.ts_ms)}  {line.text}" for line in things]

@@ -15,7 +15,7 @@ from typing import Any
 from broker_sim.common.answers import Row, in_words, named_topics, rows
 from broker_sim.common.text import visible
 
-__all__ = ["Call", "Event", "Snapshot", "flag", "items", "names_in", "number", "table", "text"]
+__all__ = ["Call", "Event", "GroupSnapshot", "flag", "items", "names_in", "number", "table", "text"]
 
 Event = Mapping[str, Any]
 
@@ -54,7 +54,7 @@ def items(event: Event, key: str) -> list[Any]:
 
 def names_in(event: Event, key: str) -> list[str]:
     """The texts of an array, ``visible``."""
-    return [visible(one) for one in items(event, key) if isinstance(one, str)]
+    return [visible(name) for name in items(event, key) if isinstance(name, str)]
 
 
 @dataclass(slots=True, eq=False)
@@ -92,14 +92,14 @@ class Call:
     @property
     def offsets(self) -> dict[str, int]:
         """What an OffsetCommit or TxnOffsetCommit commits: ``orders-0`` -> offset."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         names = self.names
         for topic in items(self.body, "topics"):
             for partition in items(topic, "partitions") if isinstance(topic, Mapping) else ():
                 if isinstance(partition, Mapping) and (offset := number(partition, "committed_offset")) is not None:
                     name = text(topic, "name") or names.get(text(topic, "topic_id") or "", "?")
-                    found[f"{name}-{number(partition, 'partition_index')}"] = offset
-        return found
+                    result[f"{name}-{number(partition, 'partition_index')}"] = offset
+        return result
 
     @property
     def took_ms(self) -> int | None:
@@ -138,7 +138,7 @@ class Call:
     def of(cls, event: Event, ts_ms: int) -> Call:
         """The call that a ``request`` event begins."""
         body = table(event, "body")
-        leavers = [one for one in items(body, "members") if isinstance(one, Mapping)]
+        leavers = [leaver for leaver in items(body, "members") if isinstance(leaver, Mapping)]
         leaver: Mapping[str, Any] = leavers[0] if len(leavers) == 1 else _NOTHING
         generation = number(body, "generation_id")
         if generation is None:
@@ -161,7 +161,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class GroupSnapshot:
     """A group as a ``group`` event shows it. ``members``: id -> the event's own object, read with the functions above.
 
     Of a large group an event shows only the members that changed; ``size`` says how many there are. ``whole``: all are known.
@@ -178,12 +178,14 @@ class Snapshot:
     """"consumer", "connect" ..; "" where it isn't known."""
 
     @classmethod
-    def of(cls, value: object) -> Snapshot | None:
+    def of(cls, value: object) -> GroupSnapshot | None:
         """What the event shows; None where the group did not exist."""
         if not isinstance(value, Mapping):
             return None
         members = {
-            name: one for one in items(value, "members") if isinstance(one, Mapping) and (name := text(one, "member"))
+            name: member
+            for member in items(value, "members")
+            if isinstance(member, Mapping) and (name := text(member, "member"))
         }
         return cls(
             text(value, "state") or "?",
@@ -200,13 +202,13 @@ class Snapshot:
     def whole(self) -> bool:
         return len(self.members) >= self.size
 
-    def completed(self, before: Snapshot | None, shown: Snapshot | None) -> None:
+    def completed(self, before: GroupSnapshot | None, shown: GroupSnapshot | None) -> None:
         """Add the members that the event did not show: those of ``before``, without those that it ``shown`` to be gone."""
         if self.whole or before is None:
             return
         gone = set() if shown is None or shown.whole else shown.members.keys() - self.members.keys()
-        self.members = {name: one for name, one in before.members.items() if name not in gone} | self.members
+        self.members = {name: member for name, member in before.members.items() if name not in gone} | self.members
 
     def waiting(self, api: str) -> list[str]:
         """The members with a parked request of this API."""
-        return [name for name, one in self.members.items() if one.get("waits") == api]
+        return [name for name, member in self.members.items() if member.get("waits") == api]

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, date, duration_text, nearest, visible
-from broker_sim.explain import delivery_story, epochs
+from broker_sim.explain import delivery_text, epochs
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
+from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, restless, series_text
 from broker_sim.explain.rebalances import DEAD
-from broker_sim.explain.replacements import taken_over
-from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
-from broker_sim.explain.transaction_story import is_trouble, tell_held
-from broker_sim.explain.transaction_story import tell as tell_transaction
+from broker_sim.explain.replacements import replacement_notes
+from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
+from broker_sim.explain.transaction_text import transaction_text as tell_transaction
 
 __all__ = ["explain", "recent"]
 
@@ -36,28 +36,32 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     """
     events = list(events)
     past = history(events, group)
-    shared = delivery_story.told(events, group)
+    shared = delivery_text.summary(events, group)
     if shared is not None and generation is None:
         return _fill([shared[0], *_shared_lines(events, past, shared[1])], width)
-    by_epochs = epochs.told(events, group)
+    by_epochs = epochs.summary(events, group)
     if by_epochs is not None and generation is None:
         own = [" ".join([by_epochs[0], *_commits_by_epochs(past)]), *_lines(past, by_epochs[1])]
         classic = (
-            [header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))] if past.existed else []
+            [header(past), *(f"{clock(paragraph.ts_ms)}  {paragraph.text}" for paragraph in paragraphs(past))]
+            if past.existed
+            else []
         )
         return _fill([*classic, *own], width)
     if not past.existed and not past.calls:
-        return _fill([_not_there(events, group)], width)
+        return _fill([_unknown_group(events, group)], width)
     if generation is not None:
-        return _fill(_one(past, generation), width)
-    return _fill([header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))], width)
+        return _fill(_generation_paragraphs(past, generation), width)
+    return _fill(
+        [header(past), *(f"{clock(paragraph.ts_ms)}  {paragraph.text}" for paragraph in paragraphs(past))], width
+    )
 
 
 def _shared_lines(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[str]:
     """Of a share group: what moved its epoch, and what became of its records."""
-    by_epochs = epochs.told(events, past.group)
+    by_epochs = epochs.summary(events, past.group)
     moved = [] if by_epochs is None else by_epochs[1]
-    return _lines(past, [*moved, *(epochs.Told(ts_ms, words) for ts_ms, words in things)])
+    return _lines(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
 
 
 def _commits_by_epochs(past: History) -> list[str]:
@@ -65,28 +69,37 @@ def _commits_by_epochs(past: History) -> list[str]:
     return [] if past.existed else commit_words(past, past.commits)
 
 
-def _lines(past: History, own: Iterable[epochs.Told]) -> list[str]:
-    """Of a group by epochs: what is told of it alone, and what is told of any group: what its requests were refused, what was on,
-    what became of offsets and transactions. Where it was a classic group, too, that is told with it, and here but the refusals."""
+def _lines(past: History, own: Iterable[epochs.TimelineEntry]) -> list[str]:
+    """Lines of a group by epochs: its own steps, and those of any group: refused requests, states of logs,
+    offsets and transactions. If it was also a classic group, only the refusals are added here."""
     if past.existed:
         since = [ts_ms for ts_ms, _, _ in past.epochs]
         states = [state for _, state, _ in past.epochs]
-        others = [one for one in failures(past) if (at := bisect_right(since, one.ts_ms)) and states[at - 1] != DEAD]
-        told = [epochs.Told(one.ts_ms, one.text, one.request) for one in others]
+        others = [
+            failure
+            for failure in failures(past)
+            if (at := bisect_right(since, failure.ts_ms)) and states[at - 1] != DEAD
+        ]
+        lines = [epochs.TimelineEntry(failure.ts_ms, failure.text, failure.request) for failure in others]
     else:
-        told = [epochs.Told(one.ts_ms, one.text, one.request) for one in moments(past)]
-        told += [epochs.Told(one.ts_ms, one.text) for one in _transactions(past)]
-    return epochs.lines(sorted([*own, *told], key=lambda one: (one.ts_ms, one.request)))
+        lines = [epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request) for moment in moments(past)]
+        lines += [epochs.TimelineEntry(paragraph.ts_ms, paragraph.text) for paragraph in _transactions(past)]
+    return epochs.lines(sorted([*own, *lines], key=lambda line: (line.ts_ms, line.request)))
 
 
 def _transactions(past: History) -> Iterator[Paragraph]:
     """Those that did not end as meant, or held readers up."""
-    for one in past.transactions:
-        if is_trouble(one, past.last_ms):
-            yield Paragraph(one.begun_ms or past.first_ms, "trouble", tell_transaction(one, past.last_ms), one.order)
+    for transaction in past.transactions:
+        if is_trouble(transaction, past.last_ms):
+            yield Paragraph(
+                transaction.begun_ms or past.first_ms,
+                "trouble",
+                tell_transaction(transaction, past.last_ms),
+                transaction.order,
+            )
     for held in past.held:
         if held.hangs:
-            yield Paragraph(held.from_ms, "trouble", tell_held(held, past.last_ms), held.order)
+            yield Paragraph(held.from_ms, "trouble", stable_offset_text(held, past.last_ms), held.order)
 
 
 def _fill(paragraphs: Iterable[str], width: int) -> str:
@@ -96,7 +109,7 @@ def _fill(paragraphs: Iterable[str], width: int) -> str:
     return "\n".join(line for paragraph in paragraphs for line in wrapper.wrap(paragraph))
 
 
-def _not_there(events: list[Event], group: str) -> str:
+def _unknown_group(events: list[Event], group: str) -> str:
     known = {name for event in events if isinstance(event, dict) and (name := text(event, "group"))}
     known |= {name for event in events if isinstance(event, dict) for name in names_in(event, "groups")}
     if not events:
@@ -126,7 +139,7 @@ def standing(past: History) -> str:
     if now is None:
         return "gone" if past.existed else "never seen in a step of the coordinator"
     words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
-    names = [past.name(one) + (" (leader)" if one == now.leader else "") for one in now.members]
+    names = [past.name(member) + (" (leader)" if member == now.leader else "") for member in now.members]
     if names:
         words += ": " + (joined(names) if len(names) <= 6 else joined([*names[:5], f"{now.size - 5} more"]))
     waits = [f"{api} of {listed(past, waiting)}" for api in ("JoinGroup", "SyncGroup") if (waiting := now.waiting(api))]
@@ -135,10 +148,10 @@ def standing(past: History) -> str:
     return words
 
 
-def _one(past: History, generation: int) -> list[str]:
-    found = [one for one in past.rebalances if one.generation == generation]
-    if not found:
-        known = sorted({one.generation for one in past.rebalances if one.generation is not None})
+def _generation_paragraphs(past: History, generation: int) -> list[str]:
+    matches = [rebalance for rebalance in past.rebalances if rebalance.generation == generation]
+    if not matches:
+        known = sorted({rebalance.generation for rebalance in past.rebalances if rebalance.generation is not None})
         has = (
             f"it holds generation{'s'[: len(known) != 1]} {_ranges(known)}"
             if known
@@ -146,19 +159,19 @@ def _one(past: History, generation: int) -> list[str]:
         )
         return [f"The journal holds nothing of how generation {generation} of group {past.group} came about; {has}."]
     paragraphs = []
-    for rebalance in found:
-        words = [tell(past, rebalance), life_of(past, rebalance)]
+    for rebalance in matches:
+        words = [rebalance_text(past, rebalance), life_of(past, rebalance)]
         words += [
             f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {restless(stretch)}."
-            for stretch in past.stretches
-            if any(one is rebalance for one in stretch.rebalances)
+            for stretch in past.series
+            if any(other is rebalance for other in stretch.rebalances)
         ]
         paragraphs.append(" ".join(word for word in words if word))
     return paragraphs
 
 
 def _ranges(numbers: list[int]) -> str:
-    """``1-4, 7``."""
+    """Numbers as ranges: ``1-4, 7``."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and parts[-1][-1] == number - 1:
@@ -179,37 +192,47 @@ class Paragraph:
 
 
 def paragraphs(past: History) -> list[Paragraph]:
-    """What is to be told, in order: at one moment what was on, then stretches, then rebalances."""
+    """The paragraphs in order: at one moment states of logs first, then series of rebalances, then single rebalances."""
     in_stretch = {
-        id(one)
-        for stretch in past.stretches
-        for one in stretch.rebalances
-        if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in one.removals)
+        id(rebalance)
+        for stretch in past.series
+        for rebalance in stretch.rebalances
+        if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in rebalance.removals)
     }
-    told = [Paragraph(one.ts_ms, "note", f"{_capital(incident_words(one))}.", one.order) for one in past.incidents]
-    told += [
-        Paragraph(one.from_ms, "note", f"{_capital(span_words(past, one, past.last_ms))}.", one.order)
-        for one in past.spans
+    result = [
+        Paragraph(incident.ts_ms, "note", f"{_capital(incident_words(incident))}.", incident.order)
+        for incident in past.incidents
     ]
-    told += [
-        Paragraph(one.ts_ms, "trouble" if one.contested else "note", f"{_capital(one.text)}.", one.order)
-        for one in taken_over(past)
+    result += [
+        Paragraph(span.from_ms, "note", f"{_capital(span_words(past, span, past.last_ms))}.", span.order)
+        for span in past.spans
     ]
-    told += _transactions(past)
-    told += [
-        Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch), stretch.rebalances[0].order)
-        for stretch in past.stretches
+    result += [
+        Paragraph(
+            replacement.ts_ms,
+            "trouble" if replacement.contested else "note",
+            f"{_capital(replacement.text)}.",
+            replacement.order,
+        )
+        for replacement in replacement_notes(past)
     ]
-    for one in past.rebalances:
-        if id(one) not in in_stretch:
-            words = (tell(past, one, dated=False), life_of(past, one))
-            told.append(Paragraph(one.began_ms, "rebalance", " ".join(word for word in words if word), one.order))
-    told.sort(key=lambda one: (one.ts_ms, one.order))
-    if len(told) > MOST_PARAGRAPHS:
+    result += _transactions(past)
+    result += [
+        Paragraph(stretch.from_ms, "trouble", series_text(past, stretch), stretch.rebalances[0].order)
+        for stretch in past.series
+    ]
+    for rebalance in past.rebalances:
+        if id(rebalance) not in in_stretch:
+            words = (rebalance_text(past, rebalance, dated=False), life_of(past, rebalance))
+            result.append(
+                Paragraph(rebalance.began_ms, "rebalance", " ".join(word for word in words if word), rebalance.order)
+            )
+    result.sort(key=lambda paragraph: (paragraph.ts_ms, paragraph.order))
+    if len(result) > MOST_PARAGRAPHS:
         kept = MOST_PARAGRAPHS - FIRST_PARAGRAPHS
-        left_out = Paragraph(told[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(told) - MOST_PARAGRAPHS} more ...")
-        told = [*told[:FIRST_PARAGRAPHS], left_out, *told[-kept:]]
-    return told
+        left_out = Paragraph(result[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(result) - MOST_PARAGRAPHS} more ...")
+        result = [*result[:FIRST_PARAGRAPHS], left_out, *result[-kept:]]
+    return result
 
 
 def _capital(words: str) -> str:
@@ -217,14 +240,14 @@ def _capital(words: str) -> str:
 
 
 def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
-    """How the group stands and the last ``limit`` things that happened to it, a line each; what repeats stands in one line."""
+    """The group's state and its last ``limit`` events, a line each; repeated events share a line."""
     events = list(events)
     past = history(events, group)
-    shared = delivery_story.told(events, group)
+    shared = delivery_text.summary(events, group)
     if shared is not None:
         lines = _shared_lines(events, past, shared[1])
         return "\n".join([shared[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
-    by_epochs = epochs.told(events, group)
+    by_epochs = epochs.summary(events, group)
     if by_epochs is not None and not past.existed:
         return "\n".join([by_epochs[0], *(f"  {line}" for line in _lines(past, by_epochs[1])[-max(limit, 1) :])])
     if not past.existed and not past.calls:
@@ -232,13 +255,13 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     lines = [f"group {past.group}: {standing(past)}"]
     on = [span_words(past, span, past.last_ms) for span in past.spans if span.to_ms is None]
     lines += [f"  now: {words}" for words in on]
-    told = moments(past)
-    left_out = len(told) - max(limit, 0)
+    shown = moments(past)
+    left_out = len(shown) - max(limit, 0)
     if left_out > 0:
         lines.append(f"  ... {left_out} earlier")
-        told = told[left_out:]
-    lines += [f"  {clock(moment.ts_ms)}  {moment.text}" for moment in told]
-    last = told[-1].ts_ms if told else past.first_ms
+        shown = shown[left_out:]
+    lines += [f"  {clock(moment.ts_ms)}  {moment.text}" for moment in shown]
+    last = shown[-1].ts_ms if shown else past.first_ms
     if past.last_ms - last >= 1000:
         lines.append(f"  {clock(past.last_ms)}  (nothing more for {duration_text(past.last_ms - last)})")
     return "\n".join(lines)

@@ -3,7 +3,7 @@
     reader = Generations()
     for record in records:                   # the group's, tombstones among them, in the order of the log
         reader.take(record)
-    reader.found
+    reader.generations
 
 Rules:
 1. A record is a generation if it is of another one than the record before, or the first after a tombstone; generation 0 is a group that
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Change", "Generation", "Generations", "GroupRecord", "StoredMember"]
+__all__ = ["Change", "Generation", "Generations", "GroupMetadataRecord", "StoredMember"]
 
 Change = Literal["joined", "gone", "changed", "rejoined", "unknown"]
 """What differs from the record before: members came (static ones may be back under a new id), members are gone, the same ones with
@@ -42,7 +42,7 @@ class StoredMember:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupMetadataRecord:
     """A group's record: when it was written, since when the group is in its state (None before value v2), its generation (None: a
     tombstone) and its members; ``place``: its offset in the log."""
 
@@ -54,7 +54,7 @@ class GroupRecord:
 
     @property
     def since_ms(self) -> int | None:
-        """Rule 3."""
+        """Since when the state is valid, in ms since 1970; see rule 3."""
         return min((at for at in (self.state_ms, self.ts_ms) if at is not None), default=None)
 
 
@@ -91,28 +91,28 @@ class Generations:
     """Reads the records of one group."""
 
     def __init__(self) -> None:
-        self.found: list[Generation] = []
-        self._last: GroupRecord | None = None
+        self.generations: list[Generation] = []
+        self._last: GroupMetadataRecord | None = None
         self._lasting: list[Generation] = []  # of which it isn't known until when
 
-    def comes_over(self, record: GroupRecord) -> None:
+    def comes_over(self, record: GroupMetadataRecord) -> None:
         """A group of the consumer protocol becomes a classic one with this record: no generation, but the state before the next one."""
         self._last = record
 
-    def take(self, record: GroupRecord) -> None:
-        """The next record."""
+    def take(self, record: GroupMetadataRecord) -> None:
+        """Add the group's next record, in the log's order."""
         last, self._last = self._last, record
         another = last is None or record.generation != last.generation
         if (another or not record.members) and record.since_ms is not None:
-            for one in self._lasting:
-                one.left_ms = record.since_ms
+            for member in self._lasting:
+                member.left_ms = record.since_ms
             self._lasting.clear()
         if another and record.generation is not None and record.generation > 0:
-            self.found.append(_generation(last, record, record.generation))
-            self._lasting.append(self.found[-1])
+            self.generations.append(_generation(last, record, record.generation))
+            self._lasting.append(self.generations[-1])
 
 
-def _generation(last: GroupRecord | None, record: GroupRecord, generation: int) -> Generation:
+def _generation(last: GroupMetadataRecord | None, record: GroupMetadataRecord, generation: int) -> Generation:
     before = 0 if generation == 1 else None
     old: tuple[StoredMember, ...] | None = None
     if last is not None and last.generation is not None:
@@ -142,7 +142,7 @@ def _generation(last: GroupRecord | None, record: GroupRecord, generation: int) 
 
 def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[Change, list[str]]:
     """What is another one, and who did it."""
-    was, now = {one.member: one for one in old}, {one.member: one for one in new}
+    was, now = {member.member: member for member in old}, {member.member: member for member in new}
     came, gone = [name for name in now if name not in was], [name for name in was if name not in now]
     if came:
         back = {now[name].instance for name in came} & {was[name].instance for name in gone} - {None}
@@ -154,8 +154,8 @@ def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[C
 
 
 def _topics(members: Iterable[StoredMember]) -> set[str]:
-    return {topic for one in members for topic in one.topics}
+    return {topic for member in members for topic in member.topics}
 
 
 def _assigned(members: Iterable[StoredMember]) -> list[str]:
-    return sorted(partition for one in members for partition in one.assigned)
+    return sorted(partition for member in members for partition in member.assigned)

@@ -1,7 +1,7 @@
 """A group's ``History`` out of a journal's events: one pass, one method for each kind of event; unknown kinds are passed over.
 
 Rules:
-1. What the coordinator did stands in its ``group`` events: members, waiting requests, states and generations are read from there.
+1. The coordinator's actions are its ``group`` events: members, waiting requests, states and generations are read from there.
    Requests and responses say why, how long and with what words; they may come before or after the ``group`` event that they caused.
 2. What a rebalance is says ``rebalances``. Put to it here: who came and went, what the members' requests were answered, what the log
    said, what else was on.
@@ -16,16 +16,16 @@ from typing import Any
 
 from broker_sim.common.text import visible
 from broker_sim.explain.causes import Causes
-from broker_sim.explain.deliveries import Reader as Deliveries
+from broker_sim.explain.cluster_events import ClusterEvents
+from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import EpochSteps, from_epochs
-from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
-from broker_sim.explain.model import Arrival, History, Info, Rebalance, Removal, Replacement, Span
-from broker_sim.explain.names import short_names
+from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
+from broker_sim.explain.model import Arrival, History, MemberInfo, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.offsets import Offsets
-from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, Rebalances, Step, begins
-from broker_sim.explain.stretches import stretches
-from broker_sim.explain.surroundings import Surroundings
-from broker_sim.explain.transactions import Transactions, concern
+from broker_sim.explain.rebalance_series import rebalance_series
+from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, GroupStep, Rebalances, begins
+from broker_sim.explain.short_ids import short_names
+from broker_sim.explain.transactions import TransactionReader, concern
 
 __all__ = ["history"]
 
@@ -49,19 +49,19 @@ class _Reader:
         self.calls: dict[int, Call] = {}
         self.causes = Causes(self.history)
         self.rebalances = Rebalances(Rebalance)
-        self.history.rebalances = self.rebalances.found
+        self.history.rebalances = self.rebalances.rebalances
         self.ts_ms = 0
         self.order = 0  # how many events were read
         self.started = False
         self.early_hits: dict[int, list[str]] = {}
-        self.around = Surroundings(self.history)
-        self.transactions = Transactions()
+        self.around = ClusterEvents(self.history)
+        self.transactions = TransactionReader()
         self.deliveries = Deliveries(group)
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
-        self.by_epochs: Snapshot | None = None  # its members, where it is a group by epochs
+        self.by_epochs: GroupSnapshot | None = None  # its members, where it is a group by epochs
         self.epoch_steps = EpochSteps()
-        self.came_back: tuple[Snapshot, Cause] | None = None  # to the classic protocol, just now
+        self.came_back: tuple[GroupSnapshot, Cause] | None = None  # to the classic protocol, just now
         self.handlers = {
             "request": self._request,
             "response": self._response,
@@ -114,20 +114,20 @@ class _Reader:
                 rebalance.leader_sync = call
         if rebalance is not None and call.faults:
             rebalance.faults.append(call)
-        self.causes.heard(call)
+        self.causes.note_call(call)
 
     def _name(self, call: Call) -> None:
         """A static member's request without its id is the member's that has the instance."""
         if not call.member and call.instance and call.api != "JoinGroup" and self.history.now is not None:
-            for name, one in self.history.now.members.items():
-                if one.get("instance") == call.instance:
+            for name, member_row in self.history.now.members.items():
+                if member_row.get("instance") == call.instance:
                     call.member = name
 
     def _response(self, event: Event) -> None:
         call = self.calls.pop(number(event, "request") or 0, None)
         if call is None:
             if event.get("api") == "Metadata":
-                self.causes.partitions_told(event, self.ts_ms, self.order)
+                self.causes.note_partition_counts(event, self.ts_ms, self.order)
             elif event.get("api") == "CreatePartitions":
                 self.causes.partitions_created(event, self.ts_ms, self.order)
             elif event.get("api") == "DeleteTopics":
@@ -144,7 +144,7 @@ class _Reader:
         if cut and rebalance is not None and rebalance.closed_ms is None and call.ts_ms >= rebalance.began_ms:
             rebalance.cut_joins.append(call)
         if ASKS_TO_REJOIN in call.errors and rebalance is not None and call.member and rebalance.closed_ms is None:
-            rebalance.told.setdefault(call.member, (self.ts_ms, call.api))
+            rebalance.prompted.setdefault(call.member, (self.ts_ms, call.api))
 
     def _connection(self, event: Event) -> None:
         host, peer = text(event, "host"), text(event, "peer")
@@ -159,7 +159,7 @@ class _Reader:
             self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
             step = self.epoch_steps.take(event)
             self.came_back = from_epochs(step) if step.stays else None
-            after = Snapshot.of(event)
+            after = GroupSnapshot.of(event)
             if after is not None:
                 after.completed(self.by_epochs, None)  # of a large group who is gone is not told
                 self._note_members(self.by_epochs, after)
@@ -172,7 +172,7 @@ class _Reader:
             return
         self.history.log = text(event, "log") or self.history.log
         self.history.existed = True
-        shown, after = Snapshot.of(event.get("before")), Snapshot.of(event.get("after"))
+        shown, after = GroupSnapshot.of(event.get("before")), GroupSnapshot.of(event.get("after"))
         before = self._before(shown)
         if after is not None:
             after.completed(before, shown)
@@ -191,13 +191,13 @@ class _Reader:
         self._note_replacements(before, after)
         if before is not None and not self.history.states and came_back is None:
             self.history.states.append((self.history.first_ms, before.state, before.generation))
-        self._step(Step(self.ts_ms, before, after, cause))
+        self._step(GroupStep(self.ts_ms, before, after, cause))
         state = (self.ts_ms, DEAD, 0) if after is None else (self.ts_ms, after.state, after.generation)
         if not self.history.states or self.history.states[-1][1:] != state[1:]:
             self.history.states.append(state)
         self.history.now = after
 
-    def _before(self, shown: Snapshot | None) -> Snapshot | None:
+    def _before(self, shown: GroupSnapshot | None) -> GroupSnapshot | None:
         """What we saw last, where that fits what the event shows: it knows all members of a large group."""
         last = self.history.now
         if last is None or shown is None:
@@ -205,32 +205,37 @@ class _Reader:
         same = last.state == shown.state and last.generation == shown.generation and last.size == shown.size
         return last if same or not shown.whole else shown
 
-    def _note_members(self, before: Snapshot | None, after: Snapshot | None) -> None:
+    def _note_members(self, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
         seen = self.history.members
         for snapshot in (before, after):
-            for name, one in () if snapshot is None else snapshot.members.items():
+            for name, member_row in () if snapshot is None else snapshot.members.items():
                 info = seen.get(name)
                 if info is None:
-                    info = seen[name] = Info(name, first_ms=self.ts_ms if snapshot is after else self.history.first_ms)
-                    info.client_id, info.client_host = text(one, "client_id") or "", text(one, "client_host") or ""
-                    info.instance = text(one, "instance")
-                    info.session_timeout_ms = number(one, "session_timeout_ms")
-                    info.rebalance_timeout_ms = number(one, "rebalance_timeout_ms")
+                    info = seen[name] = MemberInfo(
+                        name, first_ms=self.ts_ms if snapshot is after else self.history.first_ms
+                    )
+                    info.client_id, info.client_host = (
+                        text(member_row, "client_id") or "",
+                        text(member_row, "client_host") or "",
+                    )
+                    info.instance = text(member_row, "instance")
+                    info.session_timeout_ms = number(member_row, "session_timeout_ms")
+                    info.rebalance_timeout_ms = number(member_row, "rebalance_timeout_ms")
         now: Iterable[str] = () if after is None else after.members
         for name in () if before is None else before.members.keys() - set(now):
             seen[name].last_ms = self.ts_ms
         for name in now:
             seen[name].last_ms = None
 
-    def _note_replacements(self, before: Snapshot | None, after: Snapshot | None) -> None:
+    def _note_replacements(self, before: GroupSnapshot | None, after: GroupSnapshot | None) -> None:
         if before is None or after is None:
             return
         for old, new, instance in replaced(before, after):
             rebalanced = begins(before, after)
             self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced, self.order))
 
-    def _step(self, step: Step) -> None:
-        """What a rebalance is, ``rebalances`` says; who came and went in it is told here."""
+    def _step(self, step: GroupStep) -> None:
+        """``rebalances`` finds the rebalance; the members that joined and left are added here."""
         for turn, rebalance in self.rebalances.take(step):
             if turn == "found":
                 self._found(rebalance, step)
@@ -241,9 +246,9 @@ class _Reader:
             elif turn == "closed":
                 self._closed(rebalance, step)
         if step.after is None or step.after.state == DEAD:
-            self.causes.gone(step.cause, step.before, self.order)
+            self.causes.group_removed(step.cause, step.before, self.order)
 
-    def _found(self, rebalance: Rebalance, step: Step) -> None:
+    def _found(self, rebalance: Rebalance, step: GroupStep) -> None:
         rebalance.order = self.order
         before = step.before
         assert before is not None
@@ -258,7 +263,7 @@ class _Reader:
         else:
             rebalance.expected = list(before.members)
 
-    def _began(self, rebalance: Rebalance, step: Step) -> None:
+    def _began(self, rebalance: Rebalance, step: GroupStep) -> None:
         rebalance.order = self.order
         before, after = step.before, step.after
         assert after is not None
@@ -266,18 +271,18 @@ class _Reader:
         self._arrive(rebalance, before, after, step.cause)
         self._remove(rebalance, before, after, step.cause)
 
-    def _within(self, rebalance: Rebalance, step: Step) -> None:
+    def _within(self, rebalance: Rebalance, step: GroupStep) -> None:
         assert step.after is not None
         self._arrive(rebalance, step.before, step.after, step.cause)
         self._remove(rebalance, step.before, step.after, step.cause)
 
-    def _arrive(self, rebalance: Rebalance, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+    def _arrive(self, rebalance: Rebalance, before: GroupSnapshot | None, after: GroupSnapshot, cause: Cause) -> None:
         """JoinGroups that were parked by this step, or that closed the window with it."""
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         came = [
             name
-            for name, one in after.members.items()
-            if one.get("waits") == "JoinGroup" and (name not in old or old[name].get("waits") != "JoinGroup")
+            for name, member_row in after.members.items()
+            if member_row.get("waits") == "JoinGroup" and (name not in old or old[name].get("waits") != "JoinGroup")
         ]
         if cause.call is not None and cause.call.api == "JoinGroup":
             came += [name for name in after.members if name not in old]
@@ -293,11 +298,11 @@ class _Reader:
                     call.client_id or info.client_id,
                     call.client_host or info.client_host,
                 )
-        others_in = all(one.get("waits") == "JoinGroup" for one in after.members.values())
+        others_in = all(member_row.get("waits") == "JoinGroup" for member_row in after.members.values())
         for name in after.pending if others_in and not rebalance.from_empty else ():
             rebalance.pending_from_ms.setdefault(name, self.ts_ms)
 
-    def _remove(self, rebalance: Rebalance, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+    def _remove(self, rebalance: Rebalance, before: GroupSnapshot | None, after: GroupSnapshot, cause: Cause) -> None:
         if before is None:
             return
         moved = {old for old, _, _ in replaced(before, after)}
@@ -317,9 +322,9 @@ class _Reader:
                 rebalance.removals.append(removal)
         for name, since in rebalance.pending_from_ms.items():
             if name not in after.pending or after.state != PREPARING:
-                rebalance.pending_held.setdefault(name, self.ts_ms - since)
+                rebalance.pending_waits_ms.setdefault(name, self.ts_ms - since)
 
-    def _closed(self, rebalance: Rebalance, step: Step) -> None:
+    def _closed(self, rebalance: Rebalance, step: GroupStep) -> None:
         """The window is over: the next generation, or an empty group."""
         after, cause = step.after, step.cause
         assert after is not None
@@ -327,12 +332,12 @@ class _Reader:
         rebalance.members, rebalance.protocol = list(after.members), after.protocol
         rebalance.silent_static = [
             name
-            for name, one in after.members.items()
-            if text(one, "instance") and name not in rebalance.arrivals and rebalance.whole
+            for name, member_row in after.members.items()
+            if text(member_row, "instance") and name not in rebalance.arrivals and rebalance.whole
         ]
         for name, arrival in rebalance.arrivals.items():
-            if name in rebalance.told and rebalance.told[name][0] <= arrival.ts_ms:
-                arrival.told_ms, arrival.told_by = rebalance.told[name]
+            if name in rebalance.prompted and rebalance.prompted[name][0] <= arrival.ts_ms:
+                arrival.prompted_ms, arrival.prompted_by = rebalance.prompted[name]
 
     # --- timers and the log ---------------------------------------------------------------------------------------------
 
@@ -405,7 +410,7 @@ class _Reader:
         past.incidents += self.causes.incidents
         for call in past.calls:  # members that never got into the group have a lane and a name as well
             if call.member and call.member not in past.members:
-                info = Info(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
+                info = MemberInfo(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
         past.names = short_names(past.members.values(), past.hosts)
@@ -418,20 +423,22 @@ class _Reader:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         for rebalance, following in pairwise(past.rebalances):
             rebalance.following = following
-        past.stretches = stretches(past.rebalances)
+        past.series = rebalance_series(past.rebalances)
         return past
 
 
-def replaced(before: Snapshot, after: Snapshot) -> list[tuple[str, str, str]]:
+def replaced(before: GroupSnapshot, after: GroupSnapshot) -> list[tuple[str, str, str]]:
     """Static members that have another id now: (old id, new id, instance)."""
-    gone = {text(one, "instance"): name for name, one in before.members.items() if name not in after.members}
+    gone = {
+        text(member_row, "instance"): name for name, member_row in before.members.items() if name not in after.members
+    }
     gone.pop(None, None)
     if not gone:
         return []
     return [
         (gone[instance], name, instance)
-        for name, one in after.members.items()
-        if name not in before.members and (instance := text(one, "instance")) in gone and instance is not None
+        for name, member_row in after.members.items()
+        if name not in before.members and (instance := text(member_row, "instance")) in gone and instance is not None
     ]
 
 

@@ -44,27 +44,31 @@ class Holdup:
     closed: list[str] = field(default_factory=list)
 
 
-def holdups(one: Phases) -> list[Holdup]:
+def holdups(phases: Phases) -> list[Holdup]:
     """The waits of a rebalance in their order; those of no time are left out. [] where neither its beginning nor its end is known."""
-    found: list[Holdup] = []
-    if one.whole:
-        found += _of_window(one)
-    if one.closed_ms is not None and one.ended_ms is not None and one.found_in == "":
-        found += _of_assignment(one, one.closed_ms, one.ended_ms)
-    return [each for each in found if each.ms > 0]
+    waits: list[Holdup] = []
+    if phases.whole:
+        waits += _of_window(phases)
+    if phases.closed_ms is not None and phases.ended_ms is not None and phases.found_in == "":
+        waits += _of_assignment(phases, phases.closed_ms, phases.ended_ms)
+    return [holdup for holdup in waits if holdup.ms > 0]
 
 
-def chief(found: list[Holdup]) -> Holdup | None:
+def chief(holdups: list[Holdup]) -> Holdup | None:
     """The longest wait; the waits for sessions count together."""
-    sessions = [each for each in found if each.what == "session"]
+    sessions = [holdup for holdup in holdups if holdup.what == "session"]
     whole = [_together(sessions)] if sessions else []
-    return max([*whole, *(each for each in found if each.what != "session")], key=lambda each: each.ms, default=None)
+    return max(
+        [*whole, *(holdup for holdup in holdups if holdup.what != "session")],
+        key=lambda holdup: holdup.ms,
+        default=None,
+    )
 
 
-def _together(found: list[Holdup]) -> Holdup:
-    members = list(dict.fromkeys(name for each in found for name in each.members))
-    closed = list(dict.fromkeys(name for each in found for name in each.closed))
-    return Holdup("session", sum(each.ms for each in found), members, closed)
+def _together(holdups: list[Holdup]) -> Holdup:
+    members = list(dict.fromkeys(name for holdup in holdups for name in holdup.members))
+    closed = list(dict.fromkeys(name for holdup in holdups for name in holdup.closed))
+    return Holdup("session", sum(holdup.ms for holdup in holdups), members, closed)
 
 
 def _session(causes: list[Cause], ms: int) -> Holdup:
@@ -73,44 +77,44 @@ def _session(causes: list[Cause], ms: int) -> Holdup:
     return Holdup("session", ms, members, closed)
 
 
-def _of_window(one: Phases) -> list[Holdup]:
-    until_ms = one.closed_ms if one.closed_ms is not None else one.ended_ms
+def _of_window(phases: Phases) -> list[Holdup]:
+    until_ms = phases.closed_ms if phases.closed_ms is not None else phases.ended_ms
     if until_ms is None:
         return []
-    expired = [cause for cause in one.within if cause.kind == "expired"]
-    found, since_ms = [], one.began_ms
+    expired = [cause for cause in phases.within if cause.kind == "expired"]
+    result, since_ms = [], phases.began_ms
     if expired:
         since_ms = expired[-1].ts_ms
-        found.append(_session(expired, since_ms - one.began_ms))
+        result.append(_session(expired, since_ms - phases.began_ms))
     rest = until_ms - since_ms
-    closing = one.closing_cause
-    if one.closed_ms is None or closing is None or closing.kind == "expired":
-        return found if found else [Holdup("unknown", rest)]
+    closing = phases.closing_cause
+    if phases.closed_ms is None or closing is None or closing.kind == "expired":
+        return result if result else [Holdup("unknown", rest)]
     kind: What = "rejoin"
     if closing.kind == "timer":
-        kind = "initial delay" if one.from_empty else "rebalance timeout"
+        kind = "initial delay" if phases.from_empty else "rebalance timeout"
     elif closing.kind == "pending_expired":
         kind = "pending member"
     elif closing.kind == "left":
         kind = "leave"
     elif closing.kind in ("unknown", "loaded", "appended", "no_room"):
         kind = "unknown"
-    return [*found, Holdup(kind, rest, one.late if kind == "rebalance timeout" else list(closing.members))]
+    return [*result, Holdup(kind, rest, phases.late if kind == "rebalance timeout" else list(closing.members))]
 
 
-def _of_assignment(one: Phases, closed_ms: int, ended_ms: int) -> list[Holdup]:
-    if one.end == "empty":
+def _of_assignment(phases: Phases, closed_ms: int, ended_ms: int) -> list[Holdup]:
+    if phases.end == "empty":
         return []
-    by = one.ended_by
-    leader = [one.leader] if one.leader is not None else []
+    by = phases.ended_by
+    leader = [phases.leader] if phases.leader is not None else []
     if by is not None and by.kind == "expired":
         return [_session([by], ended_ms - closed_ms)]
     if by is not None and by.kind == "sync_timeout":
         return [Holdup("leader", ended_ms - closed_ms, list(by.members))]
-    if one.synced_ms is None:
+    if phases.synced_ms is None:
         failed = by is not None and by.kind == "append_failed"
         return [Holdup("log" if failed else "leader", ended_ms - closed_ms, [] if failed else leader)]
-    return [Holdup("leader", one.synced_ms - closed_ms, leader), Holdup("log", ended_ms - one.synced_ms)]
+    return [Holdup("leader", phases.synced_ms - closed_ms, leader), Holdup("log", ended_ms - phases.synced_ms)]
 
 
 def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker_sim.drawing.canvas import Canvas
 from broker_sim.drawing.scale import Scale
 from broker_sim.explain.phrases import count
-from broker_sim.explain.scene import Lane, Mark
+from broker_sim.explain.timeline_layout import Lane, Mark
 
 __all__ = ["draw_lane"]
 

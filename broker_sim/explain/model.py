@@ -6,27 +6,27 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from broker_sim.explain.deliveries import Reader as Deliveries
-from broker_sim.explain.events import Call, Snapshot
+from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
+from broker_sim.explain.events import Call, GroupSnapshot
 from broker_sim.explain.rebalances import Cause, Phases
-from broker_sim.explain.transactions import Held, Transaction
+from broker_sim.explain.transactions import HeldStableOffset, Transaction
 
 __all__ = [
     "Arrival",
     "History",
     "Incident",
-    "Info",
+    "MemberInfo",
     "Rebalance",
+    "RebalanceSeries",
     "Removal",
     "Replacement",
     "Span",
-    "Stretch",
     "commits_of",
 ]
 
 
 @dataclass(slots=True)
-class Info:
+class MemberInfo:
     """A member as it was last seen."""
 
     member: str
@@ -41,13 +41,13 @@ class Info:
 
 @dataclass(slots=True)
 class Arrival:
-    """A member's JoinGroup within the window. ``told_ms``: when an answer first said REBALANCE_IN_PROGRESS, by ``told_by``."""
+    """A member's JoinGroup within the window. ``prompted_ms``: when an answer first said REBALANCE_IN_PROGRESS, by ``prompted_by``."""
 
     member: str
     ts_ms: int
     call: Call | None = None
-    told_ms: int | None = None
-    told_by: str | None = None
+    prompted_ms: int | None = None
+    prompted_by: str | None = None
 
 
 @dataclass(slots=True)
@@ -80,14 +80,14 @@ class Rebalance(Phases):
 
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
-    told: dict[str, tuple[int, str]] = field(default_factory=dict)
+    prompted: dict[str, tuple[int, str]] = field(default_factory=dict)
     cut_joins: list[Call] = field(
         default_factory=list
     )  # JoinGroups that were answered an error while the window was open
     removals: list[Removal] = field(default_factory=list)
     silent_static: list[str] = field(default_factory=list)
     pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in
-    pending_held: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
+    pending_waits_ms: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
     timer_fired: int = 0
     closed_by: str = ""  # "timer", "joined", "gone"
     members: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Rebalance(Phases):
 
     @property
     def last_arrival(self) -> Arrival | None:
-        return max(self.arrivals.values(), key=lambda one: one.ts_ms, default=None)
+        return max(self.arrivals.values(), key=lambda arrival: arrival.ts_ms, default=None)
 
     @property
     def sync_error(self) -> str | None:
@@ -134,7 +134,7 @@ class Span:
 @dataclass(slots=True)
 class Incident:
     """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
-    broker, offsets (that moved otherwise than forward by reading), client (what a scenario's client told; ``client`` names it)."""
+    broker, offsets (that moved otherwise than forward by reading), client (a message of a scenario's client ``client``)."""
 
     kind: str
     ts_ms: int
@@ -144,7 +144,7 @@ class Incident:
 
 
 @dataclass(slots=True)
-class Stretch:
+class RebalanceSeries:
     """Rebalances one after the other of which none became Stable, or not for long. ``last``: the one after them, which ended the
     stretch at ``to_ms``, or goes on. ``stable_ms``: the longest time in between that the group was Stable, None if it never was."""
 
@@ -169,20 +169,20 @@ class History:
     incidents: list[Incident] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
-    stretches: list[Stretch] = field(default_factory=list)
+    series: list[RebalanceSeries] = field(default_factory=list)
     states: list[tuple[int, str, int]] = field(default_factory=list)  # since when, state, generation
     epochs: list[tuple[int, str, int]] = field(default_factory=list)  # as a consumer group: since when, state, epoch
-    members: dict[str, Info] = field(default_factory=dict)
+    members: dict[str, MemberInfo] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address
-    now: Snapshot | None = None
+    now: GroupSnapshot | None = None
     existed: bool = False
     transactions: list[Transaction] = field(default_factory=list)  # that commit for it, or that its members waited for
     deliveries: Deliveries | None = None  # of a share group: what became of its records
-    held: list[Held] = field(default_factory=list)  # last stable offsets at which its members waited
+    held: list[HeldStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
 
     def name(self, member: str) -> str:
-        """The member's short name."""
+        """The member's short name, else its id."""
         return self.names.get(member) or member or "?"
 
     @property
@@ -197,5 +197,5 @@ class History:
 
 
 def commits_of(calls: Iterable[Call]) -> list[Call]:
-    """Those that commit offsets."""
+    """The calls that commit offsets: OffsetCommit and TxnOffsetCommit."""
     return [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit")]

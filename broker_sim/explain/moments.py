@@ -10,7 +10,7 @@ from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import after, because, count, incident_words, listed, outcome_of, span_title
-from broker_sim.explain.replacements import taken_over
+from broker_sim.explain.replacements import replacement_notes
 
 __all__ = ["Moment", "failures", "is_trouble", "moments"]
 
@@ -36,43 +36,53 @@ def is_trouble(call: Call) -> bool:
 
 def moments(past: History) -> list[Moment]:
     """Everything worth a line, in order."""
-    found = [*_rebalances(past), *failures(past)]
+    result = [*_rebalances(past), *failures(past)]
     for span in past.spans:
         what = span_title(span)
         if span.from_ms > past.first_ms or span.to_ms is None:
-            found.append(Moment(span.from_ms, f"{what}: on", 0))
+            result.append(Moment(span.from_ms, f"{what}: on", 0))
         if span.to_ms is not None:
-            found.append(Moment(span.to_ms, f"{what}: off after {duration_text(span.to_ms - span.from_ms)}", 0))
-    found += [Moment(one.ts_ms, incident_words(one), 6 if one.kind == "mark" else 0) for one in past.incidents]
-    found += [Moment(one.ts_ms, one.text, members=[one.member]) for one in taken_over(past)]
-    found += _waiting(past)
-    found.sort(key=lambda one: (one.ts_ms, one.rank))
-    return found
+            result.append(Moment(span.to_ms, f"{what}: off after {duration_text(span.to_ms - span.from_ms)}", 0))
+    result += [
+        Moment(incident.ts_ms, incident_words(incident), 6 if incident.kind == "mark" else 0)
+        for incident in past.incidents
+    ]
+    result += [
+        Moment(replacement.ts_ms, replacement.text, members=[replacement.member])
+        for replacement in replacement_notes(past)
+    ]
+    result += _waiting(past)
+    result.sort(key=lambda moment: (moment.ts_ms, moment.rank))
+    return result
 
 
 def _rebalances(past: History) -> Iterator[Moment]:
-    for one in past.rebalances:
-        if one.whole:
-            why = because(past, one.cause, generation=one.generation_before, brief=True)
-            yield Moment(one.began_ms, "rebalance begins" + (f": {why}" if why else ""), 1, list(one.cause.members))
-        yield from _also(past, one)
-        for removal in one.removals:
+    for rebalance in past.rebalances:
+        if rebalance.whole:
+            why = because(past, rebalance.cause, generation=rebalance.generation_before, brief=True)
+            yield Moment(
+                rebalance.began_ms, "rebalance begins" + (f": {why}" if why else ""), 1, list(rebalance.cause.members)
+            )
+        yield from _also(past, rebalance)
+        for removal in rebalance.removals:
             if removal.why == "rebalance_timeout":
                 yield Moment(
                     removal.ts_ms, f"{past.name(removal.member)} removed: it did not rejoin", 2, [removal.member]
                 )
-        if one.closed_ms is not None and one.end != "empty" and one.whole:
-            leader = f", leader {past.name(one.leader)}" if one.leader else ""
+        if rebalance.closed_ms is not None and rebalance.end != "empty" and rebalance.whole:
+            leader = f", leader {past.name(rebalance.leader)}" if rebalance.leader else ""
             yield Moment(
-                one.closed_ms, f"generation {one.generation}: {count(len(one.members), 'member')} in{leader}", 3
+                rebalance.closed_ms,
+                f"generation {rebalance.generation}: {count(len(rebalance.members), 'member')} in{leader}",
+                3,
             )
-        if one.ended_ms is not None and one.end != "failed":
-            yield Moment(one.ended_ms, f"{_end(one)} {after(one.ended_ms - one.began_ms)}", 5)
+        if rebalance.ended_ms is not None and rebalance.end != "failed":
+            yield Moment(rebalance.ended_ms, f"{_end(rebalance)} {after(rebalance.ended_ms - rebalance.began_ms)}", 5)
 
 
-def _also(past: History, one: Rebalance) -> Iterator[Moment]:
+def _also(past: History, rebalance: Rebalance) -> Iterator[Moment]:
     """What happened while the window was open; who did the same one after the other shares a line."""
-    causes = [cause for cause in one.also if cause.kind in ("left", "expired", "joined", "replaced")]
+    causes = [cause for cause in rebalance.also if cause.kind in ("left", "expired", "joined", "replaced")]
     for kind, group in groupby(causes, key=lambda cause: cause.kind):
         run = list(group)
         members = [name for cause in run for name in cause.members]
@@ -85,15 +95,19 @@ def _also(past: History, one: Rebalance) -> Iterator[Moment]:
         yield Moment(run[0].ts_ms, f"meanwhile {words}{until}", 1, members)
 
 
-def _end(one: Rebalance) -> str:
-    return f"generation {one.generation} Stable" if one.end == "stable" else f"rebalance ended: {outcome_of(one)}"
+def _end(rebalance: Rebalance) -> str:
+    return (
+        f"generation {rebalance.generation} Stable"
+        if rebalance.end == "stable"
+        else f"rebalance ended: {outcome_of(rebalance)}"
+    )
 
 
 def failures(past: History) -> list[Moment]:
     """Failed answers; those that say the same one after the other share a line."""
-    found: list[Moment] = []
+    result: list[Moment] = []
     failed = sorted((call for call in past.calls if is_trouble(call)), key=lambda call: call.answered_ms or call.ts_ms)
-    borders = sorted(one.began_ms for one in past.rebalances)
+    borders = sorted(rebalance.began_ms for rebalance in past.rebalances)
     run: list[Call] = []
     key: tuple[object, ...] = ()
     border = 0
@@ -103,18 +117,18 @@ def failures(past: History) -> list[Moment]:
             border += 1
         mine = (call.api, call.outcome, border, (call.took_ms or 0) // 1000)
         if run and mine != key:
-            found.append(_failure(past, run))
+            result.append(_failure(past, run))
             run = []
         key = mine
         run.append(call)
     if run:
-        found.append(_failure(past, run))
-    return found
+        result.append(_failure(past, run))
+    return result
 
 
 def _failure(past: History, run: list[Call]) -> Moment:
     first, members = run[0], list(dict.fromkeys(call.member for call in run))
-    named = [one for one in members if one]
+    named = [member for member in members if member]
     who = listed(past, named) if named else first.client_id or "somebody"
     times = f" (×{len(run)})" if len(run) > len(members) else ""
     fault = f" [fault: {first.faults[-1]}]" if first.faults else ""
@@ -130,7 +144,7 @@ def _failure(past: History, run: list[Call]) -> Moment:
 
 
 def _waiting(past: History) -> Iterator[Moment]:
-    """Requests that nobody has answered yet, old ones first."""
+    """Requests without a response, old ones first."""
     open_calls = [
         call
         for call in past.calls

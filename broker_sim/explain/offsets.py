@@ -1,12 +1,12 @@
-"""What became of a group's committed offsets besides growing: they went back, jumped over records that nobody was given, were set by
+"""What became of a group's committed offsets besides growing: they went back, skipped records that no member was given, were set by
 somebody who is no member, or were deleted.
 
 Rules:
-1. What is told was seen: an offset by the journal's ``offsets`` and ``offsets_deleted``, what a client was given by its Fetches. A
+1. Only observed facts count: an offset by the journal's ``offsets`` and ``offsets_deleted``, what a client was given by its Fetches. A
    Fetch counts only with its answer: what was refused, or brought nothing, delivered nothing.
 2. A client read over records where it fetches from an offset behind the one at which it fetched last, and was given nothing in between.
    The same where its first Fetch of a partition is behind the group's committed offset: what its OffsetFetch was answered before is
-   told, if that was an error. A client that commits without being a member,
+   given, if that was an error. A client that commits without being a member,
    and fetches the partition itself, is a consumer without a group's assignment, and no tool.
 3. A difference of offsets is not a number of records: compacted records and markers of transactions have offsets too. "Up to".
 4. A reader is known by client id and host. Who is no member, and reads the same topics, has no say.
@@ -123,9 +123,9 @@ class Offsets:
             self._own(items(table(event, "after"), "members"))
         elif kind == "epochs":
             self._own(items(event, "members"))
-            for one in items(event, "members"):
-                if isinstance(one, Mapping) and (member := text(one, "member")):
-                    self._readers[text(one, "client_id") or "", text(one, "client_host") or ""] = member
+            for row in items(event, "members"):
+                if isinstance(row, Mapping) and (member := text(row, "member")):
+                    self._readers[text(row, "client_id") or "", text(row, "client_host") or ""] = member
         elif kind in ("offsets", "offsets_deleted"):
             self._stored(event, ts_ms, order)
             words = self._moved(event, call) if kind == "offsets" else self._deleted(event, call)
@@ -134,13 +134,13 @@ class Offsets:
 
     def _own(self, members: Iterable[object]) -> None:
         """Whose partitions are whose, as far as these members go."""
-        for one in members:
-            member = text(one, "member") if isinstance(one, Mapping) else None
-            if member is None or not isinstance(one, Mapping):
+        for row in members:
+            member = text(row, "member") if isinstance(row, Mapping) else None
+            if member is None or not isinstance(row, Mapping):
                 continue
-            who = text(one, "client_id") or "", text(one, "client_host") or ""
-            self._begins.member(who, names_in(one, "topics"))
-            for topic, partitions in table(one, "assignment").items():
+            who = text(row, "client_id") or "", text(row, "client_host") or ""
+            self._begins.member(who, names_in(row, "topics"))
+            for topic, partitions in table(row, "assignment").items():
                 for index in partitions if isinstance(partitions, list) else ():
                     self._owners[f"{topic}-{index}"] = member
 
@@ -241,8 +241,8 @@ class Offsets:
         """Partitions and offsets that a Fetch names; by topic id (v13) the event's ``topics`` has the names, in the same order."""
         names = iter(names_in(event, "topics"))
         for topic in items(table(event, "body"), "topics"):
-            for one in items(topic, "partitions") if isinstance(topic, Mapping) else ():
-                log, offset, index = next(names, ""), number(one, "fetch_offset"), number(one, "partition")
+            for partition in items(topic, "partitions") if isinstance(topic, Mapping) else ():
+                log, offset, index = next(names, ""), number(partition, "fetch_offset"), number(partition, "partition")
                 name, topic_id = text(topic, "topic"), text(topic, "topic_id")
                 if not name and topic_id and log.endswith(f"-{index}"):
                     self._topics[topic_id] = log.removesuffix(f"-{index}")
@@ -267,9 +267,9 @@ class Offsets:
             return False
         records = number(table(answer, "records"), "records") or 0
         start = number(answer, "log_start_offset")
-        found = self._begins.fetched(reader, log, position.offset, records, start, ts_ms, order)
-        self._begun += [found] if found is not None else []
-        return found is not None
+        beginning = self._begins.fetched(reader, log, position.offset, records, start, ts_ms, order)
+        self._begun += [beginning] if beginning is not None else []
+        return beginning is not None
 
     def _answered(self, reader: Reader, log: str, answer: Event, *, begun: bool) -> None:
         """``answer`` {}: nothing new, in a session. ``begun``: `beginnings` has found it."""
@@ -296,48 +296,55 @@ class Offsets:
         position.end = _known(number(answer, "high_watermark"), position.end)
 
     def _answers(self, event: Event) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Partitions and their answers."""
+        """The partitions of a Fetch response, each with its log's name."""
         for topic in items(table(event, "body"), "responses"):
             if isinstance(topic, Mapping):
                 name = text(topic, "topic") or self._topics.get(text(topic, "topic_id") or "", "")
-                for one in items(topic, "partitions") if name else ():
-                    if isinstance(one, Mapping):
-                        yield f"{name}-{number(one, 'partition_index')}", one
+                for partition in items(topic, "partitions") if name else ():
+                    if isinstance(partition, Mapping):
+                        yield f"{name}-{number(partition, 'partition_index')}", partition
 
     # where the log ends
 
     def _list(self, event: Event) -> None:
-        """A ListOffsets."""
+        """Note the timestamps that a ListOffsets request asks for."""
         reader = text(event, "client_id") or "", text(event, "client_host") or ""
         asked = {
-            f"{text(topic, 'name')}-{number(one, 'partition_index')}": stamp
+            f"{text(topic, 'name')}-{number(partition, 'partition_index')}": stamp
             for topic in items(table(event, "body"), "topics")
-            for one in (items(topic, "partitions") if isinstance(topic, Mapping) else ())
-            if isinstance(one, Mapping) and (stamp := number(one, "timestamp")) is not None
+            for partition in (items(topic, "partitions") if isinstance(topic, Mapping) else ())
+            if isinstance(partition, Mapping) and (stamp := number(partition, "timestamp")) is not None
         }
         self._ends_asked[number(event, "request") or 0] = reader, asked
 
     def _listed(self, event: Event) -> None:
         reader, asked = self._ends_asked.pop(number(event, "request") or 0, (None, {}))
         for topic in items(table(event, "body"), "topics") if reader is not None else ():
-            for one in items(topic, "partitions") if isinstance(topic, Mapping) else ():
-                name, index = text(topic, "name"), number(one, "partition_index") if isinstance(one, Mapping) else None
+            for partition in items(topic, "partitions") if isinstance(topic, Mapping) else ():
+                name, index = (
+                    text(topic, "name"),
+                    number(partition, "partition_index") if isinstance(partition, Mapping) else None,
+                )
                 if reader is not None and name and index is not None:
-                    latest = asked.get(f"{name}-{index}") == LATEST and not number(one, "error_code")
-                    self._begins.listed(reader, f"{name}-{index}", number(one, "offset") if latest else None)
+                    latest = asked.get(f"{name}-{index}") == LATEST and not number(partition, "error_code")
+                    self._begins.listed(reader, f"{name}-{index}", number(partition, "offset") if latest else None)
 
     def _sized(self, event: Event) -> None:
-        """An answer to Metadata."""
-        for one in items(table(event, "body"), "topics"):
-            if isinstance(one, Mapping) and (name := text(one, "name")) and (size := len(items(one, "partitions"))):
+        """Note partition counts from a Metadata response."""
+        for topic in items(table(event, "body"), "topics"):
+            if (
+                isinstance(topic, Mapping)
+                and (name := text(topic, "name"))
+                and (size := len(items(topic, "partitions")))
+            ):
                 self._begins.has(name, size)
 
     def _stored(self, event: Event, ts_ms: int, order: int) -> None:
         """Offsets of the group that are published, or deleted."""
         for log, offset in table(event, "offsets").items():
             if isinstance(offset, int):
-                found = self._begins.committed(str(log), offset, ts_ms, order)
-                self._begun += [found] if found is not None else []
+                beginning = self._begins.committed(str(log), offset, ts_ms, order)
+                self._begun += [beginning] if beginning is not None else []
         for log in names_in(event, "partitions"):
             self._begins.deleted(log, text(event, "reason") or "unknown")
 
@@ -361,31 +368,33 @@ class Offsets:
 
 def _together(begun: Iterable[Beginning]) -> list[list[Beginning]]:
     """Those of one client that begin at the same time, and for the same reason."""
-    found: list[list[Beginning]] = []
+    together: list[list[Beginning]] = []
     last: dict[tuple[Reader, str], list[Beginning]] = {}
-    for one in begun:
-        some = last.get((one.reader, one.how))
-        if some is None or one.ts_ms - some[0].ts_ms > _ONE_START_MS:
-            some = last[one.reader, one.how] = []
-            found.append(some)
-        some.append(one)
-    return found
+    for beginning in begun:
+        some = last.get((beginning.reader, beginning.how))
+        if some is None or beginning.ts_ms - some[0].ts_ms > _ONE_START_MS:
+            some = last[beginning.reader, beginning.how] = []
+            together.append(some)
+        some.append(beginning)
+    return together
 
 
 def _began(name: str, some: list[Beginning]) -> str:
     """That a member begins at the log's end, and what lies before."""
-    some = sorted(some, key=lambda one: one.log)
-    where = shortened(f"{one.log} from {one.to_offset}" for one in some)
+    some = sorted(some, key=lambda beginning: beginning.log)
+    where = shortened(f"{beginning.log} from {beginning.to_offset}" for beginning in some)
     words = (
         f"{name} begins to read {where} on: the group had no committed offset there, and the log ended there"
         " (auto.offset.reset=latest, or a seek to the end)"
     )
-    most = count(sum(one.to_offset - one.from_offset for one in some), "record")
+    most = count(sum(beginning.to_offset - beginning.from_offset for beginning in some), "record")
     if some[0].how == "first":
         was = "is" if most == "1 record" else "are"
         there = "partition was" if len(some) == 1 else "partitions were"
         return f"{words}; up to {most} before that {was} not read: the {there} there before the group read the topic"
-    lost = shortened(f"offsets {one.from_offset} to {one.to_offset - 1} of {one.log}" for one in some)
+    lost = shortened(
+        f"offsets {beginning.from_offset} to {beginning.to_offset - 1} of {beginning.log}" for beginning in some
+    )
     why = "the group had got to where these begin"
     if some[0].how == "grown":
         why = (

@@ -62,21 +62,21 @@ def quoted(words: str) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """Names as a list in a sentence: ``a, b and c``."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nobody"
 
 
 def shortened(names: Iterable[str], most: int = LISTED) -> str:
     """``app-1, app-2 and 7 more``: each name once; one more than ``most`` is named, too, as it takes no more words."""
-    found = list(dict.fromkeys(names))
-    if len(found) > most + 1:
-        found = [*found[:most], f"{len(found) - most} more"]
-    return joined(found)
+    unique = list(dict.fromkeys(names))
+    if len(unique) > most + 1:
+        unique = [*unique[:most], f"{len(unique) - most} more"]
+    return joined(unique)
 
 
 def listed(past: History, members: Iterable[str], most: int = LISTED) -> str:
     """Members by their names, `shortened`."""
-    return shortened((past.name(one) for one in members), most)
+    return shortened((past.name(member_id) for member_id in members), most)
 
 
 def member(past: History, name: str) -> str:
@@ -94,7 +94,7 @@ def member(past: History, name: str) -> str:
 def because(past: History, cause: Cause, *, generation: int | None = None, brief: bool = False) -> str:
     """The clause after "because"; "" where the journal doesn't know. ``brief``: names without hosts, and no details."""
     if len(cause.members) <= 3:
-        whom = joined([past.name(one) if brief else member(past, one) for one in cause.members])
+        whom = joined([past.name(member_id) if brief else member(past, member_id) for member_id in cause.members])
     else:
         whom = listed(past, cause.members)
     said = f" (it said: {quoted(cause.reason)})" if cause.reason else ""
@@ -175,7 +175,7 @@ def listed_topics(topics: Sequence[str]) -> str:
 
 
 def span_title(span: Span) -> str:
-    """``__consumer_offsets-12 stuck``."""
+    """A span's subject and state: ``__consumer_offsets-12 stuck``."""
     if span.kind in ("state", "loading"):
         return f"{span.key} {span.label}"
     return f"fault {span.label}" if span.kind == "fault" else span.label

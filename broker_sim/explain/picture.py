@@ -21,9 +21,9 @@ from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
 from broker_sim.explain.model import History, Incident, Span
 from broker_sim.explain.phrases import count, incident_words, span_words
+from broker_sim.explain.rebalance_text import rebalance_text
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
-from broker_sim.explain.scene import Band, Scene, scene
-from broker_sim.explain.story import tell
+from broker_sim.explain.timeline_layout import Band, TimelineLayout, timeline_layout
 
 __all__ = ["html", "svg"]
 
@@ -65,46 +65,46 @@ LEGEND = {
 def svg(events: Iterable[Event], group: str) -> str:
     """An SVG document of its own: the timeline, and what ``explain`` says beneath it."""
     past = history(events, group)
-    picture = _Picture(scene(past, MOST_LANES))
+    picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    picture.words(_told(past, group))
+    picture.words(_paragraphs_of(past, group))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{picture.document()}\n'
 
 
 def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     """A page of its own: the timeline with tooltips and zoom, and what ``explain`` says."""
     past = history(events, group)
-    picture = _Picture(scene(past, MOST_LANES))
+    picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    lead, *told = _told(past, group)
+    lead, *paragraphs = _paragraphs_of(past, group)
     return page(
         "explain/timeline.html",
         title=title or f"{group}: rebalances of a consumer group",
         font=Markup(FONT),
         picture=Markup(picture.document()),
         lead=lead.text,
-        told=_anchored(told),
+        told=_anchored(paragraphs),
     )
 
 
-def _told(past: History, group: str) -> list[Paragraph]:
+def _paragraphs_of(past: History, group: str) -> list[Paragraph]:
     if not past.existed and not past.calls:
         return [Paragraph(past.first_ms, "note", f"The journal holds nothing of group {group}.")]
     return [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
 
 
-def _anchored(told: Iterable[Paragraph]) -> Iterator[dict[str, str]]:
+def _anchored(paragraphs: Iterable[Paragraph]) -> Iterator[dict[str, str]]:
     """Paragraphs for the page. The first one of a moment that is no note has an anchor: a click on a generation leads to it."""
     seen: set[int] = set()
-    for one in told:
-        anchor = "" if one.ts_ms in seen or one.kind == "note" else f"at{one.ts_ms}"
+    for paragraph in paragraphs:
+        anchor = "" if paragraph.ts_ms in seen or paragraph.kind == "note" else f"at{paragraph.ts_ms}"
         if anchor:
-            seen.add(one.ts_ms)
-        yield {"kind": one.kind, "anchor": anchor, "clock": clock(one.ts_ms), "text": one.text}
+            seen.add(paragraph.ts_ms)
+        yield {"kind": paragraph.kind, "anchor": anchor, "clock": clock(paragraph.ts_ms), "text": paragraph.text}
 
 
 class _Picture:
-    def __init__(self, what: Scene) -> None:
+    def __init__(self, what: TimelineLayout) -> None:
         self.scene = what
         self.sheet = Sheet(WIDTH, left=LEFT, right=RIGHT, span=(what.from_ms, what.to_ms, what.active))
         self.canvas, self.x = self.sheet.canvas, self.sheet.x
@@ -199,7 +199,7 @@ class _Picture:
         top, height = RIBBON_Y + RIBBON_HEIGHT, self.bottom - RIBBON_Y - RIBBON_HEIGHT
         closed, ended = self.x(band.closed_ms), self.x(band.ended_ms)
         words = (
-            tell(past, band.rebalance)
+            rebalance_text(past, band.rebalance)
             if band.rebalance is not None
             else f"Generation {band.label} had begun before the journal."
         )
@@ -270,8 +270,13 @@ class _Picture:
                 places.append((x, [incident]))
         free = float(LEFT)
         for position, (x, together) in enumerate(places):
-            words = "\n".join(f"{clock(one.ts_ms)}  {incident_words(one)}" for one in together[:MOST_WORDS])
-            label = " · ".join(one.text if one.kind == "mark" else incident_words(one) for one in together[:MOST_WORDS])
+            words = "\n".join(
+                f"{clock(incident.ts_ms)}  {incident_words(incident)}" for incident in together[:MOST_WORDS]
+            )
+            label = " · ".join(
+                incident.text if incident.kind == "mark" else incident_words(incident)
+                for incident in together[:MOST_WORDS]
+            )
             self.canvas.line(x, y + 12, x, self.bottom, "noteline")
             self.canvas.diamond(x, y + 12, 4.5, "note", words)
             following = places[position + 1][0] if position + 1 < len(places) else WIDTH - 8
@@ -303,11 +308,11 @@ class _Picture:
         always = ("prepare", "complete", "stable", "join", "sync")
         return [(kind, words) for kind, words in LEGEND.items() if kind in always or kind in kinds]
 
-    def words(self, told: list[Paragraph]) -> None:
+    def words(self, paragraphs: list[Paragraph]) -> None:
         """The explanation, as lines of text."""
         y = self.height + 8
         self.canvas.line(24, y - 14, WIDTH - RIGHT, y - 14, "grid")
-        for paragraph in told:
+        for paragraph in paragraphs:
             y += 8
             indent = 24 if paragraph.kind == "lead" else 112
             if indent > 24:

@@ -1,16 +1,16 @@
-"""What a rebalance is. Whoever tells of one - explanations, pictures, the tables of the pipeline - asks here and nowhere else.
+"""What a rebalance is. Explanations, pictures and the pipeline's tables all use this definition.
 
     reader = Rebalances(Rebalance)
     for step in steps:                       # all steps of one group, in order
         for turn, rebalance in reader.take(step):
             ...                              # "began", "closed", "ended": what the step did, for those who add to it
-    reader.found                             # all rebalances of the group, the last one perhaps unfinished
+    reader.rebalances                           # all rebalances of the group, the last one perhaps unfinished
 
 Rules:
 1. A rebalance begins where a step enters PreparingRebalance, or passes through it: the generation went up. Its window closes with the
    first of CompletingRebalance, Stable and Empty.
 2. It ends at Stable or Empty; "dead" when the group is gone; "moved" when its coordinator was unloaded, or when the group is loaded
-   and nobody told that it had been unloaded: a broker that was killed tells nothing; "failed" when the next one begins before.
+   and no event shows that it had been unloaded: a broker that was killed writes none; "failed" when the next one begins before.
 3. The first step that is known of a group may find it within a rebalance. That one is not ``whole``: when and why it began, and in
    CompletingRebalance when its window closed, happened before anything is known.
 4. Nothing here knows requests, and a step is read from itself and the steps before it alone: no step changes what an earlier one meant.
@@ -21,10 +21,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from broker_sim.explain.events import Call, Snapshot
+from broker_sim.explain.events import Call, GroupSnapshot
 from kafka_wire.group_states import GROUP_STATES
 
-__all__ = ["COMPLETING", "DEAD", "EMPTY", "PREPARING", "STABLE", "Cause", "End", "Kind", "Phases", "Rebalances", "Step"]
+__all__ = [
+    "COMPLETING",
+    "DEAD",
+    "EMPTY",
+    "PREPARING",
+    "STABLE",
+    "Cause",
+    "End",
+    "GroupStep",
+    "Kind",
+    "Phases",
+    "Rebalances",
+]
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
 
@@ -82,15 +94,15 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class GroupStep:
     """One step of a coordinator with one group; None: the group is not there, in that coordinator at least.
 
     A journal that is begun late shows the groups that it finds as loaded: ``before`` is the same as ``after`` then.
     """
 
     ts_ms: int
-    before: Snapshot | None
-    after: Snapshot | None
+    before: GroupSnapshot | None
+    after: GroupSnapshot | None
     cause: Cause
 
 
@@ -132,14 +144,14 @@ class Rebalances(Generic[R]):
 
     def __init__(self, kind: type[R]) -> None:
         self._kind = kind
-        self.found: list[R] = []
+        self.rebalances: list[R] = []
         self.open: R | None = None
         """The one that goes on."""
         self.since_ms: int | None = None
         """When that began in which steps are read; the first step's moment, unless told. What is found under way begins there."""
         self._first = True
 
-    def take(self, step: Step) -> list[tuple[Turn, R]]:
+    def take(self, step: GroupStep) -> list[tuple[Turn, R]]:
         """The next step; returns what it did."""
         turns: list[tuple[Turn, R]] = []
         before, after, kind = step.before, step.after, step.cause.kind
@@ -150,7 +162,7 @@ class Rebalances(Generic[R]):
         if self.open is not None and (kind == "unloaded" or (kind == "loaded" and not turns)):
             turns.append(("ended", self._end("moved", step)))
         begun = begins(before, after)
-        last = self.found[-1] if self.found else None
+        last = self.rebalances[-1] if self.rebalances else None
         if last is not None and last.end == "stable" and last.left_ms is None:
             last.left_ms = step.ts_ms if begun or after is None or after.state != STABLE else None
         if after is None or after.state == DEAD:
@@ -180,38 +192,38 @@ class Rebalances(Generic[R]):
             turns.append(("ended", self._end("empty", step)))
         return turns
 
-    def _under_way(self, before: Snapshot, step: Step) -> R:
+    def _under_way(self, before: GroupSnapshot, step: GroupStep) -> R:
         since_ms = step.ts_ms if self.since_ms is None else self.since_ms
-        found = self._kind(since_ms, before.generation, Cause("unknown", since_ms), found_in=before.state)
+        rebalance = self._kind(since_ms, before.generation, Cause("unknown", since_ms), found_in=before.state)
         if before.state == COMPLETING:
-            found.generation_before = before.generation - 1
-            found.generation, found.closed_ms = before.generation, since_ms
-        self.found.append(found)
-        self.open = found
-        return found
+            rebalance.generation_before = before.generation - 1
+            rebalance.generation, rebalance.closed_ms = before.generation, since_ms
+        self.rebalances.append(rebalance)
+        self.open = rebalance
+        return rebalance
 
-    def _begin(self, before: Snapshot | None, step: Step) -> R:
+    def _begin(self, before: GroupSnapshot | None, step: GroupStep) -> R:
         generation = 0 if before is None else before.generation
         from_empty = before is None or before.state in (EMPTY, DEAD)
         self.open = self._kind(step.ts_ms, generation, step.cause, from_empty)
-        self.found.append(self.open)
+        self.rebalances.append(self.open)
         return self.open
 
-    def _close(self, step: Step, before: Snapshot | None, after: Snapshot) -> None:
+    def _close(self, step: GroupStep, before: GroupSnapshot | None, after: GroupSnapshot) -> None:
         assert self.open is not None
         self.open.closing_cause, self.open.leader = step.cause, after.leader
         had = () if before is None else before.members
         if step.cause.kind == "timer":
             self.open.late = [name for name in had if name not in after.members]
 
-    def _end(self, end: End, step: Step) -> R:
+    def _end(self, end: End, step: GroupStep) -> R:
         assert self.open is not None
         ended, self.open = self.open, None
         ended.end, ended.ended_ms, ended.ended_by = end, step.ts_ms, step.cause
         return ended
 
 
-def begins(before: Snapshot | None, after: Snapshot | None) -> bool:
+def begins(before: GroupSnapshot | None, after: GroupSnapshot | None) -> bool:
     """Rule 1: whether a rebalance begins with a step."""
     if after is None:
         return False

@@ -2,10 +2,10 @@
 group.instance.id.
 
 Rules:
-1. Who the old and the new one are is told by client id and host of their requests: the group itself keeps those of the first one, as
+1. The old and the new one are identified by client id and host of their requests: the group itself keeps those of the first one, as
    Kafka does (replaceStaticMember). Another client, or one whose old id is refused with FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID
    afterwards, is a second process with the same group.instance.id.
-2. Such processes fence each other again and again, as many clients join anew at once: that is told once, with how often.
+2. Such processes fence each other again and again, as many clients join anew at once: that is one note, with the number of times.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from broker_sim.common.text import clock
 from broker_sim.explain.events import Call
-from broker_sim.explain.model import History, Info, Replacement
+from broker_sim.explain.model import History, MemberInfo, Replacement
 from broker_sim.explain.phrases import joined
 
-__all__ = ["TakenOver", "taken_over"]
+__all__ = ["ReplacementNote", "replacement_notes"]
 
 _OUT = ("FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID")
 """What a static member that was replaced is answered: some requests name the instance, some the member id alone."""
@@ -28,7 +28,7 @@ _APART_MS = 60_000
 
 
 @dataclass(slots=True)
-class TakenOver:
+class ReplacementNote:
     """``text``: a sentence without its end; ``contested``: several processes have the group.instance.id at once; ``member``: the last
     new id."""
 
@@ -39,20 +39,20 @@ class TakenOver:
     member: str
 
 
-def taken_over(past: History) -> Iterator[TakenOver]:
+def replacement_notes(past: History) -> Iterator[ReplacementNote]:
     """What became of static members without a rebalance, in order."""
     clients = _Clients(past)
     stories: dict[str, list[Replacement]] = {}
-    for one in past.replacements:
-        if one.rebalanced:
+    for replacement in past.replacements:
+        if replacement.rebalanced:
             continue
-        story = stories.get(one.instance, [])
-        if story and one.ts_ms - story[-1].ts_ms > _APART_MS:
-            yield from _told(story, clients)
+        story = stories.get(replacement.instance, [])
+        if story and replacement.ts_ms - story[-1].ts_ms > _APART_MS:
+            yield from _notes(story, clients)
             story = []
-        stories[one.instance] = [*story, one]
+        stories[replacement.instance] = [*story, replacement]
     for story in stories.values():
-        yield from _told(story, clients)
+        yield from _notes(story, clients)
 
 
 class _Clients:
@@ -73,33 +73,43 @@ class _Clients:
         return self._by_member.get(member, "a client")
 
 
-def _client(one: Call | Info) -> str:
-    return f"{one.client_id or 'a client'} at {one.client_host or '?'}"
+def _client(source: Call | MemberInfo) -> str:
+    return f"{source.client_id or 'a client'} at {source.client_host or '?'}"
 
 
-def _told(story: list[Replacement], clients: _Clients) -> Iterator[TakenOver]:
-    rivals = [one for one in story if clients.whom(one.old) != clients.whom(one.new) or one.old in clients.refused]
+def _notes(story: list[Replacement], clients: _Clients) -> Iterator[ReplacementNote]:
+    rivals = [
+        replacement
+        for replacement in story
+        if clients.whom(replacement.old) != clients.whom(replacement.new) or replacement.old in clients.refused
+    ]
     first, last = story[0], story[-1]
     if len(rivals) < 2:
-        for one in story:
+        for replacement in story:
             words = (
-                _once(one, clients) if one in rivals else f"the static member {one.instance} came back under a new id"
+                _replaced(replacement, clients)
+                if replacement in rivals
+                else f"the static member {replacement.instance} came back under a new id"
             )
-            yield TakenOver(one.ts_ms, one.order, f"{words}; no rebalance was needed", False, one.new)
+            yield ReplacementNote(
+                replacement.ts_ms, replacement.order, f"{words}; no rebalance was needed", False, replacement.new
+            )
         return
-    names = list(dict.fromkeys(clients.whom(name) for one in story for name in (one.old, one.new)))
+    names = list(
+        dict.fromkeys(clients.whom(name) for replacement in story for name in (replacement.old, replacement.new))
+    )
     who = joined(names) if len(names) > 1 else f"several processes of {names[0]}"
     text = (
         f"the static member {first.instance} was taken over {len(story)} times until {clock(last.ts_ms)}, without a rebalance: "
         f"{who} have the same group.instance.id. It has to be unique in a group: who joins with it fences the one before"
     )
-    yield TakenOver(first.ts_ms, first.order, text, True, last.new)
+    yield ReplacementNote(first.ts_ms, first.order, text, True, last.new)
 
 
-def _once(one: Replacement, clients: _Clients) -> str:
-    error = clients.refused.get(one.old)
+def _replaced(replacement: Replacement, clients: _Clients) -> str:
+    error = clients.refused.get(replacement.old)
     refused = f", which was answered {error} after that" if error else ""
     return (
-        f"{clients.whom(one.new)} took the place of {clients.whom(one.old)}{refused}: it joined with the same group.instance.id, "
-        f"{one.instance}"
+        f"{clients.whom(replacement.new)} took the place of {clients.whom(replacement.old)}{refused}: "
+        f"it joined with the same group.instance.id, {replacement.instance}"
     )

@@ -14,8 +14,8 @@ from broker_sim.explain.history import history
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import because, incident_words, outcome_of
 from broker_sim.explain.rebalances import EMPTY, STABLE
-from broker_sim.explain.scene import Band, Lane, Scene, scene
-from broker_sim.explain.transaction_story import is_trouble, tell
+from broker_sim.explain.timeline_layout import Band, Lane, TimelineLayout, timeline_layout
+from broker_sim.explain.transaction_text import is_trouble, transaction_text
 
 __all__ = ["timeline"]
 
@@ -66,11 +66,11 @@ def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool =
     past = history(events, group)
     if not past.existed and not past.calls:
         return f"The journal holds nothing of group {group!r}."
-    return "\n".join(line.rstrip() for line in _Drawing(scene(past, MOST_LANES), width, color).lines())
+    return "\n".join(line.rstrip() for line in _Drawing(timeline_layout(past, MOST_LANES), width, color).lines())
 
 
 class _Drawing:
-    def __init__(self, what: Scene, width: int, color: bool) -> None:
+    def __init__(self, what: TimelineLayout, width: int, color: bool) -> None:
         self.scene, self.width, self.color = what, width, color
         names = [lane.name for lane in what.lanes]
         self.gutter = min(max([len("generation"), *(len(name) + 2 for name in names)]), width // 3, 24)
@@ -225,12 +225,12 @@ class _Drawing:
 
     def _notes(self) -> list[str]:
         past = self.scene.past
-        notes = [(one.began_ms, _note(past, one)) for one in past.rebalances]
-        notes += [(one.ts_ms, incident_words(one)) for one in self.scene.incidents]
+        notes = [(rebalance.began_ms, _note(past, rebalance)) for rebalance in past.rebalances]
+        notes += [(incident.ts_ms, incident_words(incident)) for incident in self.scene.incidents]
         notes += [
-            (one.begun_ms or past.first_ms, tell(one, past.last_ms))
-            for one in past.transactions
-            if is_trouble(one, past.last_ms)
+            (transaction.begun_ms or past.first_ms, transaction_text(transaction, past.last_ms))
+            for transaction in past.transactions
+            if is_trouble(transaction, past.last_ms)
         ]
         notes.sort(key=lambda note: note[0])
         lines = []
@@ -261,14 +261,16 @@ def _phases(band: Band) -> list[tuple[str, int, int]]:
     return parts
 
 
-def _note(past: History, one: Rebalance) -> str:
+def _note(past: History, rebalance: Rebalance) -> str:
     number = (
-        f"generation {one.generation}" if one.generation is not None else f"after generation {one.generation_before}"
+        f"generation {rebalance.generation}"
+        if rebalance.generation is not None
+        else f"after generation {rebalance.generation_before}"
     )
-    lasted = "" if one.ended_ms is None else f" after {duration_text(one.ended_ms - one.began_ms)}"
+    lasted = "" if rebalance.ended_ms is None else f" after {duration_text(rebalance.ended_ms - rebalance.began_ms)}"
     why = (
-        because(past, one.cause, generation=one.generation_before, brief=True)
-        if one.whole
+        because(past, rebalance.cause, generation=rebalance.generation_before, brief=True)
+        if rebalance.whole
         else "it began before the journal"
     )
-    return f"{number} {outcome_of(one)}{lasted}" + (f": {why}" if why else "")
+    return f"{number} {outcome_of(rebalance)}{lasted}" + (f": {why}" if why else "")

@@ -15,11 +15,11 @@ from broker_sim.common.answers import errors_of, named_topics
 from broker_sim.explain.events import Event, items, names_in, number, table, text
 
 __all__ = [
-    "Found",
-    "Held",
+    "HeldStableOffset",
+    "JournalTransactions",
     "Marker",
     "Transaction",
-    "Transactions",
+    "TransactionReader",
     "concern",
     "transactions",
 ]
@@ -32,8 +32,8 @@ _NOT_ITS_OWN = ("fenced", "timed out")
 
 
 @dataclass(slots=True)
-class Who:
-    """Who sent a request."""
+class Sender:
+    """The sender of a request: its API, client id, host and connection."""
 
     api: str
     client_id: str
@@ -57,7 +57,7 @@ class Marker:
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldStableOffset:
     """A last stable offset that did not move. ``transaction``: whose; None where no coordinator knew of one: it hangs. ``readers``: who
     waited there, by client id, since when. ``ended_by``: the transaction whose marker ended it, or the client that sent one."""
 
@@ -91,19 +91,19 @@ class Transaction:
     producer_id: int
     epoch: int
     begun_ms: int | None
-    began_by: Who | None = None
+    began_by: Sender | None = None
     timeout_ms: int | None = None
     partitions: list[str] = field(default_factory=list)
     staged: dict[str, dict[str, int]] = field(default_factory=dict)
     ends: str = ""
     decided_ms: int | None = None
-    ended_by: Who | None = None
+    ended_by: Sender | None = None
     completed_ms: int | None = None
     markers: dict[str, Marker] = field(default_factory=dict)
-    held: list[Held] = field(default_factory=list)
+    held: list[HeldStableOffset] = field(default_factory=list)
     refused: list[tuple[int, str, str]] = field(default_factory=list)  # when, the state that the log refused, its error
     found_ms: list[int] = field(default_factory=list)  # when another coordinator took it over
-    fenced: list[tuple[int, Who, str]] = field(default_factory=list)  # whom it was no longer theirs, and the error
+    fenced: list[tuple[int, Sender, str]] = field(default_factory=list)  # whom it was no longer theirs, and the error
     order: int = 0
 
     @property
@@ -116,35 +116,35 @@ class Transaction:
 
 
 @dataclass(slots=True)
-class Found:
+class JournalTransactions:
     """All that a journal tells of transactions, in the order in which they began."""
 
     transactions: list[Transaction]
-    hanging: list[Held]
+    hanging: list[HeldStableOffset]
     states: dict[str, str]
     """Transactional id -> Kafka's name of its last state."""
     first_ms: int
     last_ms: int
 
     def of(self, transactional_id: str) -> list[Transaction]:
-        return [one for one in self.transactions if one.transactional_id == transactional_id]
+        return [transaction for transaction in self.transactions if transaction.transactional_id == transactional_id]
 
 
-class Transactions:
+class TransactionReader:
     """Reads them, event by event."""
 
     def __init__(self) -> None:
-        self.found: list[Transaction] = []
-        self.hanging: list[Held] = []
+        self.transactions: list[Transaction] = []
+        self.hanging: list[HeldStableOffset] = []
         self.states: dict[str, str] = {}
         self._open: dict[str, Transaction] = {}
         self._last: dict[str, Transaction] = {}
-        self._held: dict[str, Held] = {}
-        self._asked: dict[int, tuple[Who, str | None]] = {}
+        self._held: dict[str, HeldStableOffset] = {}
+        self._asked: dict[int, tuple[Sender, str | None]] = {}
         self._position: dict[
             tuple[str, str], tuple[int, int]
         ] = {}  # of readers: (client id, partition) -> offset, since
-        self._markers_of: Who | None = None
+        self._markers_of: Sender | None = None
         self._ts_ms = self._order = 0
         self._handlers = {
             "request": self._request,
@@ -169,7 +169,7 @@ class Transactions:
         owner = text(event, "transactional_id")
         body = table(event, "body")
         if owner is not None or api == "WriteTxnMarkers":
-            who = Who(api, client, text(event, "client_host") or "", number(event, "connection"))
+            who = Sender(api, client, text(event, "client_host") or "", number(event, "connection"))
             self._asked[number(event, "request") or 0] = who, owner
             if api == "WriteTxnMarkers":
                 self._markers_of = who
@@ -180,8 +180,8 @@ class Transactions:
         for topic in items(body, "topics"):
             name = text(topic, "topic") if isinstance(topic, Mapping) else None
             name = name or (names.get(text(topic, "topic_id") or "") if isinstance(topic, Mapping) else None)
-            for one in items(topic, "partitions") if name else ():
-                offset, index = number(one, "fetch_offset"), number(one, "partition")
+            for partition in items(topic, "partitions") if name else ():
+                offset, index = number(partition, "fetch_offset"), number(partition, "partition")
                 log = f"{name}-{index}"
                 if offset is None or self._position.get((client, log), (-1, 0))[0] == offset:
                     continue
@@ -192,7 +192,7 @@ class Transactions:
 
     def _response(self, event: Event) -> None:
         asked = self._asked.pop(number(event, "request") or 0, None)
-        error = next((one for one in errors_of(event) if one in _FENCING), None)
+        error = next((code for code in errors_of(event) if code in _FENCING), None)
         if asked is None:
             return
         who, owner = asked
@@ -206,16 +206,20 @@ class Transactions:
         if last is not None:
             last.fenced.append((self._ts_ms, who, error))
 
-    def _taken_from(self, who: Who, owner: str) -> Transaction | None:
+    def _taken_from(self, who: Sender, owner: str) -> Transaction | None:
         """The last transaction that was ended for this client: others may have come under the same id before it asks again."""
-        for one in reversed(self.found):
-            if one.transactional_id == owner and one.ends in _NOT_ITS_OWN and one.began_by is not None:
-                began = one.began_by
+        for transaction in reversed(self.transactions):
+            if (
+                transaction.transactional_id == owner
+                and transaction.ends in _NOT_ITS_OWN
+                and transaction.began_by is not None
+            ):
+                began = transaction.began_by
                 if (began.client_id, began.client_host) == (who.client_id, who.client_host):
-                    return one
+                    return transaction
         return None
 
-    def _who(self, event: Event) -> Who | None:
+    def _who(self, event: Event) -> Sender | None:
         asked = self._asked.get(number(table(event, "cause"), "request") or 0)
         return None if asked is None else asked[0]
 
@@ -243,7 +247,9 @@ class Transactions:
         if action == "found":
             current.found_ms.append(self._ts_ms)
         elif action == "added":
-            current.partitions += [one for one in names_in(event, "partitions") if one not in current.partitions]
+            current.partitions += [
+                partition for partition in names_in(event, "partitions") if partition not in current.partitions
+            ]
         if action == "prepared" or (action == "found" and not current.ends and "Prepare" in self.states[name]):
             current.ends = text(event, "ends") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
             current.decided_ms, current.ended_by = self._ts_ms, self._who(event)
@@ -266,7 +272,7 @@ class Transactions:
             names_in(event, "partitions"),
             order=self._order,
         )
-        self.found.append(made)
+        self.transactions.append(made)
         self._open[name] = made
         for held in self._held.values():  # as it was found: the logs are looked at before their coordinators
             if held.transaction is None and held.producer_id == made.producer_id and action == "found":
@@ -295,7 +301,9 @@ class Transactions:
             current.staged.setdefault(group, {}).update(offsets)
 
     def _of(self, producer_id: int | None) -> Transaction | None:
-        return next((one for one in self._open.values() if one.producer_id == producer_id), None)
+        return next(
+            (transaction for transaction in self._open.values() if transaction.producer_id == producer_id), None
+        )
 
     # what waits for it
 
@@ -314,7 +322,7 @@ class Transactions:
         if event.get("action") != "held":
             return
         producer_id = number(event, "producer_id")
-        held = self._held[log] = Held(log, offset, self._ts_ms, producer_id, order=self._order)
+        held = self._held[log] = HeldStableOffset(log, offset, self._ts_ms, producer_id, order=self._order)
         for (client, where), (at, _) in self._position.items():
             if where == log and at == offset:
                 held.readers[client] = self._ts_ms
@@ -324,7 +332,7 @@ class Transactions:
         else:
             self.hanging.append(held)
 
-    def _give(self, held: Held, transaction: Transaction) -> None:
+    def _give(self, held: HeldStableOffset, transaction: Transaction) -> None:
         held.transaction = transaction
         transaction.held.append(held)
         if held in self.hanging:
@@ -332,30 +340,34 @@ class Transactions:
 
 
 def concern(
-    found: Transactions, group: str, clients: Iterable[str], until_ms: int
-) -> tuple[list[Transaction], list[Held]]:
+    result: TransactionReader, group: str, clients: Iterable[str], until_ms: int
+) -> tuple[list[Transaction], list[HeldStableOffset]]:
     """What concerns a group: the transactions that commit for it, those whose end its members (``clients``: their client ids) waited
-    for long enough to be told; and the last stable offsets at which they waited, of transactions that hang, too."""
+    for long enough to be reported; and the last stable offsets at which they waited, of transactions that hang, too."""
     ours = set(clients)
 
-    def waited(held: Held) -> bool:
+    def waited(held: HeldStableOffset) -> bool:
         return any(
             name in ours and (held.to_ms or until_ms) - since >= WORTH_TELLING_MS
             for name, since in held.readers.items()
         )
 
-    mine = [one for one in found.found if group in one.staged or any(map(waited, one.held))]
-    held = [held for one in mine for held in one.held if waited(held)]
-    return mine, [*held, *filter(waited, found.hanging)]
+    mine = [
+        transaction
+        for transaction in result.transactions
+        if group in transaction.staged or any(map(waited, transaction.held))
+    ]
+    held = [held for transaction in mine for held in transaction.held if waited(held)]
+    return mine, [*held, *filter(waited, result.hanging)]
 
 
-def transactions(events: Iterable[Event]) -> Found:
+def transactions(events: Iterable[Event]) -> JournalTransactions:
     """Every transaction of a journal."""
-    reader, first_ms, last_ms = Transactions(), None, 0
+    reader, first_ms, last_ms = TransactionReader(), None, 0
     for order, event in enumerate(events, 1):
         if isinstance(event, Mapping):
             ts_ms = number(event, "ts_ms")
             last_ms = max(last_ms, ts_ms or 0)
             first_ms = last_ms if first_ms is None else first_ms
             reader.take(event, last_ms, order)
-    return Found(reader.found, reader.hanging, reader.states, first_ms or 0, last_ms)
+    return JournalTransactions(reader.transactions, reader.hanging, reader.states, first_ms or 0, last_ms)

@@ -18,7 +18,7 @@ from broker_sim.common.clock import Timer
 from broker_sim.common.text import UsageError, duration_ms, duration_text, expected, unknown
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import ClusterState, Partition
-from broker_sim.metadata.topics import INTERNAL_TOPICS, Gate
+from broker_sim.metadata.topics import INTERNAL_TOPICS, AppendInterceptor
 from broker_sim.storage.errors import StorageError
 from kafka_wire.errors import Err
 
@@ -262,8 +262,8 @@ class _Apply:
     @staticmethod
     def stuck(faults: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
-        partition.held = True
-        fault.undo = partition.release
+        partition.high_watermark_frozen = True
+        fault.undo = partition.unfreeze_high_watermark
         if "isr_shrinks_after" in fault.args:
             faults._later(fault, fault.args["isr_shrinks_after"], lambda: _Apply.under_min_isr(faults, fault))
 
@@ -280,7 +280,7 @@ class _Apply:
                 back = [node for node in isr if node in replicas and brokers[node].alive]
                 partition.isr = [*back, *(node for node in now if node not in back)]
             leader_election.catch_up(faults._state, partition)
-            partition.release()
+            partition.unfreeze_high_watermark()
 
         fault.undo = undo
         partition.isr_too_small = True
@@ -288,19 +288,19 @@ class _Apply:
             partition.isr = [partition.leader]
         faults._touch()
         if faults._state.config.release >= (4, 0):
-            partition.held = True
+            partition.high_watermark_frozen = True
         else:
-            partition.release()  # 3.x moves the high watermark on without them
+            partition.unfreeze_high_watermark()  # 3.x moves the high watermark on without them
 
     @staticmethod
     def slow(faults: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
-        partition.held = True
+        partition.high_watermark_frozen = True
         remove = _add_gate(partition, _Late(faults, fault))
 
         def undo() -> None:
             remove()
-            partition.release()
+            partition.unfreeze_high_watermark()
 
         fault.undo = undo
 
@@ -346,7 +346,7 @@ class _Gates:
     """Several gates in a row: states of different aspects go together."""
 
     def __init__(self) -> None:
-        self.all: list[Gate] = []
+        self.all: list[AppendInterceptor] = []
 
     def before(self, size: int) -> None:
         """Call all interceptors before an append; each may raise the log's error."""
@@ -359,16 +359,16 @@ class _Gates:
             gate.after(end)
 
 
-def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
+def _add_gate(partition: Partition, gate: AppendInterceptor) -> Callable[[], None]:
     """Put a gate before a log; returns what takes it away."""
-    gates = partition.gate if isinstance(partition.gate, _Gates) else _Gates()
-    partition.gate = gates
+    gates = partition.append_interceptor if isinstance(partition.append_interceptor, _Gates) else _Gates()
+    partition.append_interceptor = gates
     gates.all.append(gate)
 
     def remove() -> None:
         gates.all.remove(gate)
         if not gates.all:
-            partition.gate = None
+            partition.append_interceptor = None
 
     return remove
 

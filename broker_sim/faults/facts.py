@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from broker_sim.handlers.traits import Held
+from broker_sim.handlers.traits import SessionPartitions
 from kafka_wire.api_keys import message_class
 from kafka_wire.schema import ZERO_UUID, All, Entity, EntityBy, FieldSpec
 
@@ -58,7 +58,9 @@ SELECTABLE = ("group", "member", "transactional_id", "topic", "partition")
 """What requests can be selected by, besides who sends them where."""
 
 
-def facts_of(request: object, version: int, *, names: TopicNames | None = None, held: Held = ()) -> RequestFacts:
+def facts_of(
+    request: object, version: int, *, names: TopicNames | None = None, held: SessionPartitions = ()
+) -> RequestFacts:
     """What ``request`` is about. ``names`` resolves topic ids; ``held``: the partitions of a session that it goes on with."""
     if request is None:
         return NOTHING

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypedDict
 from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.faults.facts import NOTHING, SELECTABLE, RequestFacts, carried_by
 from broker_sim.fields.field import about, fields_of, read
-from broker_sim.fields.kafka import ApiNames, Versions
+from broker_sim.fields.kafka import ApiNames, VersionRange
 from broker_sim.fields.kinds import Count, Text
 from broker_sim.fields.problems import Problems
 from kafka_wire.api_keys import API_NAMES, DEFAULT_VERSION, ApiKey, advertised
@@ -39,7 +39,7 @@ ApiName = str | Iterable[str]
 class SelectorKeys(TypedDict, total=False):
     """Which requests: those that fit all that is given; what is None is not given."""
 
-    version: Annotated[int | str | None, about(Versions(), "API versions: 8 or 2-4")]
+    version: Annotated[int | str | None, about(VersionRange(), "API versions: 8 or 2-4")]
     client_id: Annotated[str | None, about(Text(0), "client id; * matches anything")]
     group: Annotated[str | None, about(Text(0), "group id in the request; * matches anything", example="billing")]
     member: Annotated[str | None, about(Text(), "member id or instance id in the request; * matches anything")]
@@ -263,7 +263,7 @@ def _apis(value: str | list[str] | None, as_version: str) -> frozenset[int] | No
 
 
 def _versions(value: object, apis: frozenset[int] | None, as_version: str) -> tuple[int, int]:
-    low, high = Versions().bounds(value, "version")
+    low, high = VersionRange().bounds(value, "version")
     if apis is not None:
         ranges = advertised(as_version)
         there = {api: ranges[api] for api in apis if api in ranges}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults, Journal
     from broker_sim.handlers.context import ConnectionLike, TappedContext
-    from broker_sim.handlers.traits import Held
+    from broker_sim.handlers.traits import SessionPartitions
     from broker_sim.metadata.cluster_state import ClusterState
 
 __all__ = ["RequestInterceptor"]
@@ -215,7 +215,9 @@ class RequestInterceptor:
         asked = opened.asked
         held = self._held(opened.ctx, request)
         well = partial(self._offsets_of_others, opened)
-        return error_response(request, asked.api_key, asked.version, verdict.error, held=held, well=well)
+        return error_response(
+            request, asked.api_key, asked.version, verdict.error, session_partitions=held, healthy_row=well
+        )
 
     def _parts(self, opened: _Open, verdict: Verdict) -> tuple[Any, Any] | None:
         """What of a request fails and what is handled; None where all of it fails."""
@@ -325,9 +327,9 @@ class RequestInterceptor:
         topic = self.state.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def _held(self, ctx: TappedContext, request: object) -> Held:
+    def _held(self, ctx: TappedContext, request: object) -> SessionPartitions:
         """The partitions that a request is about by its session."""
-        held = ctx.route.traits.held
+        held = ctx.route.traits.session_partitions
         return () if held is None or request is None else held(ctx.broker, request)
 
     # --- journal events------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
 from broker_sim.common.text import UsageError, unknown
-from broker_sim.fields.kinds import Kind
+from broker_sim.fields.kinds import FieldKind
 from broker_sim.fields.problems import Problems
 
 __all__ = ["Field", "about", "fields_of", "read"]
@@ -28,7 +28,7 @@ class Field:
     """``doc``: what it is for, without a full stop. ``default``: what it is where it isn't given. ``example``: for documents."""
 
     name: str
-    kind: Kind[Any]
+    kind: FieldKind[Any]
     doc: str
     required: bool = False
     default: Any = None
@@ -43,25 +43,25 @@ class Field:
         return {**self.kind.schema(), **({} if self.default is None else {"default": self.default})}
 
 
-def about(kind: Kind[Any], doc: str, **more: Any) -> Field:
+def about(kind: FieldKind[Any], doc: str, **more: Any) -> Field:
     """A field that has its name from the key of a TypedDict that it annotates."""
     return Field("", kind, doc, **more)
 
 
 def fields_of(keys: type) -> dict[str, Field]:
     """The fields of a TypedDict whose keys are annotated with them, in its order."""
-    found: dict[str, Field] = {}
+    fields: dict[str, Field] = {}
     for name, hint in get_type_hints(keys, include_extras=True).items():
-        (one,) = (each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Field))
-        found[name] = replace(one, name=name)
-    return found
+        (annotation,) = (entry for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Field))
+        fields[name] = replace(annotation, name=name)
+    return fields
 
 
 def read(
     fields: Mapping[str, Field],
     given: Mapping[str, object],
     what: str,
-    each: str,
+    kind_of_name: str,
     usual: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The values in their types, with defaults, in the order of the fields; ``what`` is the input in errors, ``each`` one of its
@@ -70,16 +70,16 @@ def read(
     meant: set[str | None] = set()
     for name in given:
         if name not in fields:
-            problems.add(error := unknown(each, name, fields, (usual or {}).get(name)), str(name))
+            problems.add(error := unknown(kind_of_name, name, fields, (usual or {}).get(name)), str(name))
             meant.add(error.nearest)
-    found: dict[str, Any] = {}
-    for name, one in fields.items():
+    result: dict[str, Any] = {}
+    for name, field in fields.items():
         value = given.get(name)
-        if value is None and one.required and name not in meant:  # one mistake is one error
-            problems.add(UsageError(f"{what}: {name} is missing ({one.doc})"), name)
-        value = one.default if value is None else value
+        if value is None and field.required and name not in meant:  # one mistake is one error
+            problems.add(UsageError(f"{what}: {name} is missing ({field.doc})"), name)
+        value = field.default if value is None else value
         if value is not None:
             with problems.at(name):
-                found[name] = one.read(value)
+                result[name] = field.read(value)
     problems.check()
-    return found
+    return result

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_sim.common.text import unknown
-from broker_sim.fields.kinds import Choice, Kind, Text, error_about, number_of, refusal
+from broker_sim.fields.kinds import Choice, FieldKind, Text, error_about, number_of, refusal
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 from kafka_wire.group_states import EPOCH_GROUP_STATES, GROUP_STATES
@@ -21,8 +21,8 @@ __all__ = [
     "ApiNames",
     "ErrorCode",
     "LogName",
-    "OfTransactions",
-    "Versions",
+    "TransactionalIdLog",
+    "VersionRange",
     "log_named",
 ]
 
@@ -43,7 +43,7 @@ ERROR_CODE = {
 
 
 @dataclass(frozen=True)
-class ErrorCode(Kind[Err]):
+class ErrorCode(FieldKind[Err]):
     """An error by Kafka's name in any case, by its code, or as `Err`. ``none``: whether NONE may be meant."""
 
     none: bool = False
@@ -53,17 +53,17 @@ class ErrorCode(Kind[Err]):
         if code is not None:
             if code not in Err._value2member_map_:
                 raise error_about(what, f"Kafka has no error with the code {value}")
-            found = Err(int(code))
+            error = Err(int(code))
         elif isinstance(value, str):
             named = Err.__members__.get(value.strip().upper().replace("-", "_"))
             if named is None:
                 raise unknown("error", value, Err.__members__)
-            found = named
+            error = named
         else:
             raise error_about(what, f"{value!r} is not an error (expected a name such as NOT_COORDINATOR, or a code)")
-        if found is Err.NONE and not self.none:
+        if error is Err.NONE and not self.none:
             raise error_about(what, "NONE is not an error")
-        return found
+        return error
 
     def schema(self) -> dict[str, Any]:
         return {"$ref": "#/components/schemas/ErrorCode"}
@@ -80,7 +80,7 @@ TRANSACTION_STATE = Choice(
 
 
 @dataclass(frozen=True)
-class ApiName(Kind[str]):
+class ApiName(FieldKind[str]):
     """One API by Kafka's name in any case, with or without underscores, as Kafka writes it. A pattern, in which ``*`` matches any
     characters, is returned unchanged."""
 
@@ -100,7 +100,7 @@ class ApiName(Kind[str]):
 
 
 @dataclass(frozen=True)
-class ApiNames(Kind["str | list[str]"]):
+class ApiNames(FieldKind["str | list[str]"]):
     """An API, or several: a list, or a text with commas."""
 
     def read(self, value: object, what: str = "") -> str | list[str]:
@@ -112,16 +112,16 @@ class ApiNames(Kind["str | list[str]"]):
             raise refusal(what, value, "the name of an API, or a list of them")
         if not names:
             raise error_about(what, "an empty list selects nothing")
-        found = list(dict.fromkeys(ApiName().read(name, what) for name in names))
-        return found[0] if len(found) == 1 else found
+        apis = list(dict.fromkeys(ApiName().read(name, what) for name in names))
+        return apis[0] if len(apis) == 1 else apis
 
     def schema(self) -> dict[str, Any]:
-        one = ApiName().schema()
-        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+        name_schema = ApiName().schema()
+        return {"anyOf": [name_schema, {"type": "array", "items": name_schema, "minItems": 1}]}
 
 
 @dataclass(frozen=True)
-class Versions(Kind["int | str"]):
+class VersionRange(FieldKind["int | str"]):
     """A version of an API, or a range of them: ``8``, ``"2-4"``."""
 
     meant = "a version or a range of them, as in 8 or 2-4"
@@ -147,7 +147,7 @@ class Versions(Kind["int | str"]):
 
 
 @dataclass(frozen=True)
-class LogName(Kind[str]):
+class LogName(FieldKind[str]):
     """A log partition: ``orders-0``, ``__consumer_offsets-12``, or ``offsets(GROUP)`` for the one that a group lives in, and
     ``transactions(ID)`` for that of a transactional id."""
 
@@ -164,19 +164,19 @@ class LogName(Kind[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class OfTransactions:
+class TransactionalIdLog:
     """The log that a transactional id lives in."""
 
     transactional_id: str
 
 
-def log_named(text: str) -> tuple[str, int] | str | OfTransactions | None:
+def log_named(text: str) -> tuple[str, int] | str | TransactionalIdLog | None:
     """What a log's name says: topic and partition, the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``; None for
     what names no log."""
-    if found := _OFFSETS_OF.fullmatch(text):
-        return found[1]
-    if found := _TRANSACTIONS_OF.fullmatch(text):
-        return OfTransactions(found[1])
-    if found := _PARTITION.fullmatch(text):
-        return found[1], int(found[2])
+    if match := _OFFSETS_OF.fullmatch(text):
+        return match[1]
+    if match := _TRANSACTIONS_OF.fullmatch(text):
+        return TransactionalIdLog(match[1])
+    if match := _PARTITION.fullmatch(text):
+        return match[1], int(match[2])
     return None

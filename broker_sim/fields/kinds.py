@@ -33,15 +33,15 @@ __all__ = [
     "Choice",
     "Count",
     "Duration",
+    "FieldKind",
     "Flag",
-    "Kind",
     "ListOf",
     "MapOf",
     "NameOrNumber",
     "Number",
     "Objects",
     "OneOrMore",
-    "Setting",
+    "SettingValue",
     "Text",
     "error_about",
     "number_of",
@@ -62,9 +62,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-def error_about(what: str, told: str) -> UsageError:
+def error_about(what: str, message: str) -> UsageError:
     """``times: 3 is too many``; without ``what`` the rest alone."""
-    return UsageError(f"{what}: {told}" if what else told)
+    return UsageError(f"{what}: {message}" if what else message)
 
 
 def refusal(what: str, value: object, meant: str) -> UsageError:
@@ -73,7 +73,7 @@ def refusal(what: str, value: object, meant: str) -> UsageError:
     return error_about(what, f"{shown if len(shown) <= 80 else shown[:77] + '...'} is not {meant}")
 
 
-class Kind(Generic[T]):
+class FieldKind(Generic[T]):
     """A kind of values. ``meant`` is what one is called in errors, ``metavar`` in a command's help."""
 
     meant: str
@@ -108,27 +108,27 @@ def _bounds(least: object, most: object) -> str:
 
 
 def _limits(least: float | None, most: float | None) -> dict[str, float]:
-    return {name: one for name, one in (("minimum", least), ("maximum", most)) if one is not None}
+    return {name: bound for name, bound in (("minimum", least), ("maximum", most)) if bound is not None}
 
 
 @dataclass(frozen=True)
-class Flag(Kind[bool]):
+class Flag(FieldKind[bool]):
     """A boolean: true, yes, on, 1 or false, no, off, 0 in any case."""
 
     meant = "true or false"
 
     def read(self, value: object, what: str = "") -> bool:
-        found = _FLAGS.get(str(value).strip().lower()) if isinstance(value, str | int) else None
-        if found is None:
+        flag = _FLAGS.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+        if flag is None:
             raise refusal(what, value, self.meant)
-        return found
+        return flag
 
     def schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
 
 
 @dataclass(frozen=True)
-class Count(Kind[int]):
+class Count(FieldKind[int]):
     """A whole number, from ``least`` to ``most``."""
 
     least: int | None = None
@@ -153,7 +153,7 @@ class Count(Kind[int]):
 
 
 @dataclass(frozen=True)
-class Number(Kind[float]):
+class Number(FieldKind[float]):
     """Any number, from ``least`` to ``most``."""
 
     least: float | None = None
@@ -185,7 +185,7 @@ DURATION = {
 
 
 @dataclass(frozen=True)
-class Duration(Kind[float]):
+class Duration(FieldKind[float]):
     """A time in seconds, in whole ms: ``"40s"``, ``"500ms"``, ``"1m30s"``, or a number of seconds. ``least``, ``most``: seconds."""
 
     least: float = 0.0
@@ -194,7 +194,9 @@ class Duration(Kind[float]):
 
     @property
     def meant(self) -> str:  # type: ignore[override]
-        low, high = (None if one is None else duration_text(one * 1000) for one in (self.least or None, self.most))
+        low, high = (
+            None if seconds is None else duration_text(seconds * 1000) for seconds in (self.least or None, self.most)
+        )
         return f"a duration{_bounds(low, high)}, as in 40s, 500ms, 1m30s or a number of seconds"
 
     def read(self, value: object, what: str = "") -> float:
@@ -211,7 +213,7 @@ class Duration(Kind[float]):
 
 
 @dataclass(frozen=True)
-class Text(Kind[str]):
+class Text(FieldKind[str]):
     """A text of ``least`` to ``MAX_TEXT`` characters."""
 
     least: int = 1
@@ -233,7 +235,7 @@ class Text(Kind[str]):
 
 
 @dataclass(frozen=True)
-class Choice(Kind[str]):
+class Choice(FieldKind[str]):
     """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name."""
 
     known: Callable[[], Iterable[str]] | Iterable[str]
@@ -245,17 +247,17 @@ class Choice(Kind[str]):
 
     def read(self, value: object, what: str = "") -> str:
         names = self.names()
-        found = {name.lower(): name for name in names}.get(str(value).strip().lower())
-        if found is None:
+        known = {name.lower(): name for name in names}.get(str(value).strip().lower())
+        if known is None:
             raise unknown(self.label or what or "choice", value, names)
-        return found
+        return known
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "maxLength": MAX_TEXT, "enum": self.names()}
 
 
 @dataclass(frozen=True)
-class NameOrNumber(Kind[int | str]):
+class NameOrNumber(FieldKind[int | str]):
     """A text; where it spells a whole number it is that number."""
 
     meant = "a whole number or a text"
@@ -273,7 +275,7 @@ class NameOrNumber(Kind[int | str]):
 
 
 @dataclass(frozen=True)
-class Setting(Kind[str]):
+class SettingValue(FieldKind[str]):
     """The value of one of Kafka's settings as Kafka writes it: true is "true", a list has commas."""
 
     meant = "the value of a setting"
@@ -282,7 +284,7 @@ class Setting(Kind[str]):
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, list | tuple):
-            return ",".join(self.read(one, what) for one in value)
+            return ",".join(self.read(item, what) for item in value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return Text(0).read(value, what)
@@ -292,10 +294,10 @@ class Setting(Kind[str]):
 
 
 @dataclass(frozen=True)
-class ListOf(Kind[list[T]]):
+class ListOf(FieldKind[list[T]]):
     """A list; of a text its parts between commas."""
 
-    item: Kind[T]
+    item: FieldKind[T]
     meant = "a list"
     metavar = "A,B"
 
@@ -306,23 +308,23 @@ class ListOf(Kind[list[T]]):
             raise refusal(what, value, self.meant)
         items = list(value)
         _few(items, what)
-        found: list[T] = []
+        result: list[T] = []
         problems = Problems()
-        for place, one in enumerate(items):
+        for place, item in enumerate(items):
             with problems.at(place):
-                found.append(self.item.read(one, what))
+                result.append(self.item.read(item, what))
         problems.check()
-        return found
+        return result
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "items": self.item.schema(), "maxItems": MAX_ITEMS}
 
 
 @dataclass(frozen=True)
-class MapOf(Kind[dict[str, T]]):
+class MapOf(FieldKind[dict[str, T]]):
     """A map of names to values; of a text what JSON makes of it, or ``a=1,b=2``, ``a:1,b:2``."""
 
-    value: Kind[T]
+    value: FieldKind[T]
     meant = "a map of names to values"
     metavar = "K:V,..."
 
@@ -331,20 +333,20 @@ class MapOf(Kind[dict[str, T]]):
         if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
             raise refusal(what, value, self.meant)
         _few(given, what)
-        found: dict[str, T] = {}
+        result: dict[str, T] = {}
         problems = Problems()
-        for name, one in given.items():
+        for name, item in given.items():
             with problems.at(name):
-                found[name] = self.value.read(one, f"{what}: {name}" if what else name)
+                result[name] = self.value.read(item, f"{what}: {name}" if what else name)
         problems.check()
-        return found
+        return result
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": self.value.schema(), "maxProperties": MAX_ITEMS}
 
 
 @dataclass(frozen=True)
-class OneOrMore(Kind["str | list[str]"]):
+class OneOrMore(FieldKind["str | list[str]"]):
     """A text, or a list of texts."""
 
     meant = "a text, or a list of them"
@@ -377,18 +379,18 @@ def _few(entries: Sized, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class Objects(Kind[list[dict[str, Any]]]):
+class Objects(FieldKind[list[dict[str, Any]]]):
     """A list of objects, whose own fields somebody else reads."""
 
     meant = "a list of objects"
     metavar: str = field(default="", init=False)
 
     def read(self, value: object, what: str = "") -> list[dict[str, Any]]:
-        if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
             raise refusal(what, value, self.meant)
         if len(value) > MAX_OBJECTS:
             raise error_about(what, f"{len(value)} objects are too many, at most {MAX_OBJECTS}")
-        return [dict(one) for one in value]
+        return [dict(item) for item in value]
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "items": {"type": "object"}, "maxItems": MAX_OBJECTS}

@@ -31,14 +31,14 @@ class Problem:
     @property
     def pointer(self) -> str:
         """As a JSON pointer (RFC 6901): ``/config/num.partitions``; "" is the whole input."""
-        return "".join("/" + str(one).replace("~", "~0").replace("/", "~1") for one in self.path)
+        return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in self.path)
 
 
 class WrongInput(UsageError):
     """An invalid input. The message has a line for each error; ``problems`` has them with their places."""
 
     def __init__(self, *problems: Problem) -> None:
-        super().__init__("\n".join(dict.fromkeys(one.text for one in problems)))
+        super().__init__("\n".join(dict.fromkeys(problem.text for problem in problems)))
         self.problems = problems
         self.nearest = problems[0].nearest
 
@@ -47,14 +47,16 @@ class Problems:
     """What was found to be wrong up to now."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
 
     def add(self, error: UsageError, *path: str | int) -> None:
         """Note what was raised of the value at ``path``."""
         if isinstance(error, WrongInput):
-            self.found += [Problem(one.text, (*path, *one.path), one.nearest) for one in error.problems]
+            self.problems += [
+                Problem(problem.text, (*path, *problem.path), problem.nearest) for problem in error.problems
+            ]
         else:
-            self.found.append(Problem(str(error), path, error.nearest))
+            self.problems.append(Problem(str(error), path, error.nearest))
 
     @contextmanager
     def at(self, *path: str | int) -> Iterator[None]:
@@ -66,5 +68,5 @@ class Problems:
 
     def check(self) -> None:
         """Raise what was noted: the one UsageError, or a WrongInput of several."""
-        if self.found:
-            raise WrongInput(*self.found) from None
+        if self.problems:
+            raise WrongInput(*self.problems) from None

@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share: the common gate, in each coordinator's order of checks."""
+"""What the handlers of the group APIs share: the common coordinator check, in each coordinator's order of checks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from broker_sim.common.slices import Pace, distinct, in_order
 from broker_sim.coordinator.client import Client
+from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
@@ -42,12 +44,12 @@ _MANY_NAMES = 4000
 """Topic names of a heartbeat from which on they are put in order in pieces."""
 
 
-class _Beat(Protocol):
+class _Heartbeat(Protocol):
     group_id: str
     subscribed_topic_names: list[str] | None
 
 
-B = TypeVar("B", bound=_Beat)
+B = TypeVar("B", bound=_Heartbeat)
 E = TypeVar("E")
 
 
@@ -70,7 +72,7 @@ def with_names_in_order(
             named = yield from in_order((yield from distinct(names)))
             yield
             request = replace(request, subscribed_topic_names=named)  # type: ignore[type-var]
-            shard = gate(ctx, request.group_id)
+            shard = find_shard(ctx, request.group_id)
             expected = None if isinstance(shard, Err) else (yield from expecting(shard, ctx.client, request))
             yield
             return handle(ctx, request, expected)
@@ -88,12 +90,37 @@ T = TypeVar("T", bound=_Topic)
 K = TypeVar("K", bound=Hashable)
 
 
-def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
-    """The shard that coordinates the group here, or the error that every group API answers first."""
+def find_shard(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
+    """The shard that coordinates the group on this broker, or the error that every group API returns first."""
     if group_id == "" and not empty_id_is_legal:
         return Err.INVALID_GROUP_ID
-    found: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)
-    return found
+    shard: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)
+    return shard
+
+
+class _MemberHeartbeat(Protocol):
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+
+Basis = tuple[Group, int, object] | None
+"""A group, its version and what it does not count of a member: what the member's heartbeats are answered by."""
+
+
+def basis_of(shard: Shard, request: _MemberHeartbeat) -> Basis:
+    """What a heartbeat (KIP-848, 932, 1071) is answered by; None: there is no such group yet."""
+    group = shard.groups.get(request.group_id)
+    return None if group is None else (group, group.version, group.current_of(request.member_id))
+
+
+def may_repeat(shard: Shard, request: _MemberHeartbeat, before: Basis) -> bool:
+    """Whether the same heartbeat would be answered so again for as long as neither the group nor the member changes, as they have not
+    since ``before``. Not so a join: each of them may be another client's."""
+    if before is None or request.member_epoch <= 0 or basis_of(shard, request) != before:
+        return False
+    group = before[0]
+    return isinstance(group, EpochGroup) and group.repeats(request.member_id)
 
 
 class _Described(Protocol):
@@ -122,7 +149,7 @@ def describe_all(
     for group_id in request.group_ids:
         if pace.full():
             yield
-        shard = Err.UNSUPPORTED_VERSION if off else gate(ctx, group_id)
+        shard = Err.UNSUPPORTED_VERSION if off else find_shard(ctx, group_id)
         if isinstance(shard, Err):
             groups.append(refused(shard, group_id))
             continue

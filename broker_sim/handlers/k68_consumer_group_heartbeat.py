@@ -1,24 +1,32 @@
-"""ConsumerGroupHeartbeat (68, KIP-848). v1 has members bring their own ids, and subscribe by a regular expression.
+"""ConsumerGroupHeartbeat (68, KIP-848). With v1 members choose their own ids, and may subscribe by a regular expression.
 
-Kafkas before 4.0, and one whose ``group.coordinator.rebalance.protocols`` lacks ``consumer``, refuse it with UNSUPPORTED_VERSION. A
-client with ``group.protocol=consumer`` that finds the API missing looks for another coordinator for ever, without a message
-(librdkafka 2.16); this error is fatal for it, and reported to its application. Source: KafkaApis.handleConsumerGroupHeartbeat.
+Kafka before 4.0, and brokers whose ``group.coordinator.rebalance.protocols`` lacks ``consumer``, refuse it with UNSUPPORTED_VERSION. A
+client with ``group.protocol=consumer`` that finds the API missing looks for another coordinator for ever, without a message (librdkafka
+2.16); this error is fatal for it, and reported to its application. Source: KafkaApis.handleConsumerGroupHeartbeat.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 
 from broker_sim.common.refusals import warn_of_group
-from broker_sim.coordinator.consumer.group import ConsumerGroup
-from broker_sim.coordinator.consumer.heartbeat import LongConsumerHeartbeat, Member, expecting
+from broker_sim.coordinator.consumer.heartbeat import (
+    LongConsumerHeartbeat,
+    Member,
+    expecting,
+    is_plain,
+    unchanged_answer,
+)
 from broker_sim.coordinator.consumer.requests import check
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, with_names_in_order
+from broker_sim.handlers.groups import basis_of, find_shard, may_repeat, with_names_in_order
+from broker_sim.handlers.repeated import Again, Repeated
+from kafka_wire.codec import encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -37,40 +45,62 @@ _WORDS = "The consumer protocol of KIP-848 is switched off: use group.protocol=c
 def handle(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, expected: Expected[Member] | None
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Whether there is such a protocol, the request's form, the gate; then the group."""
+    """Whether there is such a protocol, the request's form, the coordinator check; then the group."""
     config = ctx.broker.state.config
     if not config.has_consumer_protocol:
-        warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, request.group_id, _WORDS)
-        told = _WORDS if config.release >= _BY_DEFAULT else None
-        return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
-    runtime = ctx.broker.runtime
+        warn_of_group(ctx.broker.state.warned_once, log, ctx.client_id, request.group_id, _WORDS)
+        text = _WORDS if config.release >= _BY_DEFAULT else None
+        return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=text)
     try:
-        check(request, ctx.api_version, runtime.settings)
+        check(request, ctx.api_version, ctx.broker.runtime.settings)
     except Refused as refused:
         return ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ConsumerGroupHeartbeatResponse(error_code=shard)
-    before = _version(shard, request.group_id)
-
-    def response(answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
-        group = shard.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and group.version == before and _says_it_again(group, request, answer):
-            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
-        return answer
-
-    runtime.submit(shard, ctx, request if expected is None else LongConsumerHeartbeat(request, expected), response)
+    _submit(ctx, shard, request, request if expected is None else LongConsumerHeartbeat(request, expected))
     return None
 
 
-def _version(shard: Shard, group_id: str) -> int | None:
-    group = shard.groups.get(group_id)
-    return None if group is None else group.version
+def _submit(
+    ctx: RequestContext,
+    shard: Shard,
+    request: ConsumerGroupHeartbeatRequest,
+    body: ConsumerGroupHeartbeatRequest | LongConsumerHeartbeat,
+) -> None:
+    runtime, before = ctx.broker.runtime, basis_of(shard, request)
+
+    def response(answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+        if answer.error_code == Err.NONE and may_repeat(shard, request, before):
+            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
+        return answer
+
+    runtime.submit(shard, ctx, body, response)
 
 
-def _says_it_again(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse
-) -> bool:
-    """Whether the same heartbeat would be answered so again for as long as the group doesn't change. A join is not asked: each of them
-    may be another client's."""
-    return answer.error_code == Err.NONE and request.member_epoch > 0 and group.is_settled
+def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Again | None:
+    shard, runtime, version = find_shard(ctx, request.group_id), ctx.broker.runtime, ctx.api_version
+    if isinstance(shard, Err) or request.member_epoch <= 0:
+        return None
+    client, group_id, member_id = ctx.client, request.group_id, request.member_id
+
+    def handle_again(ctx: RequestContext, epoch: int) -> None:
+        again = replace(request, member_epoch=epoch)
+        if epoch > 0:
+            _submit(ctx, shard, again, again)
+            return
+        response: ConsumerGroupHeartbeatResponse | None = handle(ctx, again)  # it leaves, or joins with too little
+        if response is not None:
+            ctx.reply(response)
+
+    def at_once(epoch: int) -> bytes | None:
+        answer = runtime.heartbeat_at_once(
+            shard, group_id, member_id, lambda group: unchanged_answer(shard, group, client, request, epoch)
+        )
+        return None if answer is None else encode(answer, version)
+
+    at_once_if_plain = at_once if is_plain(request) else None
+    return Again(handle_again, at_once_if_plain, partial(runtime.unchanged, shard, group_id, member_id))
+
+
+REPEATED = Repeated(_prepare, ids=2)

@@ -6,10 +6,9 @@ from functools import partial
 
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share.heartbeat import LongShareHeartbeat, Member, check, expecting
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, with_names_in_order
+from broker_sim.handlers.groups import basis_of, find_shard, may_repeat, with_names_in_order
 from broker_sim.handlers.share_groups import are_off
 from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -19,7 +18,7 @@ from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatReq
 def handle(
     ctx: RequestContext, request: ShareGroupHeartbeatRequest, expected: Expected[Member] | None
 ) -> ShareGroupHeartbeatResponse | None:
-    """Whether there are share groups, the request's form, the gate; then the group."""
+    """Whether there are share groups, the request's form, the coordinator check; then the group."""
     if are_off(ctx, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
     runtime = ctx.broker.runtime
@@ -27,21 +26,13 @@ def handle(
         check(request, runtime.settings)
     except Refused as refused:
         return ShareGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ShareGroupHeartbeatResponse(error_code=shard)
-    known = shard.groups.get(request.group_id)
-    before = None if known is None else known.version
+    before = basis_of(shard, request)
 
     def response(answer: ShareGroupHeartbeatResponse) -> ShareGroupHeartbeatResponse:
-        group = shard.groups.get(request.group_id)
-        if (
-            isinstance(group, ShareGroup)
-            and group.version == before
-            and answer.error_code == Err.NONE
-            and request.member_epoch > 0
-            and group.is_settled
-        ):
+        if answer.error_code == Err.NONE and may_repeat(shard, request, before):
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         return answer
 

@@ -1,7 +1,8 @@
-"""Requests that a member sends again and again with the same bytes, but for the generation: ``REPEATED`` in a handler's file.
+"""Requests that a member repeats with the same bytes, except for the generation or the member epoch (here a generation, too):
+``REPEATED`` in a handler's file.
 
-The connection remembers the bytes. For the next frame that has them it calls what ``prepare`` made in place of the handler, without
-decoding anything: what the handler looked at besides the request - who coordinates the group - holds as long as ``state.version``.
+The connection remembers the bytes. For the next frame with them it calls the result of ``prepare`` in place of the handler, without
+decoding: the handler's other inputs, such as the group's coordinator, are valid while ``state.version`` is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Again", "Repeated"]
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What is left of a handler for a request that comes again. ``handle(ctx, generation)`` answers ``ctx`` now or later."""
+    """The remaining part of a handler for a repeated request. ``handle(ctx, generation)`` answers ``ctx`` now or later."""
 
     handle: Callable[[RequestContext, int], object]
     at_once: Callable[[int], bytes | None] | None = None
@@ -29,16 +30,22 @@ class Again:
 @dataclass(frozen=True, slots=True)
 class Repeated:
     """``prepare(ctx, request)``: for a request that was just handled, what handles it when it comes again; None where it has to be
-    decoded each time. ``has_generation``: the request begins with the group's id and its generation."""
+    decoded each time. ``ids``: how many ids the request begins with, before its generation; 0: it has none."""
 
     prepare: Callable[[RequestContext, Any], Again | None]
-    has_generation: bool
+    ids: int
 
-    @staticmethod
-    def generation_at(flexible: bool, frame: bytes, body: int) -> int:
-        """Where the generation is in a request that begins at ``frame[body]`` and was decoded; the frame's end for a group's id of so
-        many bytes that its length takes two."""
-        if not flexible:
-            return body + 2 + int.from_bytes(frame[body : body + 2], "big")
-        size = frame[body]
-        return body + size if size < 0x80 else len(frame)
+    def generation_at(self, flexible: bool, frame: bytes, body: int) -> int:
+        """The position of the generation in a request that begins at ``frame[body]`` and was decoded; the frame's end if it has none,
+        or an id of so many bytes that its length takes two."""
+        if not self.ids:
+            return len(frame)
+        for _ in range(self.ids):
+            if not flexible:
+                body += 2 + int.from_bytes(frame[body : body + 2], "big")
+                continue
+            size = frame[body]
+            if size >= 0x80:
+                return len(frame)
+            body += size
+        return body

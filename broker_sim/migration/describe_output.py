@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from broker_sim.common.text import UsageError, unknown
-from broker_sim.migration.pasted_text import Line, read_lines
+from broker_sim.migration.pasted_text import PastedLine, read_lines
 
 OFFSETS = "offsets"
 MEMBERS = "members"
@@ -73,7 +73,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 _NAMES = frozenset(name for columns in COLUMNS.values() for name in columns)
 _TELLING = {"CURRENT-OFFSET": OFFSETS, "#PARTITIONS": MEMBERS, "#MEMBERS": STATE}
 _NAME = re.compile(r"COORDINATOR \(ID\)|\S+")
-_SAYS = re.compile(
+_GROUP_MESSAGE = re.compile(
     r"(?:Error: |Warning: )?Consumer group '(?P<group>.*)' (?P<says>has no active members|is rebalancing|does not exist)\."
 )
 _NUMBER = re.compile(r"-?[0-9]*")
@@ -90,7 +90,7 @@ _MOST_LINES = 6
 
 
 @dataclass
-class Row:
+class DescribedRow:
     """One line of a table: its values by column."""
 
     kind: str
@@ -137,7 +137,7 @@ class _Table:
     group: str | None = None
     """Of a table without the column GROUP: that of the command that printed it."""
 
-    def cells(self, line: Line) -> list[str] | None:
+    def cells(self, line: PastedLine) -> list[str] | None:
         """The line's cells, a column each; None where it can't be a row of this table."""
         if line.cells is not None:
             return list(line.cells) if len(line.cells) == len(self.names) else None
@@ -163,35 +163,35 @@ class _Table:
         """Whether the last column has values of any length, which wrap where the header does not."""
         return _SHAPES.get(self.names[-1]) is _ASSIGNED
 
-    def is_row(self, line: Line) -> bool:
+    def is_row(self, line: PastedLine) -> bool:
         """Whether a line that reads like a command is a row all the same: it has numbers where numbers belong."""
         cells = self.cells(line)
         return self.fits(cells) and self.filled(cells)[1] > 0
 
-    def is_whole(self, line: Line) -> bool:
+    def is_whole(self, line: PastedLine) -> bool:
         """Whether the line is a row by itself, with a value for each column."""
         cells = self.cells(line)
         return self.fits(cells) and all(cells)
 
-    def row(self, number: int, cells: list[str]) -> Row:
+    def row(self, number: int, cells: list[str]) -> DescribedRow:
         """The row that these cells are."""
         values = {name: None if cell in ("", "-") else cell for name, cell in zip(self.names, cells, strict=True)}
-        return Row(self.kind, number, values if self.group is None else {"GROUP": self.group, **values})
+        return DescribedRow(self.kind, number, values if self.group is None else {"GROUP": self.group, **values})
 
 
-def read_rows(text: str) -> Iterator[Row]:
+def read_rows(text: str) -> Iterator[DescribedRow]:
     """Every row of every table, and what is said of groups. Raises UsageError."""
     lines = list(read_lines(text))
     table: _Table | None = None
     group: str | None = None
-    before: Line | None = None  # what stands where a table was expected
+    before: PastedLine | None = None  # what stands where a table was expected
     at = 0
     while at < len(lines):
         line, taken = lines[at], 1
-        said, said_lines = _said(lines, at)
+        said, said_lines = _group_message(lines, at)
         if said is not None:
             taken = said_lines
-            yield Row(SAYS, line.number, {"GROUP": said["group"], "SAYS": said["says"]})
+            yield DescribedRow(SAYS, line.number, {"GROUP": said["group"], "SAYS": said["says"]})
         elif not line.words:
             pass
         elif _is_header(line.words):
@@ -208,7 +208,7 @@ def read_rows(text: str) -> Iterator[Row]:
         raise _without_table(before)
 
 
-def _without_table(line: Line) -> UsageError:
+def _without_table(line: PastedLine) -> UsageError:
     if line.words[0] == "Error:":
         return UsageError(f"line {line.number}: it is an error of the tool: {_shown(line.text)}")
     return UsageError(
@@ -233,24 +233,24 @@ def _is_header(words: list[str]) -> bool:
     )
 
 
-def _said(lines: list[Line], at: int) -> tuple[re.Match[str] | None, int]:
+def _group_message(lines: list[PastedLine], at: int) -> tuple[re.Match[str] | None, int]:
     """What the tool says there of a group, and the number of its lines."""
     text = lines[at].text.strip()
-    found = _SAYS.fullmatch(text)
-    if found is None and "Consumer group '" in text and at + 1 < len(lines):
+    match = _GROUP_MESSAGE.fullmatch(text)
+    if match is None and "Consumer group '" in text and at + 1 < len(lines):
         following = lines[at + 1].text
-        return _SAYS.fullmatch(text + following) or _SAYS.fullmatch(f"{text} {following}"), 2
-    return found, 1
+        return _GROUP_MESSAGE.fullmatch(text + following) or _GROUP_MESSAGE.fullmatch(f"{text} {following}"), 2
+    return match, 1
 
 
-def _header(lines: list[Line], at: int, group: str | None) -> tuple[_Table, int]:
+def _header(lines: list[PastedLine], at: int, group: str | None) -> tuple[_Table, int]:
     """The table whose header begins there, and the number of the header's lines. Raises UsageError."""
     line, number = lines[at], lines[at].number
     text, taken, width = _whole_header(lines, at, _width(lines, at))
-    found = [(match[0], match.start()) for match in _NAME.finditer(text)]
+    columns = [(match[0], match.start()) for match in _NAME.finditer(text)]
     if line.cells is not None:
-        found = [(cell, 0) for cell in line.cells]
-    names = [name for name, _ in found]
+        columns = [(cell, 0) for cell in line.cells]
+    names = [name for name, _ in columns]
     kind = next((kind for name, kind in _TELLING.items() if name in names), None)
     if kind is None:
         expected = " or ".join(_TELLING)
@@ -263,13 +263,13 @@ def _header(lines: list[Line], at: int, group: str | None) -> tuple[_Table, int]
     for name in names:
         if name not in COLUMNS[kind]:
             raise UsageError(f"line {number}: {unknown(f'column of --{kind}', name, COLUMNS[kind])}")
-    starts = [start for _, start in found]
-    ends = [start + len(name) for name, start in found]
+    starts = [start for _, start in columns]
+    ends = [start + len(name) for name, start in columns]
     squeezed = line.had_tabs or all(start == end + 1 for start, end in zip(starts[1:], ends, strict=False))
     return _Table(kind, names, starts, squeezed, width, taken > 1, None if names[0] == "GROUP" else group), taken
 
 
-def _width(lines: list[Line], at: int) -> int:
+def _width(lines: list[PastedLine], at: int) -> int:
     """Of the longest line of the table whose header begins there."""
     width = len(lines[at].text)
     for line in lines[at + 1 :]:
@@ -279,7 +279,7 @@ def _width(lines: list[Line], at: int) -> int:
     return width
 
 
-def _whole_header(lines: list[Line], at: int, width: int) -> tuple[str, int, int]:
+def _whole_header(lines: list[PastedLine], at: int, width: int) -> tuple[str, int, int]:
     """The header that begins there with what a terminal has wrapped of it, the number of its lines, and the lines' width.
 
     Where the longest line ends with a name, the window was one wider: the blank behind the name was its last column.
@@ -305,7 +305,7 @@ def _all_named(header: str) -> bool:
     return all(name in _NAMES for name in _NAME.findall(header))
 
 
-def _row(table: _Table, lines: list[Line], at: int) -> tuple[Row, int]:
+def _row(table: _Table, lines: list[PastedLine], at: int) -> tuple[DescribedRow, int]:
     """The row that begins there, and the number of its lines. Raises UsageError."""
     line = lines[at]
     pieces = _pieces(table, lines, at)
@@ -323,32 +323,32 @@ def _row(table: _Table, lines: list[Line], at: int) -> tuple[Row, int]:
     return table.row(line.number, cells), 1
 
 
-def _pieces(table: _Table, lines: list[Line], at: int) -> list[Line]:
+def _pieces(table: _Table, lines: list[PastedLine], at: int) -> list[PastedLine]:
     """The line with those behind it that may be the rest of its row: no row by itself, and nothing else either."""
     pieces = [lines[at]]
     for place in range(at + 1, min(at + _MOST_LINES, len(lines))):
         line = lines[place]
         if not line.words or line.is_command or line.cells is not None or _is_header(line.words):
             break
-        if table.is_whole(line) or _said(lines, place)[0] is not None:
+        if table.is_whole(line) or _group_message(lines, place)[0] is not None:
             break
         pieces.append(line)
     return pieces
 
 
-def _joined(table: _Table, pieces: list[Line]) -> list[str] | None:
+def _joined(table: _Table, pieces: list[PastedLine]) -> list[str] | None:
     """The cells of the row that was cut into these pieces; None where they are no row, or more than one.
 
     A piece of the next row would stand behind a gap in the last cell. Where the longest line ends with a value, the window may
     have been one wider than it: of both widths the one is right that leaves fewer cells empty.
     """
     texts = [piece.text for piece in pieces]
-    found = []
+    cuts = []
     for width in () if table.squeezed else (table.width, table.width + 1):
         starts = [start + start // table.width * (width - table.width) for start in table.starts]
-        found.append(_cut(replace(table, starts=starts), _refilled(texts, width)))
+        cuts.append(_cut(replace(table, starts=starts), _refilled(texts, width)))
     spaced = " ".join(text.strip() for text in texts)
-    for ways in (found, [_counted(table, _refilled(texts, table.width)), _counted(table, spaced)]):
+    for ways in (cuts, [_counted(table, _refilled(texts, table.width)), _counted(table, spaced)]):
         rows: list[list[str]] = [
             cells for cells in ways if table.fits(cells) and not any("  " in cell for cell in cells)
         ]

@@ -37,7 +37,7 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, en
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, ClusterState, KafkaError
 from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
 from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
-from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, Row, has_table, read_rows
+from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, DescribedRow, has_table, read_rows
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.log_reading import feeding
 from broker_sim.storage import Origin, StorageError
@@ -169,19 +169,19 @@ def read_describe(text: str, into: Imported | None = None) -> Imported:
     rows = list(read_rows(text))
     for row in rows:
         group = imported.group(row.need("GROUP"))
-        {OFFSETS: _offset_row, MEMBERS: _member_row, SAYS: _said}.get(row.kind, _state_row)(group, row)
+        {OFFSETS: _offset_row, MEMBERS: _member_row, SAYS: _apply_group_message}.get(row.kind, _state_row)(group, row)
     if not rows:
         raise UsageError("no group found (expected the output of kafka-consumer-groups --describe, or JSON)")
     return imported
 
 
-def _said(group: ImportedGroup, row: Row) -> None:
+def _apply_group_message(group: ImportedGroup, row: DescribedRow) -> None:
     says = row.need("SAYS")
     state = EMPTY if "active" in says else PREPARING if "rebalancing" in says else DEAD
     group.state = group.state or state
 
 
-def _offset_row(group: ImportedGroup, row: Row) -> None:
+def _offset_row(group: ImportedGroup, row: DescribedRow) -> None:
     topic, partition = row.get("TOPIC"), row.integer("PARTITION", 0, LAST_PARTITION)
     member_id = row.get("CONSUMER-ID")
     if (topic is None) != (partition is None):
@@ -208,7 +208,7 @@ def _offset_row(group: ImportedGroup, row: Row) -> None:
             mine.append(partition)
 
 
-def _member_row(group: ImportedGroup, row: Row) -> None:
+def _member_row(group: ImportedGroup, row: DescribedRow) -> None:
     member = group.member(row.need("CONSUMER-ID"))
     member.client_id, member.client_host = row.get("CLIENT-ID") or "", row.get("HOST") or ""
     member.instance_id = row.get("GROUP-INSTANCE-ID")
@@ -223,20 +223,20 @@ _TOPIC_OF_3 = re.compile(r"([a-zA-Z0-9._-]+)\(([0-9,]*)\)")
 _TOPIC_OF_4 = re.compile(r"([a-zA-Z0-9._-]+):([0-9,]*)")
 
 
-def _assignment(text: str, row: Row) -> dict[str, list[int]]:
+def _assignment(text: str, row: DescribedRow) -> dict[str, list[int]]:
     """``orders(0,1), audit(0)`` of 3.x, ``orders:0,1;audit:0`` of 4.x."""
     pattern, between = (_TOPIC_OF_3, ", ") if "(" in text else (_TOPIC_OF_4, ";")
-    found: dict[str, list[int]] = {}
+    result: dict[str, list[int]] = {}
     for part in re.split(r",\s*(?=[^,]*\()" if between == ", " else r";\s*", text):
         match = pattern.fullmatch(part.strip())
         numbers = [] if match is None else [int(number) for number in match[2].split(",") if number]
         if match is None or max(numbers, default=0) > LAST_PARTITION:
             raise row.error(f"invalid assignment {part!r} (expected orders(0,1) or orders:0,1)")
-        found[match[1]] = numbers
-    return found
+        result[match[1]] = numbers
+    return result
 
 
-def _state_row(group: ImportedGroup, row: Row) -> None:
+def _state_row(group: ImportedGroup, row: DescribedRow) -> None:
     state = row.need("STATE")
     if state not in STATES:
         raise row.error(str(unknown("state of a group", state, STATES)))
@@ -316,8 +316,8 @@ def _read_json(text: str, imported: Imported) -> Imported:
         data = [data]
     if not isinstance(data, list) or not data:
         raise UsageError(f"{at or 'the JSON'} is not a group or a list of groups")
-    for index, one in enumerate(data):
-        _group_of(imported, one, f"{at}[{index}]")
+    for index, group in enumerate(data):
+        _group_of(imported, group, f"{at}[{index}]")
     return imported
 
 
@@ -355,12 +355,12 @@ def _group_of(imported: Imported, data: object, at: str) -> None:
     if data.get("generation") is not None:
         group.generation = _within(data, "generation", 0, 0, MAX_INT32, at)
     group.protocol_type, group.protocol, group.leader = (data.get(k) for k in ("protocol_type", "protocol", "leader"))
-    for index, one in enumerate(data.get("members", [])):
-        _member_of(group, one, f"{at}.members[{index}]")
+    for index, member in enumerate(data.get("members", [])):
+        _member_of(group, member, f"{at}.members[{index}]")
     if group.leader is not None and group.leader not in group.members:
         raise UsageError(f"{at}.leader: {unknown('member', group.leader, group.members)}")
-    for index, one in enumerate(data.get("offsets", [])):
-        _offset_of(group, one, f"{at}.offsets[{index}]")
+    for index, offset in enumerate(data.get("offsets", [])):
+        _offset_of(group, offset, f"{at}.offsets[{index}]")
 
 
 def _member_of(group: ImportedGroup, data: object, at: str) -> None:
@@ -405,16 +405,16 @@ def apply(state: ClusterState, runtime: GroupCoordinator, imported: Imported) ->
     """Create the topics and append the groups' records, then let their coordinators load them. Returns messages for the user, a
     line each. Raises UsageError before anything is changed, and if a write fails.
     """
-    told: list[str] = []
-    groups = [group for group in imported.groups.values() if _counts(group, told)]
+    messages: list[str] = []
+    groups = [group for group in imported.groups.values() if _counts(group, messages)]
     topics = _topics(groups)
     _check_topics(state, topics)
-    runtime.flush_turn()
+    runtime.flush_batches()
     records = {group.group_id: _encoded(group, state, runtime) for group in groups}
     _check_absent(state, runtime, groups)
     try:
         for name, ends in topics.items():
-            _make_topic(state, name, ends, told)
+            _make_topic(state, name, ends, messages)
         state.ensure_offsets_topic()
         touched: dict[int, Partition] = {}
         for group in groups:
@@ -428,26 +428,26 @@ def apply(state: ClusterState, runtime: GroupCoordinator, imported: Imported) ->
         raise UsageError(f"the import could not be written: {error}") from None
     for partition in touched.values():
         runtime.reload(partition)
-    told += [_summary(group) for group in groups]
-    return told
+    messages += [_summary(group) for group in groups]
+    return messages
 
 
-def _counts(group: ImportedGroup, told: list[str]) -> bool:
+def _counts(group: ImportedGroup, messages: list[str]) -> bool:
     """Whether the group is to be imported; notes what of it can't be as it was."""
     name = group.group_id
     if group.state == EMPTY and group.members:
         raise UsageError(f"group {name!r} is Empty and has {len(group.members)} members")
     if group.state == DEAD:
-        told.append(f"{name}: there was no such group; nothing is imported")
+        messages.append(f"{name}: there was no such group; nothing is imported")
         return False
     if group.newer_protocol:
-        told.append(f"{name}: it used the newer protocol (KIP-848), and is a classic group here")
+        messages.append(f"{name}: it used the newer protocol (KIP-848), and is a classic group here")
     if group.members and group.state not in (None, STABLE):
-        told.append(
+        messages.append(
             f"{name}: it was {group.state}; a group that is loaded is Stable until a member rejoins or is missed"
         )
     if not group.members and group.state not in (None, EMPTY):
-        told.append(f"{name}: it was {group.state}, but its members were not described; it begins Empty")
+        messages.append(f"{name}: it was {group.state}, but its members were not described; it begins Empty")
     return True
 
 
@@ -459,14 +459,14 @@ def _summary(group: ImportedGroup) -> str:
 
 def _topics(groups: list[ImportedGroup]) -> dict[str, dict[int, int]]:
     """Topic -> partition -> the end of its log, 0 where it isn't known."""
-    found: dict[str, dict[int, int]] = {}
+    by_topic: dict[str, dict[int, int]] = {}
     for group in groups:
         for topic, partition in group.partitions():
             known = group.offsets.get((topic, partition))
             end = 0 if known is None else known.offset or 0 if known.end is None else known.end
-            ends = found.setdefault(topic, {})
+            ends = by_topic.setdefault(topic, {})
             ends[partition] = max(ends.get(partition, 0), end)
-    return found
+    return by_topic
 
 
 def _check_topics(state: ClusterState, topics: Mapping[str, Mapping[int, int]]) -> None:
@@ -478,7 +478,7 @@ def _check_topics(state: ClusterState, topics: Mapping[str, Mapping[int, int]]) 
                 raise UsageError(f"topic {name!r}: {error.message or error.error.name}") from None
 
 
-def _make_topic(state: ClusterState, name: str, ends: Mapping[int, int], told: list[str]) -> None:
+def _make_topic(state: ClusterState, name: str, ends: Mapping[int, int], messages: list[str]) -> None:
     topic = state.topics.get(name)
     if topic is None:
         topic = state.create_topic(name, max(ends) + 1)
@@ -488,10 +488,12 @@ def _make_topic(state: ClusterState, name: str, ends: Mapping[int, int], told: l
         partition = topic.partitions[index]
         if partition.log_end_offset == 0:
             pad_log(partition.log, end, partition.leader_epoch, state.clock.now_ms())
-            if not partition.held:
+            if not partition.high_watermark_frozen:
                 partition.advance_high_watermark()
         elif partition.log_end_offset != end:
-            told.append(f"{partition.name}: its log is not empty and ends at {partition.log_end_offset}, not at {end}")
+            messages.append(
+                f"{partition.name}: its log is not empty and ends at {partition.log_end_offset}, not at {end}"
+            )
 
 
 def _check_absent(state: ClusterState, runtime: GroupCoordinator, groups: list[ImportedGroup]) -> None:

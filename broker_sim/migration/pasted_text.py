@@ -44,7 +44,7 @@ _GROUP = re.compile(r"--group[ =]+(?P<quote>['\"]?)(?P<group>[^\s'\"]+)(?P=quote
 
 
 @dataclass(frozen=True)
-class Line:
+class PastedLine:
     """One line of the text: ``number`` from 1 on, ``text`` with tabs as blanks and nothing at its end."""
 
     number: int
@@ -63,11 +63,11 @@ class Line:
     @property
     def group(self) -> str | None:
         """The group that a command names with ``--group``; None for other lines."""
-        found = _GROUP.search(self.text) if self.is_command else None
-        return None if found is None else found["group"]
+        match = _GROUP.search(self.text) if self.is_command else None
+        return None if match is None else match["group"]
 
 
-def read_lines(text: str) -> Iterator[Line]:
+def read_lines(text: str) -> Iterator[PastedLine]:
     """Every line that may say something, blank ones too (they end a wrapped row)."""
     continued = False
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -78,16 +78,16 @@ def read_lines(text: str) -> Iterator[Line]:
         yield line
 
 
-def _line(number: int, raw: str, continued: bool) -> Line:
+def _line(number: int, raw: str, continued: bool) -> PastedLine:
     text = _QUOTED.sub("", raw.replace("\t", " ").rstrip())
     cells = _cells(text)
     if cells is not None:
-        return Line(number, "  ".join(cells), cells)
+        return PastedLine(number, "  ".join(cells), cells)
     bare = text.lstrip()
     is_command = (
         continued or TOOL in text or any(pattern.match(bare) is not None for pattern in (_PROMPT, _COMMAND, _BESIDE))
     )
-    return Line(number, text, None, is_command, "\t" in raw)
+    return PastedLine(number, text, None, is_command, "\t" in raw)
 
 
 def _cells(text: str) -> tuple[str, ...] | None:

@@ -1,7 +1,8 @@
-"""What a connection remembers of requests that say what the last one said, but for the generation: a member's JoinGroup, SyncGroup and
-Heartbeat. Such a request is handled without being decoded, and without the gate: the coordinator's rules are where they were.
+"""A connection's memory of requests that differ from the last one in the generation or the member epoch alone: a member's JoinGroup,
+SyncGroup, Heartbeat and ConsumerGroupHeartbeat. Such a request is handled without the decoder and the coordinator check; the
+coordinator's rules are the same.
 
-The answer may be another each time; requests that have the same answer as well are `request_memo`'s.
+The answer may differ each time; requests with equal answers are handled by `request_memo`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ __all__ = ["RepeatedRequests", "Template"]
 _LONGEST = 1024
 """Bytes of a frame that is remembered."""
 _MOST = 4
-"""Frames that are remembered: of three APIs in one version each, and one to spare."""
+"""Frames that are remembered: a classic member's of three APIs in one version each, and one to spare."""
 
 
 class Template:
-    """A frame whose bytes are known, but for the correlation id and the generation. ``at``: where the generation is, the frame's end if
-    it has none; ``again``: None until the frame has come twice; ``state_version``: of the cluster, while ``again`` holds; ``client``:
-    who sends it."""
+    """A frame with known bytes, except for the correlation id and the generation. ``at``: the position of the generation, the frame's
+    end if it has none; ``again``: None until the frame has come twice; ``state_version``: of the cluster, while ``again`` is valid;
+    ``client``: its sender."""
 
     __slots__ = ("after", "again", "at", "before", "client", "route", "size", "state_version")
 
@@ -48,12 +49,11 @@ class RepeatedRequests(dict[bytes, Template]):
 
     def handled(self, context: RequestContext, frame: bytes, body: int, request: Any) -> None:
         """A frame has been decoded and handled. What comes twice in a row, but for the generation, is remembered."""
-        route, repeated, at = context.route, context.route.repeated, len(frame)
+        route, repeated = context.route, context.route.repeated
         assert repeated is not None
-        if at > _LONGEST:
+        if len(frame) > _LONGEST:
             return
-        if repeated.has_generation:
-            at = repeated.generation_at(route.flexible, frame, body)
+        at = repeated.generation_at(route.flexible, frame, body)
         last = self.get(frame[:8])
         if last is not None and last.at == at and last.fits(frame):
             last.again, last.state_version = repeated.prepare(context, request), context.broker.state.version

@@ -1,8 +1,8 @@
-"""What is told of a cluster without a journal besides its generations: members that fell silent, offsets that were set from outside or
-stand still, partitions that moved, transactions that stayed open.
+"""Findings of a cluster without a journal besides its generations: members whose sessions expired, offsets that were set from outside
+or stand still, partitions that moved, transactions that stayed open.
 
 Rules:
-1. Each sentence says how sure it is, and which records and lines show it. What fits two causes is told with neither.
+1. Each sentence says how sure it is, and which records and lines show it. Evidence that fits two causes names neither.
 2. Nothing here looks at names or at a cluster's size. Thresholds come from Kafka's own timers: a session, a commit's timeout, a
    transaction's timeout.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, is_other, times
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
@@ -35,7 +35,7 @@ def lost_members(row: Row) -> list[str]:
     return []
 
 
-def _lost(facts: Facts) -> Iterable[Finding]:
+def _lost(facts: ReportFacts) -> Iterable[Finding]:
     """Members of which nothing arrived until their sessions ran out."""
     for group, rows in by_group(facts.rebalances):
         lost = [(row, names) for row in rows if (names := lost_members(row)) and at_of(row) is not None]
@@ -96,12 +96,12 @@ def _returned(row: Row, rows: Iterable[Row], who: set[str]) -> str | None:
     fresh = {short_member(member) for member in row["members_after"] or () if member not in before}
     if row["size_after"] and who <= fresh:
         return "same"
-    later = [each for each in rows if (at_of(each) or 0) > (at_of(row) or 0)]
-    joined = {short_member(member) for each in later for member in each["members_after"] or ()}
+    later = [other for other in rows if (at_of(other) or 0) > (at_of(row) or 0)]
+    joined = {short_member(member) for other in later for member in other["members_after"] or ()}
     return "later" if who <= joined else None
 
 
-def _polled(facts: Facts) -> Iterable[Finding]:
+def _polled(facts: ReportFacts) -> Iterable[Finding]:
     """Members that left as their poll timeout had run out: the client says so, or its silence fits."""
     for group, rows in by_group(facts.rebalances):
         late = [row for row in rows if row["cause"] == "poll timeout" and at_of(row) is not None]
@@ -139,7 +139,7 @@ def _polled(facts: Facts) -> Iterable[Finding]:
 # ------------------------------------------------------------------------------------------------ offsets
 
 
-def _resets(facts: Facts) -> Iterable[Finding]:
+def _resets(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.resets:
         where = f"{row['topic']}-{row['partition']}"
         what = f"Offsets of {row['group']} were set from outside at {when(row['at_ms'])}: {count(row['partitions'], 'partition')}"
@@ -171,7 +171,7 @@ def _resets(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _stalled(facts: Facts) -> Iterable[Finding]:
+def _stalled(facts: ReportFacts) -> Iterable[Finding]:
     """Partitions that stand still: one finding for each group, of the one that stood longest."""
     groups: dict[tuple[str, bool], list[Row]] = defaultdict(list)
     for row in facts.stalls:
@@ -219,7 +219,7 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
                 f"{words}{holder}.",
-                _HELD if holder else _ALONE,
+                _HELD_ADVICE if holder else _ALONE,
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence,
@@ -229,58 +229,62 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
 _ALONE = (
     "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member."
 )
-_HELD = "Whoever reads read_committed gets nothing behind that transaction's first record before it ends: look at its producer."
+_HELD_ADVICE = "Whoever reads read_committed gets nothing behind that transaction's first record before it ends: look at its producer."
 
 
-def _holder(facts: Facts, row: Row) -> str:
+def _holder(facts: ReportFacts, row: Row) -> str:
     """Whose transaction held the partition where it stood, as a clause; "" for none that is known."""
     at = f"{row['topic']}-{row['partition']} at {row['offset']}"
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
-    for one in facts.transactions:
-        if at in (one["held"] or ()) and one["from_ms"] <= to_ms and (one["to_ms"] or to_ms) >= row["from_ms"]:
-            whose = one["transactional_id"] or f"producer {one['producer_id']}"
+    for transaction in facts.transactions:
+        if (
+            at in (transaction["held"] or ())
+            and transaction["from_ms"] <= to_ms
+            and (transaction["to_ms"] or to_ms) >= row["from_ms"]
+        ):
+            whose = transaction["transactional_id"] or f"producer {transaction['producer_id']}"
             return f"; a transaction of {whose} held its last stable offset there"
     return ""
 
 
-def _died(facts: Facts, group: str, row: Row) -> int:
+def _died(facts: ReportFacts, group: str, row: Row) -> int:
     """How many rebalances of a group in a stall began with, or waited for, a session that ran out."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
-    mine = [each for each in facts.rebalances if each["group"] == group and lost_members(each)]
-    return sum(row["from_ms"] <= (at_of(each) or 0) <= to_ms for each in mine)
+    mine = [rebalance for rebalance in facts.rebalances if rebalance["group"] == group and lost_members(rebalance)]
+    return sum(row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms for rebalance in mine)
 
 
-def _restarted(facts: Facts, group: str, row: Row) -> bool:
+def _restarted(facts: ReportFacts, group: str, row: Row) -> bool:
     """Whether the group's members went and came back once in a stall, as in a release. Who dies of a record comes back more often."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     run = [
-        each
-        for each in facts.rebalances
-        if each["group"] == group and row["from_ms"] - LONG_MS <= (at_of(each) or 0) <= to_ms + LONG_MS
+        rebalance
+        for rebalance in facts.rebalances
+        if rebalance["group"] == group and row["from_ms"] - LONG_MS <= (at_of(rebalance) or 0) <= to_ms + LONG_MS
     ]
     return bool(run) and is_orderly(run)
 
 
-def _explained(facts: Facts, row: Row) -> bool:
-    """Whether something else is told of that time: nothing could be committed, a transaction held the offsets, a member was lost, or
-    nobody was there."""
+def _explained(facts: ReportFacts, row: Row) -> bool:
+    """Whether another finding covers that time: no commit was possible, a transaction held the offsets, a member was lost, or the
+    group was empty."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for stuck in facts.stuck:
         open_ = stuck["to_ms"] is None or row["from_ms"] < stuck["to_ms"]
         if stuck["log_partition"] == row["log_partition"] and stuck["from_ms"] < to_ms and open_:
             return True
-    for one in facts.moves:
-        gone_ms = one["after_ms"] if one["after_ms"] is not None else one["at_ms"]
-        mine = one["log_partition"] == row["log_partition"] and gone_ms is not None
-        if mine and gone_ms <= to_ms and (one["at_ms"] or gone_ms) >= row["from_ms"]:
+    for move in facts.moves:
+        gone_ms = move["after_ms"] if move["after_ms"] is not None else move["at_ms"]
+        mine = move["log_partition"] == row["log_partition"] and gone_ms is not None
+        if mine and gone_ms <= to_ms and (move["at_ms"] or gone_ms) >= row["from_ms"]:
             return True
-    for one in facts.transactions:
-        over = one["to_ms"] is not None and one["to_ms"] <= row["from_ms"]
-        if row["group"] in (one["groups"] or ()) and one["from_ms"] < to_ms and not over:
+    for move in facts.transactions:
+        over = move["to_ms"] is not None and move["to_ms"] <= row["from_ms"]
+        if row["group"] in (move["groups"] or ()) and move["from_ms"] < to_ms and not over:
             return True
-    for each in facts.rebalances:
-        gone = lost_members(each) or each["cause"] in ("poll timeout", "rebalance timeout")
-        if each["group"] == row["group"] and gone and row["from_ms"] <= (at_of(each) or 0) <= to_ms + LONG_MS:
+    for rebalance in facts.rebalances:
+        gone = lost_members(rebalance) or rebalance["cause"] in ("poll timeout", "rebalance timeout")
+        if rebalance["group"] == row["group"] and gone and row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms + LONG_MS:
             return bool(row["generations"] < FEW)
     return row["members"] is False and bool(row["generations"] < FEW)
 
@@ -288,7 +292,7 @@ def _explained(facts: Facts, row: Row) -> bool:
 # ------------------------------------------------------------------------------------------------ partitions, transactions
 
 
-def _moved(facts: Facts) -> Iterable[Finding]:
+def _moved(facts: ReportFacts) -> Iterable[Finding]:
     """Moves of coordinators: those at one time together, for a broker that stops moves all that it leads."""
     together: list[list[Row]] = []
     clean = (row for row in facts.moves if row["at_ms"] is not None and not row["unclean"])
@@ -300,11 +304,11 @@ def _moved(facts: Facts) -> Iterable[Finding]:
             together.append([row])
     for rows in together:
         if _stayed(rows[0]):
-            yield _elected_again(rows)
+            yield _re_elected(rows)
             continue
         partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
         first = rows[0]
-        which = named([f"__consumer_offsets-{each}" for each in partitions], 12)
+        which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
         words = (
             f"{which} went to {'another leader' if len(partitions) == 1 else 'other leaders'} at {when(first['at_ms'])}"
         )
@@ -341,10 +345,10 @@ def _stayed(row: Row) -> bool:
     return row["node"] is not None and row["node"] == row["from_node"]
 
 
-def _elected_again(rows: list[Row]) -> Finding:
+def _re_elected(rows: list[Row]) -> Finding:
     """Partitions at one time whose leaders went on in a new epoch."""
     partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
-    which = named([f"__consumer_offsets-{each}" for each in partitions], 12)
+    which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
     who = named(str(row["node"]) for row in rows)
     return Finding(
         "epoch",
@@ -362,7 +366,7 @@ def _elected_again(rows: list[Row]) -> Finding:
     )
 
 
-def _unclean(facts: Facts) -> Iterable[Finding]:
+def _unclean(facts: ReportFacts) -> Iterable[Finding]:
     """What brokers say of elections outside of the in-sync replicas: one finding for each offsets partition, or other topic."""
     topics: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
     for row in facts.marks:
@@ -371,7 +375,7 @@ def _unclean(facts: Facts) -> Iterable[Finding]:
             topics[row["topic"], row["partition"] if ours else None].append(row)
     for (topic, index), rows in topics.items():
         partitions = list(dict.fromkeys(row["partition"] for row in rows))
-        which = named([f"{topic}-{each}" for each in partitions], 6)
+        which = named([f"{topic}-{partition}" for partition in partitions], 6)
         words = f"{which} got a leader from outside of the in-sync replicas at {when(rows[0]['ts_ms'])}"
         groups = [] if index is None else [name for name, row in facts.states.items() if row["log_partition"] == index]
         if index is None:
@@ -402,7 +406,7 @@ _IN_SPITE = ("fenced", "timed out")
 """Ends that a producer has not asked for."""
 
 
-def _held_up(row: Row) -> str:
+def _readers_waited(row: Row) -> str:
     """Where readers waited, who, and for how long."""
     if not row["held"] or (row["held_ms"] or 0) < 1000:
         return ""
@@ -441,7 +445,7 @@ def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
         "transaction",
         "bad" if row["lost_abort"] or row["to_ms"] is None else "warn",
         weight + min((row["open_ms"] or 0) / 1000, 90),
-        f"{words}{_held_up(row)}.",
+        f"{words}{_readers_waited(row)}.",
         "Brokers before 4.0 take a record that comes too late for its transaction (KIP-890): 4.x with transaction.version 2 refuses it."
         " What hangs is found and ended by kafka-transactions find-hanging, and abort; no coordinator does it.",
         None,
@@ -471,7 +475,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         "transaction",
         "warn" if slow else "note",
         (150 if slow else 60) + min((row["open_ms"] or 0) / 1000, 40),
-        f"{words}{_markers_took(row)}{_held_up(row)}.",
+        f"{words}{_markers_took(row)}{_readers_waited(row)}.",
         advice,
         row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
         row["log_partition"],
@@ -485,7 +489,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
     )
 
 
-def _transactions(facts: Facts) -> Iterable[Finding]:
+def _transactions(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.transactions:
         who = row["transactional_id"] or f"producer {row['producer_id']}"
         where = named(row["partitions"] or ())
@@ -510,7 +514,7 @@ def _transactions(facts: Facts) -> Iterable[Finding]:
             words += f", though its timeout of {duration_text(row['timeout_ms'])} is over"
         if row["groups"]:
             words += f"; offsets of {named(row['groups'])} wait in it"
-        words += _markers_took(row) + _held_up(row)
+        words += _markers_took(row) + _readers_waited(row)
         yield Finding(
             "transaction",
             "bad" if over or row["end"] is None else "warn",
@@ -530,6 +534,6 @@ def _transactions(facts: Facts) -> Iterable[Finding]:
         )
 
 
-ABOUT_ACCOUNTS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+ABOUT_ACCOUNTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
     *(_lost, _polled, _resets, _stalled, _moved, _unclean, _transactions),
 )

@@ -15,7 +15,7 @@ __all__ = ["counted", "grown", "owned", "subscribed"]
 
 
 def subscribed(client: str, added: Iterable[str], lost: Iterable[str]) -> list[str]:
-    """A client's topics."""
+    """Changes of a client's subscription as phrases: topics ``added`` and ``lost``."""
     said = (("subscribed to", added), ("unsubscribed from", lost))
     return [f"{client}: {what} {', '.join(topics)}" for what, some in said if (topics := list(some))]
 

@@ -1,4 +1,4 @@
-"""From the tables to `Facts`: the little that a report needs, chosen by the engine, so that it fits whatever the tables hold.
+"""From the tables to `ReportFacts`: the little that a report needs, chosen by the engine, so that it fits whatever the tables hold.
 
 Rules:
 1. What has the most trouble is taken, and what is left out is counted.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.tables.lag import group_lag
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ MOST_NEIGHBOURS = 1000
 
 
 @on_its_engine
-def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
+def collect(tables: Mapping[str, DataFrame], facts: ReportFacts) -> ReportFacts:
     """Fill ``facts`` from the tables by their names; ``facts`` has its name, inputs and span already."""
     facts.counts |= {name: table.count() for name, table in tables.items() if name not in facts.counts}
     _stuck(tables["stuck_partitions"], facts)
@@ -70,7 +70,7 @@ def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     return facts
 
 
-def _of_groups(tables: Mapping[str, DataFrame], facts: Facts) -> None:
+def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
     """What groups came to, and what was done to them; tables that a run has not made have nothing."""
 
     def top(name: str, most: int, *order: Column) -> list[Row]:
@@ -98,7 +98,7 @@ def _rows(frame: DataFrame) -> list[Row]:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
-def _top(facts: Facts, tables: Mapping[str, DataFrame], name: str, most: int, *order: Column) -> list[Row]:
+def _top(facts: ReportFacts, tables: Mapping[str, DataFrame], name: str, most: int, *order: Column) -> list[Row]:
     """The first rows of a table in that order; how many are left out is noted."""
     if not facts.counts[name]:
         return []
@@ -107,7 +107,7 @@ def _top(facts: Facts, tables: Mapping[str, DataFrame], name: str, most: int, *o
     return _rows(tables[name].orderBy(*order).limit(most))
 
 
-def _stuck(table: DataFrame, facts: Facts) -> None:
+def _stuck(table: DataFrame, facts: ReportFacts) -> None:
     """What attempts prove, and apart from it what is but a silence."""
     silent = f.col("certainty") == "possible"  # a silence, or one group that slowed down
     proven = table.where(~silent)
@@ -119,7 +119,7 @@ def _stuck(table: DataFrame, facts: Facts) -> None:
     facts.silences = _rows(table.where(silent).orderBy(f.desc("silence_ms")).limit(MOST_SILENCES))
 
 
-def _deletions(table: DataFrame, facts: Facts) -> list[Row]:
+def _deletions(table: DataFrame, facts: ReportFacts) -> list[Row]:
     """Deleted offsets by group and moment (offsets that go together are written in one batch): the latest and largest ones."""
     if not facts.counts["offset_deletions"]:
         return []
@@ -137,7 +137,7 @@ def _deletions(table: DataFrame, facts: Facts) -> list[Row]:
     return _rows(grouped.orderBy(f.desc("returned"), f.desc("offsets"), "at_ms", "group").limit(MOST_DELETIONS))
 
 
-def _of_log(log: DataFrame, facts: Facts) -> None:
+def _of_log(log: DataFrame, facts: ReportFacts) -> None:
     """What each partition holds, how many groups and commits there are, and who lives in the partitions that were stuck."""
     commit = f.col("kind") == "commit"
     if not facts.whole and facts.from_ms is not None:  # what is there of the time before is context
@@ -161,7 +161,7 @@ def _of_log(log: DataFrame, facts: Facts) -> None:
             facts.neighbours.setdefault(row.log_partition, []).append(row.group)
 
 
-def _rebalances(table: DataFrame, facts: Facts) -> None:
+def _rebalances(table: DataFrame, facts: ReportFacts) -> None:
     """Rebalances of the groups with the most trouble: those that a stuck partition hit, that failed, that rebalanced often."""
     if not facts.counts["rebalances"]:
         return
@@ -192,7 +192,7 @@ def _rebalances(table: DataFrame, facts: Facts) -> None:
     facts.rebalances.sort(key=lambda row: (row["group"], row["started_ms"] or row["closed_ms"] or 0))
 
 
-def _lag(table: DataFrame, facts: Facts) -> None:
+def _lag(table: DataFrame, facts: ReportFacts) -> None:
     """The groups that were the furthest behind; where no lag is known, those that committed the most."""
     by_group = group_lag(table).persist()
     try:
@@ -213,19 +213,19 @@ def _beyond(table: DataFrame) -> list[Row]:
     """Offsets that were committed beyond their log's end."""
     some = table.where(f.col("lag") < 0).groupBy("group", "topic", "partition")
     first = f.min_by(f.struct("lag", "window_start_ms", "committed", "end"), "window_start_ms").alias("first")
-    found = some.agg(first).select("group", "topic", "partition", "first.*")
-    return _rows(found.orderBy("lag", "group", "topic", "partition").limit(MOST_BEYOND))
+    result = some.agg(first).select("group", "topic", "partition", "first.*")
+    return _rows(result.orderBy("lag", "group", "topic", "partition").limit(MOST_BEYOND))
 
 
 def _below(table: DataFrame) -> list[Row]:
     """Offsets that were committed before their log's start, as they stood then for the last time."""
     some = table.where(f.col("below_start") > 0).groupBy("group", "topic", "partition")
     last = f.max_by(f.struct("below_start", "window_start_ms", "committed", "start"), "window_start_ms").alias("last")
-    found = some.agg(last).select("group", "topic", "partition", "last.*")
-    return _rows(found.orderBy(f.desc("below_start"), "group", "topic", "partition").limit(MOST_BEYOND))
+    result = some.agg(last).select("group", "topic", "partition", "last.*")
+    return _rows(result.orderBy(f.desc("below_start"), "group", "topic", "partition").limit(MOST_BEYOND))
 
 
-def _committed(table: DataFrame, facts: Facts) -> None:
+def _committed(table: DataFrame, facts: ReportFacts) -> None:
     """Partitions whose offsets went back the most, filled up with the busiest ones of the groups that are shown."""
     fallen: dict[tuple[str, str, int], int] = {}
     for row in facts.regressions:

@@ -197,22 +197,22 @@ def moment(text: str) -> int:
     if re.fullmatch(r"\d{12,14}", text):
         return int(text)
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no moment, as in 2026-11-24T09:20:36.434") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time (expected 2026-11-24T09:20:36.434)") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def window(text: str) -> int:
     """As `duration`, and not 0."""
     ms = duration(text)
     if ms < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of a window")
+        raise argparse.ArgumentTypeError(f"{text!r} is too short for a window")
     return ms
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """``broker-sim pipeline run``."""
+    """Run ``broker-sim pipeline run``. Returns the exit status."""
     try:
         return _run(arguments)
     except KeyboardInterrupt:  # wherever it comes: while modules are loaded, as Spark starts, in a job
@@ -222,7 +222,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from broker_sim.pipeline.progress import Steps, gateway_is_quiet
-    from broker_sim.pipeline.run import JobFailed, Options, pipeline
+    from broker_sim.pipeline.run import JobFailed, RunOptions, pipeline
     from broker_sim.pipeline.scope import Scope
 
     try:
@@ -230,7 +230,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except UsageError as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return USAGE
-    options = Options(
+    options = RunOptions(
         scope=scope,
         input=arguments.input,
         journal=arguments.journal,
@@ -247,21 +247,23 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     try:
         with gateway_is_quiet():
-            told = pipeline(options, Steps(sys.stderr, quiet=arguments.quiet))
+            outcome = pipeline(options, Steps(sys.stderr, quiet=arguments.quiet))
     except UsageError as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return USAGE
     except JobFailed as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return BROKEN
-    sys.stdout.write(json.dumps(told.to_dict()) + "\n" if arguments.json else told.text())
+    sys.stdout.write(json.dumps(outcome.to_dict()) + "\n" if arguments.json else outcome.text())
     if arguments.open:
         import webbrowser
 
-        webbrowser.open(told.report)
-    failing = matching(told.findings, arguments.fail_on)
+        webbrowser.open(outcome.report)
+    failing = matching(outcome.findings, arguments.fail_on)
     if failing:
-        names = ", ".join(dict.fromkeys(f"{one.kind} ({one.group})" if one.group else one.kind for one in failing))
+        names = ", ".join(
+            dict.fromkeys(f"{finding.kind} ({finding.group})" if finding.group else finding.kind for finding in failing)
+        )
         sys.stderr.write(f"broker-sim pipeline run: --fail-on {' '.join(arguments.fail_on)}: {visible(names)}\n")
         return FOUND
     return DONE

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from broker_sim.explain.phrases import count
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import NO_LOG
 from broker_sim.pipeline.phrases import named
 
-__all__ = ["compaction", "gone_records"]
+__all__ = ["compacted_records", "compaction"]
 
 
 def _gap(row: Row) -> int:
@@ -15,7 +15,7 @@ def _gap(row: Row) -> int:
     return int(row["last_offset"] - row["first_offset"] + 1 - row["records"])
 
 
-def gone_records(facts: Facts) -> tuple[int, int]:
+def compacted_records(facts: ReportFacts) -> tuple[int, int]:
     """How many offsets up to the last record of each partition hold none any more, and how many there are. The cleaner takes the oldest
     records first, so that counting from the first one that is left would flatter the log."""
     if not facts.whole or not facts.logged:
@@ -25,7 +25,7 @@ def gone_records(facts: Facts) -> tuple[int, int]:
     return all_ - sum(row["records"] for row in held), all_
 
 
-def compaction(facts: Facts) -> list[str]:
+def compaction(facts: ReportFacts) -> list[str]:
     """What the log does not hold any more, and what of this report suffers from it."""
     if not facts.logged:
         return [NO_LOG]
@@ -46,7 +46,7 @@ def compaction(facts: Facts) -> list[str]:
     if begun:
         do = "does" if len(begun) == 1 else "do"
         lines.append(f"{count(len(begun), 'partition')} {do} not begin at offset 0: what stood before is not there.")
-        gone, all_ = gone_records(facts)
+        gone, all_ = compacted_records(facts)
         lines.append(
             f"Up to the last record of each partition {gone:,} of {all_:,} ({gone / all_:.0%}) are gone in all."
         )

@@ -37,7 +37,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Door:
+class _EngineModule:
     """What an engine has under a name, looked up when it is used."""
 
     def __init__(self, name: str) -> None:
@@ -48,7 +48,7 @@ class _Door:
 
 
 if not TYPE_CHECKING:
-    functions, Window = _Door("functions"), _Door("Window")
+    functions, Window = _EngineModule("functions"), _EngineModule("Window")
 
 
 @contextmanager
@@ -73,9 +73,9 @@ def on_its_engine(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _first_frame(given: list[object]) -> object:
-    for one in given:
-        if isinstance(one, Mapping):
-            one = next(iter(one.values()), None)
-        if hasattr(one, "unionByName"):
-            return one
+    for argument in given:
+        if isinstance(argument, Mapping):
+            argument = next(iter(argument.values()), None)
+        if hasattr(argument, "unionByName"):
+            return argument
     return None

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, Holder, Unit
+from broker_sim.explain.epoch_steps import ACTIVE, EpochMember, EpochStep, Unit
 
 __all__ = ["records_of"]
 
@@ -31,9 +31,9 @@ def records_of(step: EpochStep, row: Row) -> Iterator[dict[str, Any]]:
         return
 
     def record(what: str, member: str | None, detail: Any = None, **more: Any) -> dict[str, Any]:
-        told = None if detail is None else json.dumps(detail)
+        text = None if detail is None else json.dumps(detail)
         name = f"{step.kind.capitalize()}Group{what}"
-        return {**row, "what": name, "cause_members": member, "detail": told, "generation": None, **more}
+        return {**row, "what": name, "cause_members": member, "detail": text, "generation": None, **more}
 
     for name in step.before:
         if name not in step.after:
@@ -46,47 +46,47 @@ def records_of(step: EpochStep, row: Row) -> Iterator[dict[str, Any]]:
         for name in step.over:
             yield record("MemberMetadata", name, _member(step.after[name]))
         yield record("Metadata", None, {}, generation=step.epoch - 1, over=True, place=row["place"] - 1)
-    for name, one in step.after.items():
+    for name, holder in step.after.items():
         was = step.before.get(name)
-        if name not in step.over and (was is None or _member(was) != _member(one)):
-            yield record("MemberMetadata", name, _member(one))
+        if name not in step.over and (was is None or _member(was) != _member(holder)):
+            yield record("MemberMetadata", name, _member(holder))
     made = step.epoch_before is None and not step.after and not step.found  # which writes nothing
     if step.moved and not made:
-        found = step.state if step.found else None
-        yield record("Metadata", None, _topology(row), generation=step.epoch, step=step, found=found)
-    for name, one in step.after.items():
+        state = step.state if step.found else None
+        yield record("Metadata", None, _topology(row), generation=step.epoch, step=step, found=state)
+    for name, holder in step.after.items():
         was = step.before.get(name)
-        if was is None or _current(was, step.kind) != _current(one, step.kind):
-            yield record("CurrentMemberAssignment", name, _current(one, step.kind))
+        if was is None or _current(was, step.kind) != _current(holder, step.kind):
+            yield record("CurrentMemberAssignment", name, _current(holder, step.kind))
 
 
-def _member(one: Holder) -> dict[str, Any]:
+def _member(holder: EpochMember) -> dict[str, Any]:
     return {
-        "clientId": one.client_id,
-        "clientHost": one.client_host,
-        "instanceId": one.instance,
-        "subscribedTopicNames": list(one.topics),
+        "clientId": holder.client_id,
+        "clientHost": holder.client_host,
+        "instanceId": holder.instance,
+        "subscribedTopicNames": list(holder.topics),
     }
 
 
-def _current(one: Holder, kind: str) -> dict[str, Any]:
-    settled = not one.gives_up and not one.lacks
-    found: dict[str, Any] = {"memberEpoch": one.epoch}
+def _current(holder: EpochMember, kind: str) -> dict[str, Any]:
+    settled = not holder.revoking and not holder.missing
+    assignment: dict[str, Any] = {"memberEpoch": holder.epoch}
     if not settled:
-        found["state"] = _UNRELEASED
+        assignment["state"] = _UNRELEASED
     if kind == "streams":
-        active = [unit for unit in one.gives_up if unit.role == ACTIVE]
+        active = [unit for unit in holder.revoking if unit.role == ACTIVE]
         tasks = [{"subtopologyId": name, "partitions": numbers} for name, numbers in _by_name(active)]
-        return found | {"activeTasksPendingRevocation": tasks}
-    some = [{"topic": name, "partitions": numbers} for name, numbers in _by_name(one.gives_up)]
-    return found | {"partitionsPendingRevocation": some}
+        return assignment | {"activeTasksPendingRevocation": tasks}
+    some = [{"topic": name, "partitions": numbers} for name, numbers in _by_name(holder.revoking)]
+    return assignment | {"partitionsPendingRevocation": some}
 
 
 def _by_name(units: Iterable[Unit]) -> list[tuple[str, list[int]]]:
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for unit in sorted(units):
-        found.setdefault(unit.name, []).append(unit.number)
-    return list(found.items())
+        by_name.setdefault(unit.name, []).append(unit.number)
+    return list(by_name.items())
 
 
 def _topology(row: Row) -> dict[str, Any]:

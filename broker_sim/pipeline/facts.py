@@ -1,7 +1,7 @@
 """What a report and its findings are made of: small lists of rows, taken from the tables by `collect.py`.
 
 Rules:
-1. Rows are those of the tables, with the tables' columns as keys. Whoever collects them keeps them few; `left_out` says what was left.
+1. Rows are those of the tables, with the tables' columns as keys. `collect` limits their number; `left_out` has what it left out.
 2. Nothing in here knows Spark: findings and pictures are tested with rows made by hand.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Facts", "Key", "Row"]
+__all__ = ["Key", "ReportFacts", "Row"]
 
 Row = Mapping[str, Any]
 Key = tuple[str, str, int]
@@ -19,7 +19,7 @@ Key = tuple[str, str, int]
 
 
 @dataclass(slots=True)
-class Facts:
+class ReportFacts:
     """``counts``: rows of each table; ``groups``: how many there are; times in ms since 1970, None where nothing has a time."""
 
     run_id: str

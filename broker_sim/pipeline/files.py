@@ -25,14 +25,14 @@ from urllib.parse import unquote, urlsplit
 
 from broker_sim.common.text import UsageError
 
-__all__ = ["Entry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent", "through"]
+__all__ = ["FileEntry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent", "through"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _WILD = re.compile(r"[*?\[]")
 _SAME = {"s3a": "s3", "s3n": "s3"}
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """What is below a folder."""
 
     name: str
@@ -46,7 +46,7 @@ def names_of(options: Mapping[str, str]) -> list[str]:
         return [str(name) for name in json.loads(options["paths"])]
     text = options.get("path", "").strip()
     if not text:
-        raise UsageError("no path; tell one: .load(PATH)")
+        raise UsageError("no path; give one: .load(PATH)")
     if "," in text and not _WILD.search(text) and _exists(text):
         return [text]
     return [name.strip() for name in text.split(",") if name.strip()]
@@ -78,7 +78,7 @@ def inside(folder: str, name: str) -> str:
 
 
 def base_name(name: str) -> str:
-    """The last part."""
+    """The last part of a path or address."""
     path = local_path(name)
     return os.path.basename(path) if path is not None else posixpath.basename(name.rstrip("/"))
 
@@ -111,19 +111,19 @@ def _system(uri: str) -> tuple[Any, str]:
     return system, base.rstrip("/")
 
 
-class Elsewhere(Protocol):
+class RemoteFiles(Protocol):
     """Another way to what is not on this machine."""
 
-    def entry(self, name: str) -> Entry | None: ...
-    def listing(self, name: str) -> list[Entry]: ...
+    def entry(self, name: str) -> FileEntry | None: ...
+    def listing(self, name: str) -> list[FileEntry]: ...
     def open(self, name: str) -> Any: ...
 
 
-_elsewhere: ContextVar[Elsewhere | None] = ContextVar("file systems of remote names", default=None)
+_elsewhere: ContextVar[RemoteFiles | None] = ContextVar("file systems of remote names", default=None)
 
 
 @contextmanager
-def through(system: Elsewhere) -> Iterator[None]:
+def through(system: RemoteFiles) -> Iterator[None]:
     """Within it, names with a scheme are this system's."""
     token = _elsewhere.set(system)
     try:
@@ -132,8 +132,8 @@ def through(system: Elsewhere) -> Iterator[None]:
         _elsewhere.reset(token)
 
 
-def entry(name: str) -> Entry | None:
-    """What a name stands for, None where there is nothing. Raises UsageError."""
+def entry(name: str) -> FileEntry | None:
+    """The file or folder of a name, None if it is missing. Raises UsageError."""
     path, other = local_path(name), _elsewhere.get()
     try:
         if path is not None:
@@ -146,33 +146,33 @@ def entry(name: str) -> Entry | None:
         info = system.get_file_info([place])[0]
         if info.type == fs.FileType.NotFound:
             return None
-        return Entry(base_name(name), info.type == fs.FileType.Directory, info.size or 0)
+        return FileEntry(base_name(name), info.type == fs.FileType.Directory, info.size or 0)
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}") from None
 
 
-def _local_entry(path: Path) -> Entry | None:
+def _local_entry(path: Path) -> FileEntry | None:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Entry(path.name, path.is_dir(), status.st_size)
+    return FileEntry(path.name, path.is_dir(), status.st_size)
 
 
-def listing(folder: str) -> list[Entry]:
+def listing(folder: str) -> list[FileEntry]:
     """What is in a folder, by name; what disappears meanwhile is not there. Raises UsageError."""
     path, other = local_path(folder), _elsewhere.get()
     try:
         if path is None and other is not None:
             return other.listing(folder)
         if path is not None:
-            found = [_local_entry(Path(path, name)) for name in sorted(os.listdir(path))]
-            return [one for one in found if one is not None]
+            entries = [_local_entry(Path(path, name)) for name in sorted(os.listdir(path))]
+            return [entry for entry in entries if entry is not None]
         from pyarrow import fs
 
         system, place = _remote(folder)
         infos = system.get_file_info(fs.FileSelector(place))
-        rows = [Entry(info.base_name, info.type == fs.FileType.Directory, info.size or 0) for info in infos]
+        rows = [FileEntry(info.base_name, info.type == fs.FileType.Directory, info.size or 0) for info in infos]
         return sorted(rows)
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror or error}") from None
@@ -186,19 +186,19 @@ def expand(name: str) -> list[str]:
     if not _WILD.search(name) or _exists(name):
         return [name]
     head = name[: _WILD.search(name).start()].rpartition("/")[0]  # type: ignore[union-attr]
-    found = [head]
+    paths = [head]
     for part in name[len(head) + 1 :].split("/"):
         if not _WILD.search(part):
-            found = [inside(folder, part) for folder in found]
+            paths = [inside(folder, part) for folder in paths]
         else:
-            found = [
-                inside(folder, one.name)
-                for folder in found
+            paths = [
+                inside(folder, child.name)
+                for folder in paths
                 if (here := entry(folder or "/")) is not None and here.is_dir
-                for one in listing(folder or "/")
-                if fnmatch.fnmatchcase(one.name, part)
+                for child in listing(folder or "/")
+                if fnmatch.fnmatchcase(child.name, part)
             ]
-    return [one for one in found if _exists(one)]
+    return [path for path in paths if _exists(path)]
 
 
 class Source:

@@ -99,10 +99,10 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: ``evidence`` has both kinds of links."""
-        found = asdict(self)
-        records, lines = found.pop("records"), found.pop("lines")
+        result = asdict(self)
+        records, lines = result.pop("records"), result.pop("lines")
         split = [text.rpartition(":") for text in lines]
-        return found | {
+        return result | {
             "evidence": [
                 *({"log": f"__consumer_offsets-{log}", "offset": offset} for log, offset in records),
                 *({"file": file, "line": int(line)} for file, _, line in split if line.isdecimal()),
@@ -118,17 +118,17 @@ class Finding:
 
 
 def by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+    groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        found[row["group"]].append(row)
-    for of_group in found.values():
+        groups[row["group"]].append(row)
+    for of_group in groups.values():
         of_group.sort(key=lambda row: row.get("started_ms") or row.get("at_ms") or 0)
-    return list(found.items())
+    return list(groups.items())
 
 
-def matching(found: Iterable[Finding], wanted: Iterable[str]) -> list[Finding]:
+def matching(findings: Iterable[Finding], wanted: Iterable[str]) -> list[Finding]:
     """Those of a kind that is ``wanted``, or of a severity that is, or worse."""
     names = set(wanted)
     least = min((SEVERITIES.index(name) for name in names if name in SEVERITIES), default=len(SEVERITIES))
     severe = SEVERITIES[least:]
-    return [one for one in found if one.kind in names or one.severity in severe]
+    return [finding for finding in findings if finding.kind in names or finding.severity in severe]

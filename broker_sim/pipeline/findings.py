@@ -4,7 +4,7 @@
 
 Rules:
 1. Every sentence is made of rows: names, numbers and times stand in the tables. What the rows don't show isn't said.
-2. One finding for one matter: what a stuck partition did to its groups is told with it, and not again for each of them.
+2. One finding for one matter: a finding about a stuck partition contains its effect on groups, which get no finding of their own.
 3. Weights: above 1000 something stood still, above 500 data was read twice or lost its place, above 100 it cost time, below it is good
    to know.
 """
@@ -20,14 +20,14 @@ from broker_sim.explain.holdups import advice as advice_about
 from broker_sim.explain.holdups import in_words
 from broker_sim.explain.phrases import count, is_other, joined, times
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
-from broker_sim.pipeline.compaction import gone_records
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.compaction import compacted_records
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, NO_LOG, OFTEN, OFTEN_MS, WITNESSES, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, records_of, short_member, when
 from broker_sim.pipeline.share_findings import ABOUT_SHARES
-from broker_sim.pipeline.streams_findings import ABOUT_STREAMS, held_on
+from broker_sim.pipeline.streams_findings import ABOUT_STREAMS, late_revocation
 
 __all__ = ["Finding", "findings", "text"]
 
@@ -38,39 +38,43 @@ HOT_TIMES, HOT_SHARE = 4.0, 0.25
 HOT_RECORDS = 1000
 MOST_ALIKE = 20
 """Findings of one kind."""
-MUCH_GONE = 0.1
+MUCH_COMPACTED = 0.1
 """With that share of the records gone, silence means little."""
 
 
-def findings(facts: Facts) -> list[Finding]:
-    """All that is to be told; one of the kind `nothing` where there is nothing."""
-    found = [one for tell in _KINDS for one in _few(list(tell(facts)))]
-    found = [replace(one, text=_dated(one)) for one in found]
+def findings(facts: ReportFacts) -> list[Finding]:
+    """All findings, the most important first; one of the kind `nothing` if there is no other."""
+    result = [finding for tell in _KINDS for finding in _few(list(tell(facts)))]
+    result = [replace(finding, text=_dated(finding)) for finding in result]
     if not facts.logged:  # offsets of a `journal_log` are the journal's numbers
-        found = [replace(one, records=()) for one in found]
-    found.sort(key=lambda one: (-one.weight, one.at_ms or 0, one.text))
-    if not any(one.severity in ("bad", "warn") for one in found):
-        found.insert(0, _nothing(facts))
-    return found
+        result = [replace(finding, records=()) for finding in result]
+    result.sort(key=lambda finding: (-finding.weight, finding.at_ms or 0, finding.text))
+    if not any(finding.severity in ("bad", "warn") for finding in result):
+        result.insert(0, _no_findings(facts))
+    return result
 
 
-def _dated(one: Finding) -> str:
-    """Its text, without the date that stands before it."""
-    return one.text.replace("\N{NO-BREAK SPACE}", " ") if one.at_ms is None else on_its_day(one.text, one.at_ms)
+def _dated(finding: Finding) -> str:
+    """The finding's text, without the date that is printed before it."""
+    return (
+        finding.text.replace("\N{NO-BREAK SPACE}", " ")
+        if finding.at_ms is None
+        else on_its_day(finding.text, finding.at_ms)
+    )
 
 
 def _few(alike: list[Finding]) -> list[Finding]:
     """The weightiest ones of a kind; the last of them names the groups of the others."""
     if len(alike) <= MOST_ALIKE:
         return alike
-    alike.sort(key=lambda one: -one.weight)
+    alike.sort(key=lambda finding: -finding.weight)
     kept, rest = alike[:MOST_ALIKE], alike[MOST_ALIKE:]
-    whose = [one.group or f"__consumer_offsets-{one.log_partition}" for one in rest]
+    whose = [finding.group or f"__consumer_offsets-{finding.log_partition}" for finding in rest]
     groups = named(whose, 5)
     return [*kept[:-1], replace(kept[-1], text=f"{kept[-1].text} The same in less measure: {groups}.")]
 
 
-def _nothing(facts: Facts) -> Finding:
+def _no_findings(facts: ReportFacts) -> Finding:
     looked = [
         count(facts.groups, "group"),
         count(facts.commits, "committed offset"),
@@ -81,8 +85,8 @@ def _nothing(facts: Facts) -> Finding:
         words += " A log alone does not show what stood still, or was handed out twice."
     if not facts.logged:
         words += f" {NO_LOG}"
-    gone, all_ = gone_records(facts)
-    if all_ and gone / all_ >= MUCH_GONE:
+    gone, all_ = compacted_records(facts)
+    if all_ and gone / all_ >= MUCH_COMPACTED:
         words += f" {gone / all_:.0%} of the log's records are not there any more: what they showed can't be said."
     return Finding("nothing", "good", 0, words)
 
@@ -90,24 +94,24 @@ def _nothing(facts: Facts) -> Finding:
 # ------------------------------------------------------------------------------------------------ stuck partitions
 
 
-def _stuck(facts: Facts) -> Iterable[Finding]:
+def _stuck(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.stuck:
         yield (
-            _jam(facts, row)
+            _stuck_partition(facts, row)
             if row["attempts"] is not None and row["evidence"] in _OF_JOURNAL
-            else _jam_of_logs(facts, row)
+            else _stuck_by_logs(facts, row)
         )
 
 
 _OF_JOURNAL = ("appends", "produce", "answers")
 
 
-def _silences(facts: Facts) -> Iterable[Finding]:
+def _silences(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.silences:
         yield _silence(row) if row["evidence"] == "silence" else _slowed(row)
 
 
-def _jam(facts: Facts, row: Row) -> Finding:
+def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
     """A partition that took nothing although somebody tried, and what became of its groups."""
     hit, partition = list(row["groups"] or ()), row["log_partition"]
     restless = {
@@ -115,7 +119,7 @@ def _jam(facts: Facts, row: Row) -> Finding:
         for group in hit
         if (at_ms := _unstable_from(facts, group, row["from_ms"], row["to_ms"])) is not None
     }
-    did, span = f"{_took_nothing(row)} ({_attempts(row)})", _between(row["from_ms"], row["to_ms"])
+    did, span = f"{_stuck_words(row)} ({_attempts(row)})", _between(row["from_ms"], row["to_ms"])
     its = "its" if len(restless or hit) == 1 else "their"
     if partition is None or not hit:
         words = f"{row['log']} {did} {span}"
@@ -164,8 +168,8 @@ _SHOWN_BY = {
 }
 
 
-def _jam_of_logs(facts: Facts, row: Row) -> Finding:
-    """As `_jam`, of a cluster that has no journal."""
+def _stuck_by_logs(facts: ReportFacts, row: Row) -> Finding:
+    """As `_stuck_partition`, of a cluster that has no journal."""
     partition, hit = row["log_partition"], list(row["groups"] or ())
     others = [group for group in facts.neighbours.get(partition, ()) if group not in hit]
     whose = named(hit) if hit else "No group"
@@ -215,7 +219,7 @@ def _slowed(row: Row) -> Finding:
     )
 
 
-def _took_nothing(row: Row) -> str:
+def _stuck_words(row: Row) -> str:
     if row["evidence"] == "answers":
         return "had no coordinator that answered"
     what = "record" if row["evidence"] == "produce" else "append"
@@ -252,7 +256,7 @@ def _between(from_ms: int, to_ms: int | None) -> str:
     return f"between {when(from_ms)} and {on_its_day(when(to_ms), from_ms)}"
 
 
-def _unstable_from(facts: Facts, group: str, from_ms: int, to_ms: int | None) -> int | None:
+def _unstable_from(facts: ReportFacts, group: str, from_ms: int, to_ms: int | None) -> int | None:
     """When the first rebalance within the time began, where none of those within ended Stable before its end; else None."""
     inside = [
         row
@@ -267,7 +271,7 @@ def _unstable_from(facts: Facts, group: str, from_ms: int, to_ms: int | None) ->
     return min(int(row["started_ms"]) for row in inside)
 
 
-def _in_stuck(facts: Facts, group: str, at_ms: int) -> bool:
+def _in_stuck(facts: ReportFacts, group: str, at_ms: int) -> bool:
     return any(
         group in (row["groups"] or ()) and row["from_ms"] <= at_ms and (row["to_ms"] is None or at_ms <= row["to_ms"])
         for row in facts.stuck
@@ -287,7 +291,7 @@ _ADVICE = {
 }
 
 
-def _restless(facts: Facts) -> Iterable[Finding]:
+def _restless(facts: ReportFacts) -> Iterable[Finding]:
     """Groups that rebalanced often, or began again and again."""
     for group, rows in by_group(facts.rebalances):
         timed = [
@@ -355,16 +359,16 @@ def _most_waited(run: list[Row]) -> str:
 
 def _dense(rows: list[Row]) -> list[list[Row]]:
     """Runs of at least OFTEN rebalances of which any OFTEN in a row began within OFTEN_MS."""
-    found: list[list[Row]] = []
+    runs: list[list[Row]] = []
     for at in range(OFTEN - 1, len(rows)):
         first = rows[at - OFTEN + 1]
         if rows[at]["started_ms"] - first["started_ms"] > OFTEN_MS:
             continue
-        if found and found[-1][-1] is rows[at - 1]:
-            found[-1].append(rows[at])
+        if runs and runs[-1][-1] is rows[at - 1]:
+            runs[-1].append(rows[at])
         else:
-            found.append(list(rows[at - OFTEN + 1 : at + 1]))
-    return found
+            runs.append(list(rows[at - OFTEN + 1 : at + 1]))
+    return runs
 
 
 def _advice(cause_: str, protocol_type: str | None, kind: str | None) -> str:
@@ -398,12 +402,12 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
     }.get(cause_, "what the journal does not tell")
 
 
-def _in_vain(row: Row) -> bool:
+def _timed_out(row: Row) -> bool:
     """Whether members were waited for to the end of the rebalance timeout."""
     return bool(row["timed_out"])
 
 
-def _held_up(facts: Facts, row: Row) -> tuple[str, str]:
+def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
     """What a rebalance waited for, as the steps of the group tell it (`explain.holdups`), and what may be done about that."""
     what = row.get("held_by")
     if what is None and row["timed_out"]:
@@ -429,19 +433,19 @@ def _held_up(facts: Facts, row: Row) -> tuple[str, str]:
     if what != "rebalance timeout":
         return words, advice_about(what, closed, consumers=consumers)
     refused = [
-        one
-        for one in facts.refusals
-        if one["member"] in (row["held_who"] or ())
-        and one["last_ms"] >= row["started_ms"]
-        and one["first_ms"] <= row["ended_ms"]
+        refusal
+        for refusal in facts.refusals
+        if refusal["member"] in (row["held_who"] or ())
+        and refusal["last_ms"] >= row["started_ms"]
+        and refusal["first_ms"] <= row["ended_ms"]
     ]
     if refused:
-        told = named(f"{one['topic']} ({one['error']})" for one in refused)
-        words += f"; commits of {named(names)} were refused then, for {told}"
+        refusals = named(f"{refusal['topic']} ({refusal['error']})" for refusal in refused)
+        words += f"; commits of {named(names)} were refused then, for {refusals}"
     return words, advice_about(what, consumers=consumers)
 
 
-def _slow(facts: Facts) -> Iterable[Finding]:
+def _slow(facts: ReportFacts) -> Iterable[Finding]:
     """The longest rebalance of each group that took long."""
     for group, rows in by_group(facts.rebalances):
         timed = [
@@ -451,17 +455,17 @@ def _slow(facts: Facts) -> Iterable[Finding]:
             and row["ended_ms"] is not None
             and not _in_stuck(facts, group, row["started_ms"])
         ]
-        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or _in_vain(row)]
+        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or _timed_out(row)]
         if not slow:
             continue
-        row = max(slow, key=lambda one: (_in_vain(one), one["ended_ms"] - one["started_ms"]))
+        row = max(slow, key=lambda rebalance: (_timed_out(rebalance), rebalance["ended_ms"] - rebalance["started_ms"]))
         lasted = row["ended_ms"] - row["started_ms"]
         words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
         if row.get("kind") in ("consumer", "share", "streams"):
             last = (
                 f" {named(row['waited_for'])} was the last to take up what it was given." if row["waited_for"] else ""
             )
-            last = held_on(row) or last
+            last = late_revocation(row) or last
             words += f": so long until all members had reached its epoch.{last}".removesuffix(".")
             what = "Tasks" if row["kind"] == "streams" else "Partitions"
             advice = (
@@ -469,7 +473,7 @@ def _slow(facts: Facts) -> Iterable[Finding]:
                 " whole group."
             )
         else:
-            more, advice = _held_up(facts, row)
+            more, advice = _longest_wait(facts, row)
             words += more
         more = f" {count(len(slow) - 1, 'other')} took long, too." if len(slow) > 1 else ""
         yield Finding(
@@ -491,7 +495,7 @@ def _slow(facts: Facts) -> Iterable[Finding]:
 # ------------------------------------------------------------------------------------------------ partitions, input
 
 
-def _hot(facts: Facts) -> Iterable[Finding]:
+def _hot(facts: ReportFacts) -> Iterable[Finding]:
     total = sum(row["records"] for row in facts.hotspots)
     known = max((row["partitions"] or 50 for row in facts.hotspots), default=50)
     for row in facts.hotspots:
@@ -507,7 +511,7 @@ def _hot(facts: Facts) -> Iterable[Finding]:
         yield Finding("hot", "note", 80 + 10 * row["share"], f"{words}.", advice, busiest, row["log_partition"])
 
 
-def _placed(facts: Facts) -> Iterable[Finding]:
+def _placed(facts: ReportFacts) -> Iterable[Finding]:
     number = next((row["partitions"] for row in facts.hotspots if row["partitions"] is not None), None)
     if number is not None and number != 50:
         words = f"The groups lie as if __consumer_offsets had {count(number, 'partition')}, not Kafka's usual 50"
@@ -530,7 +534,7 @@ def _placed(facts: Facts) -> Iterable[Finding]:
         yield Finding("placed", "warn", 400, f"{words}.", advice)
 
 
-def _silent(facts: Facts) -> Iterable[Finding]:
+def _session_timeouts(facts: ReportFacts) -> Iterable[Finding]:
     """Groups that lose members to session timeouts."""
     for row in facts.churn:
         lost, came = row["expirations"] or 0, row["joins"] or 0
@@ -539,7 +543,7 @@ def _silent(facts: Facts) -> Iterable[Finding]:
             yield Finding("churn", "warn", 110 + min(lost, 40), f"{words}.", _ADVICE["session timeout"], row["group"])
 
 
-def _skipped(facts: Facts) -> Iterable[Finding]:
+def _skipped(facts: ReportFacts) -> Iterable[Finding]:
     if not facts.skipped:
         return
     first = facts.skipped[0]
@@ -553,21 +557,21 @@ def _skipped(facts: Facts) -> Iterable[Finding]:
     )
 
 
-_KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+_KINDS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
     *(_stuck, _restless, _slow, *ABOUT_GENERATIONS, *ABOUT_ACCOUNTS, *ABOUT_OFFSETS, *ABOUT_SHARES, *ABOUT_STREAMS),
-    *(_hot, _placed, _silent, _silences, _skipped),
+    *(_hot, _placed, _session_timeouts, _silences, _skipped),
 )
 
 
-def text(found: Iterable[Finding]) -> str:
+def text(findings: Iterable[Finding]) -> str:
     """The findings for a terminal or a file: one paragraph each."""
     lines = []
-    for one in found:
-        at = "" if one.at_ms is None else f"{date(one.at_ms)} {clock(one.at_ms)}  "
-        unsure = "" if one.certainty == "certain" else f" ({one.certainty})"
-        lines.append(f"{at}{one.text}{unsure}")
-        if one.advice:
-            lines.append(f"    {one.advice}")
-        if one.records or one.lines:
-            lines.append(f"    Shown by {one.evidence()}.")
+    for finding in findings:
+        at = "" if finding.at_ms is None else f"{date(finding.at_ms)} {clock(finding.at_ms)}  "
+        unsure = "" if finding.certainty == "certain" else f" ({finding.certainty})"
+        lines.append(f"{at}{finding.text}{unsure}")
+        if finding.advice:
+            lines.append(f"    {finding.advice}")
+        if finding.records or finding.lines:
+            lines.append(f"    Shown by {finding.evidence()}.")
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ Rules:
    whole files (`binaryFile`), wherever its tasks run: no worker needs libhdfs, a key or a library of Amazon's. A task holds a segment
    in memory, 100 MiB as Kafka writes them (offsets.topic.segment.bytes), and a copy on its disk while it is decoded.
 2. What fails is a UsageError in one line: what is missing, who may not, who does not answer.
-3. What can be told without Spark is told before it starts (`check`).
+3. Errors that can be found without Spark are reported before it starts (`check`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.pipeline.files import Entry
+from broker_sim.pipeline.files import FileEntry
 from broker_sim.pipeline.offset_logs import Log
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED
 from broker_sim.pipeline.segments import Skipped, log_partition_of, read_offsets
@@ -56,20 +56,20 @@ def check(name: str, conf: Mapping[str, str], jars: Callable[[], Iterable[str]])
     """Raises UsageError for an address that no Spark could read. ``jars``: names of the jars that Spark has of its own."""
     parts = _URI.fullmatch(name)
     if parts is None:
-        raise UsageError(f"--input {name}: no address, as hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR")
+        raise UsageError(f"--input {name}: not an address (expected hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR)")
     scheme, authority = parts[1].lower(), parts[2]
     if scheme in ("s3", "s3n"):
         raise UsageError(f"--input {name}: Hadoop's name for that is s3a://{authority}{parts[3] or ''}")
     if scheme in BUCKETS and not authority:
-        raise UsageError(f"--input {name}: which bucket? {scheme}://BUCKET/DIR")
+        raise UsageError(f"--input {name}: the bucket is missing (expected {scheme}://BUCKET/DIR)")
     library = NEEDS.get(scheme)
     given = [value for key, value in conf.items() if key in ("spark.jars", "spark.jars.packages") or "ClassPath" in key]
-    if library is None or any(library in one or "*" in one for one in given):
+    if library is None or any(library in value or "*" in value for value in given):
         return
     own = list(jars())
     if not any(jar.startswith(f"{library}-") for jar in own):
         hadoop = next(
-            (found[1] for jar in own if (found := re.match(r"hadoop-client-api-([\d.]+)\.jar", jar))), "VERSION"
+            (match[1] for jar in own if (match := re.match(r"hadoop-client-api-([\d.]+)\.jar", jar))), "VERSION"
         )
         raise UsageError(
             f"--input {name}: {scheme}:// is {library}'s, which Spark does not have:"
@@ -84,20 +84,20 @@ class HadoopFiles:
         context: Any = spark.sparkContext
         self._jvm, self._conf = context._jvm, context._jsc.hadoopConfiguration()
 
-    def entry(self, name: str) -> Entry | None:
-        """As `files.entry`."""
+    def entry(self, name: str) -> FileEntry | None:
+        """As `files.entry`, through Hadoop's FileSystem."""
 
-        def found(system: Any, path: Any) -> Entry | None:
+        def found(system: Any, path: Any) -> FileEntry | None:
             if not system.exists(path):
                 return None
             return _entry(system.getFileStatus(path))
 
-        result: Entry | None = self._asked(name, found)
+        result: FileEntry | None = self._asked(name, found)
         return result
 
-    def listing(self, name: str) -> list[Entry]:
-        """As `files.listing`."""
-        rows: list[Entry] = self._asked(
+    def listing(self, name: str) -> list[FileEntry]:
+        """As `files.listing`, through Hadoop's FileSystem."""
+        rows: list[FileEntry] = self._asked(
             name, lambda system, path: [_entry(status) for status in system.listStatus(path)]
         )
         return sorted(rows)
@@ -147,8 +147,8 @@ class _Opened:
         self._stream.close()
 
 
-def _entry(status: Any) -> Entry:
-    return Entry(str(status.getPath().getName()), bool(status.isDirectory()), int(status.getLen()))
+def _entry(status: Any) -> FileEntry:
+    return FileEntry(str(status.getPath().getName()), bool(status.isDirectory()), int(status.getLen()))
 
 
 def _reason(java: Any) -> str:
@@ -172,7 +172,9 @@ def _reason(java: Any) -> str:
 
 def offset_rows(spark: SparkSession, logs: Iterable[Log], run_id: str) -> tuple[DataFrame, DataFrame]:
     """Rows of OFFSET_LOG of these logs, and of SKIPPED."""
-    bounds = {_place(one.path): (one.path, one.base, one.until) for log in logs for one in log.segments}
+    bounds = {
+        _place(segment.path): (segment.path, segment.base, segment.until) for log in logs for segment in log.segments
+    }
     if not bounds:
         return OFFSET_LOG.frame(spark), SKIPPED.frame(spark)
     whole = spark.read.format("binaryFile").load([path for path, *_ in bounds.values()]).select("path", "content")
@@ -197,19 +199,19 @@ def _reader(bounds: Bounds, run_id: str, *, skips: bool) -> Callable[[Iterable[A
         for batch in batches:
             for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
                 there, start, end = bounds[_place(path.as_py())]
-                told: list[Skipped] = []
-                for rows in _of_segment(there, content, start, end, run_id, told):
+                skipped: list[Skipped] = []
+                for rows in _of_segment(there, content, start, end, run_id, skipped):
                     if not skips:
                         yield rows
-                if skips and told:
-                    lost = [{"run_id": run_id, **one._asdict(), "file": there} for one in told]
+                if skips and skipped:
+                    lost = [{"run_id": run_id, **entry._asdict(), "file": there} for entry in skipped]
                     yield pyarrow.RecordBatch.from_pylist(lost, SKIPPED.arrow())
 
     return read
 
 
 def _of_segment(
-    path: str, content: Any, start: int, end: int | None, run_id: str, told: list[Skipped]
+    path: str, content: Any, start: int, end: int | None, run_id: str, skipped: list[Skipped]
 ) -> Iterator[Any]:
     """The rows of one segment's bytes, by the reader of segments on a disk."""
     folder, name = _place(path)
@@ -219,4 +221,4 @@ def _of_segment(
         place.mkdir()
         with (place / name).open("wb") as file:
             file.write(content.as_buffer())
-        yield from read_offsets(str(place), start=start, end=end, run_id=run_id, skipped=told.append)
+        yield from read_offsets(str(place), start=start, end=end, run_id=run_id, skipped=skipped.append)

@@ -1,8 +1,8 @@
 """What a run reads: which folder, which journal, under which name; refused in one line before Spark starts where there is nothing.
 
 Rules:
-1. A journal that nobody named is looked for in the input folder, in `journal` below it and in `journal` beside it. Where it can't be
-   read, and there is a log, it is passed over and told as `skipped`; one that was named is refused.
+1. A journal without a name is searched for in the input folder, in `journal` below it and in `journal` beside it. Where it can't be
+   read, and there is a log, it is ignored and reported as `skipped`; one that was named is refused.
 2. A run's name is part of paths: letters, digits, `.`, `_` and `-`.
 """
 
@@ -56,42 +56,43 @@ def find(
 ) -> Inputs:
     """What there is to read. Raises UsageError."""
     if directory is None and journal is None:
-        raise UsageError("nothing to read: tell --input DIR or --journal PATH")
+        raise UsageError("nothing to read; give --input DIR or --journal PATH")
     lines = (*reading.find(broker_logs, "broker"), *reading.find(client_logs, "client"))
     if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
-        raise UsageError(f"--run-id {run_id!r}: letters, digits, '.', '_' and '-' make a name")
-    found: tuple[str, ...] = ()
+        raise UsageError(f"--run-id {run_id!r}: not a name (expected letters, digits, '.', '_' and '-')")
+    folders: tuple[str, ...] = ()
     unread: list[tuple[str, str]] = []
     if directory is not None:
-        found = _log_folders(directory)
+        folders = _log_folders(directory)
         if journal is None and look:
             journal = _beside(directory)
-            if journal is not None and found:
+            if journal is not None and folders:
                 try:
                     journal_files.whole([journal])
                 except UsageError as error:
                     unread.append((everywhere(journal), str(error)))
                     journal = None
-        if not found and journal is None:
+        if not folders and journal is None:
             raise UsageError(
                 f"--input {directory}: no folder {OFFSETS_TOPIC}-N is in it, and no journal in or beside it; a data directory of "
                 "broker-sim or a copy of a Kafka broker's log directory has them"
             )
-    lines = tuple(replace(one, path=everywhere(one.path)) for one in lines)
+    lines = tuple(replace(file, path=everywhere(file.path)) for file in lines)
     kept_files = journal_files.find([journal]) if journal is not None else []
     if journal is not None and not kept_files:
         raise UsageError(f"--journal {journal}: no journal file is in it")
     sizes = [
-        ((log_partition_of(folder) or ("", -1))[1], sum(one.size for one in segments_of(folder))) for folder in found
+        ((log_partition_of(folder) or ("", -1))[1], sum(segment.size for segment in segments_of(folder)))
+        for folder in folders
     ]
-    size = sum(one.size for one in kept_files) + sum(one.size for one in lines) + sum(each for _, each in sizes)
-    log = everywhere(directory) if directory is not None and found else None
+    size = sum(file.size for file in kept_files) + sum(file.size for file in lines) + sum(size for _, size in sizes)
+    log = everywhere(directory) if directory is not None and folders else None
     kept = None if journal is None else everywhere(journal)
     return Inputs(
         run_name(run_id, directory or journal or ""),
         log,
         kept,
-        tuple(map(everywhere, found)),
+        tuple(map(everywhere, folders)),
         size,
         tuple(sizes),
         lines,
@@ -107,7 +108,7 @@ def everywhere(name: str) -> str:
 
 
 def run_name(run_id: str | None, place: str) -> str:
-    """The run's name: the one that was told, else that of the folder."""
+    """The run's name: the given one, else that of the folder."""
     return (run_id or _NOT_IN_IDS.sub("-", files.base_name(place)).strip("-") or "run")[:100]
 
 
@@ -120,26 +121,26 @@ def _log_folders(directory: str) -> tuple[str, ...]:
     if entry is None:
         raise UsageError(f"--input {directory}: there is no such folder")
     if not entry.is_dir:
-        raise UsageError(f"--input {directory}: that is a file; a log directory is wanted")
+        raise UsageError(f"--input {directory}: a file, not a log directory")
     return tuple(
-        files.inside(directory, one.name)
-        for one in files.listing(directory)
-        if one.is_dir and (log_partition_of(one.name) or ("", 0))[0] == OFFSETS_TOPIC
+        files.inside(directory, entry.name)
+        for entry in files.listing(directory)
+        if entry.is_dir and (log_partition_of(entry.name) or ("", 0))[0] == OFFSETS_TOPIC
     )
 
 
 def _folders_of(topic: str, directory: str) -> tuple[str, ...]:
     """The folders of another coordinator's topic beside those of `__consumer_offsets`."""
     return tuple(
-        everywhere(files.inside(directory, one.name))
-        for one in files.listing(directory)
-        if one.is_dir and (log_partition_of(one.name) or ("", 0))[0] == topic
+        everywhere(files.inside(directory, entry.name))
+        for entry in files.listing(directory)
+        if entry.is_dir and (log_partition_of(entry.name) or ("", 0))[0] == topic
     )
 
 
 def _beside(directory: str) -> str | None:
     """The journal that belongs to a data directory, if there is one."""
-    names = {one.name for one in files.listing(directory)}
+    names = {entry.name for entry in files.listing(directory)}
     if any(name.startswith("journal-") and ".ndjson" in name for name in names):
         return directory
     for place in (files.inside(directory, "journal"), files.inside(files.parent(directory), "journal")):

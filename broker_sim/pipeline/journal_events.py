@@ -3,11 +3,11 @@
     for batch in batches(rows_of(lines, where)): ...        # pyarrow.RecordBatch of EVENTS.arrow()
 
 Rules:
-1. A line is a JSON object with seq, ts_ms and event, or it becomes a row of the type `skipped` that says where it stands and why.
+1. A line is a JSON object with seq, ts_ms and event, or it becomes a row of the type `skipped` that has its position and the reason.
    Nothing raises.
 2. What is of another type than the vocabulary says reads as absent. Kinds and fields that the vocabulary doesn't have, a newer
    journal's, are named in `unknown`; the fields that are known are read all the same.
-3. Why a step of a group happened is told by `broker_sim.explain`, from the one event: it names the cause and shows the group before and
+3. The cause of a group's step comes from `broker_sim.explain`, from the one event: it names the cause and shows the group before and
    after.
 """
 
@@ -20,20 +20,20 @@ from typing import Any
 
 from broker_sim.common.answers import errors_of
 from broker_sim.explain.causes import Causes, owned
-from broker_sim.explain.epoch_steps import GONE_BY, EpochSteps
-from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.epoch_steps import REMOVED_BY, EpochSteps
+from broker_sim.explain.events import Call, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
 from broker_sim.explain.rebalances import Cause
 from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
 from broker_sim.pipeline.cause_changes import subscribed
 from broker_sim.pipeline.journal_files import Range, lines
-from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.schemas import TableSchema
 from broker_sim.pipeline.tables.events import EVENTS
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 
-__all__ = ["Line", "Row", "Where", "batches", "row_of", "rows_in", "rows_of", "skipped_row"]
+__all__ = ["Line", "LineSource", "Row", "batches", "row_of", "rows_in", "rows_of", "skipped_row"]
 
 BATCH_ROWS = 8192
 """Rows of an Arrow batch."""
@@ -62,8 +62,8 @@ _INT_MOST, _LONG_MOST = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """What all lines of a piece of a file share. ``named``: the ids of topics whose names were told in it."""
+class LineSource:
+    """What all lines of a piece of a file share. ``named``: the ids of topics whose names were read in it."""
 
     run_id: str
     journal: int
@@ -81,21 +81,21 @@ Line = tuple[int, bytes, bool]
 
 def rows_in(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
     """The rows of ranges of files; what can't be read of them is rows, too."""
-    for one in ranges:
-        where = Where(one.file.run_id, one.file.journal, one.file.name, body)
-        if one.refused:
-            yield skipped_row(where, one.start or None, one.end - one.start, one.refused)
+    for part in ranges:
+        where = LineSource(part.file.run_id, part.file.journal, part.file.name, body)
+        if part.refused:
+            yield skipped_row(where, part.start or None, part.end - part.start, part.refused)
             continue
-        read_to = one.start
+        read_to = part.start
         try:
-            for row in rows_of(lines(one), where):
+            for row in rows_of(lines(part), where):
                 read_to = row["position"]
                 yield row
         except OSError as error:
-            yield skipped_row(where, read_to, one.end - read_to, f"can't be read: {error.strerror or error}")
+            yield skipped_row(where, read_to, part.end - read_to, f"can't be read: {error.strerror or error}")
 
 
-def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:
+def rows_of(lines: Iterable[Line], where: LineSource) -> Iterator[Row]:
     """A row for each line. Blank lines are passed over."""
     for position, line, whole in lines:
         if not line or line.isspace():
@@ -106,7 +106,7 @@ def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:
         yield row
 
 
-def batches(rows: Iterable[Row], table: Table = EVENTS) -> Iterator[Any]:
+def batches(rows: Iterable[Row], table: TableSchema = EVENTS) -> Iterator[Any]:
     """Record batches of rows; ``table``: `EVENTS`, or some of its columns."""
     schema = table.arrow()
     waiting: list[Row] = []
@@ -119,7 +119,7 @@ def batches(rows: Iterable[Row], table: Table = EVENTS) -> Iterator[Any]:
         yield _batch(waiting, schema)
 
 
-def row_of(line: bytes, position: int, where: Where) -> Row:
+def row_of(line: bytes, position: int, where: LineSource) -> Row:
     """The row of one line."""
     try:
         words = line.decode()
@@ -165,7 +165,7 @@ def row_of(line: bytes, position: int, where: Where) -> Row:
 _decoded = json.JSONDecoder().decode
 
 
-def skipped_row(where: Where, position: int | None, size: int | None, reason: str) -> Row:
+def skipped_row(where: LineSource, position: int | None, size: int | None, reason: str) -> Row:
     """A piece of a file that can't be read."""
     return {
         "run_id": where.run_id,
@@ -225,9 +225,9 @@ def _fitting(value: Any, kind: Any) -> Any:
         pyarrow.array([value], kind)
     except (pyarrow.ArrowInvalid, OverflowError, UnicodeEncodeError, TypeError):
         if isinstance(value, list):
-            return [_fitting(one, kind.value_type) for one in value]
+            return [_fitting(element, kind.value_type) for element in value]
         if isinstance(value, tuple):
-            return tuple(_fitting(one, kind.field(place).type) for place, one in enumerate(value))
+            return tuple(_fitting(element, kind.field(place).type) for place, element in enumerate(value))
         return None
     return value
 
@@ -251,13 +251,13 @@ _NUMBERS = (
 )
 
 
-def _whole(event: Event, name: str) -> int | None:
-    """`number`, quicker for what nearly always stands there."""
+def _integer(event: Event, name: str) -> int | None:
+    """`number`, with a fast path for the usual type."""
     value = event.get(name)
     return value if type(value) is int else number(event, name)
 
 
-_PLAIN: dict[str, Callable[[Event, str], Any]] = {**dict.fromkeys(_TEXTS, text), **dict.fromkeys(_NUMBERS, _whole)}
+_PLAIN: dict[str, Callable[[Event, str], Any]] = {**dict.fromkeys(_TEXTS, text), **dict.fromkeys(_NUMBERS, _integer)}
 
 
 def _common(event: Event, row: Row) -> None:
@@ -307,7 +307,9 @@ def _request(event: Event, row: Row) -> None:
     row["text"] = call.reason
     if call.api == "JoinGroup":
         row["detail"] = json.dumps(sorted(f"{topic}-{partition}" for topic, partition in owned(body)))
-    groups = [name for one in items(body, "groups") if isinstance(one, Mapping) and (name := text(one, "group_id"))]
+    groups = [
+        name for entry in items(body, "groups") if isinstance(entry, Mapping) and (name := text(entry, "group_id"))
+    ]
     if len(groups) > 1:
         row["group"], row["groups"] = None, groups
 
@@ -327,12 +329,12 @@ def _response(event: Event, row: Row) -> None:
 def _partitions(body: Event, names: Iterable[str]) -> list[Part] | None:
     """What a body says of partitions, None for nothing. ``names``: the request event's, in the body's order, for topics that it has by
     id."""
-    found: list[Part] = []
+    parts: list[Part] = []
     named = iter(names)
-    for one in _objects(body, "groups") if "groups" in body else ():
-        _of_topics(one, named, text(one, "group_id"), found)
-    _of_topics(body, named, None, found)
-    return found or None
+    for group in _objects(body, "groups") if "groups" in body else ():
+        _of_topics(group, named, text(group, "group_id"), parts)
+    _of_topics(body, named, None, parts)
+    return parts or None
 
 
 _TOPIC_LISTS = ("topics", "topic_data", "responses")
@@ -343,44 +345,49 @@ _STARTS = ("log_start_offset", "low_watermark")
 _EPOCHS = ("committed_leader_epoch", "leader_epoch", "current_leader_epoch")
 
 
-def _of_topics(body: Event, named: Iterator[str], group: str | None, found: list[Part]) -> None:
+def _of_topics(body: Event, named: Iterator[str], group: str | None, parts: list[Part]) -> None:
     for key in _TOPIC_LISTS:
-        for one in _objects(body, key) if key in body else ():
-            topic, topic_id = text(one, "name") or text(one, "topic"), text(one, "topic_id")
+        for entry in _objects(body, key) if key in body else ():
+            topic, topic_id = text(entry, "name") or text(entry, "topic"), text(entry, "topic_id")
             if topic_id == _NO_ID:
                 topic_id = None
             for kind in _PARTITION_LISTS:
-                if kind in one:
-                    _of_partitions(items(one, kind), named, group, topic, topic_id, found)
+                if kind in entry:
+                    _of_partitions(items(entry, kind), named, group, topic, topic_id, parts)
 
 
 def _of_partitions(
-    each: list[Any], named: Iterator[str], group: str | None, topic: str | None, topic_id: str | None, found: list[Part]
+    partitions: list[Any],
+    named: Iterator[str],
+    group: str | None,
+    topic: str | None,
+    topic_id: str | None,
+    parts: list[Part],
 ) -> None:
     """The partitions of one topic; all of them have the same fields."""
-    like = next((one for one in each if isinstance(one, Mapping)), _NOTHING)
+    like = next((entry for entry in partitions if isinstance(entry, Mapping)), _NOTHING)
     index, offset, epoch = (
         next((name for name in names if name in like), names[0]) for names in (_INDEXES, _OFFSETS, _EPOCHS)
     )
-    for one in each:
-        told = next(named, None)
-        name = topic or (_split(told)[0] if told else None)
-        if isinstance(one, int):
-            found.append(_part(name, one, group=group, topic_id=topic_id))
-        elif isinstance(one, Mapping) and (partition := _whole(one, index)) is not None:
-            records = one.get("records")
-            found.append(
+    for element in partitions:
+        log_name = next(named, None)
+        name = topic or (_split(log_name)[0] if log_name else None)
+        if isinstance(element, int):
+            parts.append(_part(name, element, group=group, topic_id=topic_id))
+        elif isinstance(element, Mapping) and (partition := _integer(element, index)) is not None:
+            records = element.get("records")
+            parts.append(
                 (
                     group,
                     name,
                     topic_id,
                     partition,
-                    _whole(one, offset) if offset in one else None,
-                    _whole(one, epoch) if epoch in one else None,
-                    _whole(one, "high_watermark") if "high_watermark" in one else None,
-                    _whole(records, "records") if isinstance(records, Mapping) else None,
-                    _whole(one, "error_code") if "error_code" in one else None,
-                    next((_whole(one, start) for start in _STARTS if start in one), None),
+                    _integer(element, offset) if offset in element else None,
+                    _integer(element, epoch) if epoch in element else None,
+                    _integer(element, "high_watermark") if "high_watermark" in element else None,
+                    _integer(records, "records") if isinstance(records, Mapping) else None,
+                    _integer(element, "error_code") if "error_code" in element else None,
+                    next((_integer(element, start) for start in _STARTS if start in element), None),
                 )
             )
 
@@ -389,7 +396,7 @@ _NOTHING: Event = {}
 
 
 def _name_topics(parts: list[Part], row: Row, named: set[str]) -> None:
-    """Tell the names of ids that were not told yet."""
+    """Add the names of topic ids that no earlier row has."""
     fresh = {part[2]: part[1] for part in parts if part[2] is not None and part[1] is not None and part[2] not in named}
     if fresh:
         named.update(fresh)
@@ -397,7 +404,7 @@ def _name_topics(parts: list[Part], row: Row, named: set[str]) -> None:
 
 
 def _objects(event: Event, key: str) -> list[Event]:
-    return [one for one in items(event, key) if isinstance(one, Mapping)]
+    return [item for item in items(event, key) if isinstance(item, Mapping)]
 
 
 # ------------------------------------------------------------------------------------------------ groups
@@ -407,7 +414,11 @@ _CAUSES = Causes(History(""))
 
 
 def _group(event: Event, row: Row) -> None:
-    cause, before, after = table(event, "cause"), Snapshot.of(event.get("before")), Snapshot.of(event.get("after"))
+    cause, before, after = (
+        table(event, "cause"),
+        GroupSnapshot.of(event.get("before")),
+        GroupSnapshot.of(event.get("after")),
+    )
     if before is not None and after is not None:
         _complete(before, after)
     row["request"], row["timer"] = number(cause, "request"), text(cause, "timer")
@@ -428,7 +439,7 @@ def _group(event: Event, row: Row) -> None:
         row["leader"], row["protocol"] = after.leader, after.protocol
 
 
-def _changes(why: Cause, after: Snapshot) -> list[str]:
+def _changes(why: Cause, after: GroupSnapshot) -> list[str]:
     """What of a member's metadata is otherwise than before, as far as the event alone shows it."""
     name = why.members[0] if why.members else ""
     client = text(after.members.get(name, {}), "client_id") or name
@@ -446,10 +457,10 @@ def _epochs(event: Event, row: Row) -> None:
     row["size_after"] = number(event, "size")
     row["protocol_type"] = step.kind if step.after else None
     kind = text(step.cause, "kind")
-    row["cause"] = {"load": "loaded", "unload": "unloaded"}.get(kind or "") or GONE_BY.get(row["timer"])
+    row["cause"] = {"load": "loaded", "unload": "unloaded"}.get(kind or "") or REMOVED_BY.get(row["timer"])
 
 
-def _complete(before: Snapshot, after: Snapshot) -> None:
+def _complete(before: GroupSnapshot, after: GroupSnapshot) -> None:
     """A step that takes a group over the size of which all members are shown, or back: the one that is shown in part is the other
     one, but for what it shows."""
     if before.whole and not after.whole:
@@ -458,20 +469,20 @@ def _complete(before: Snapshot, after: Snapshot) -> None:
         before.members = after.members | before.members
 
 
-def _members(snapshot: Snapshot) -> list[tuple[Any, ...]]:
+def _members(snapshot: GroupSnapshot) -> list[tuple[Any, ...]]:
     return [
         (
             name,
-            text(one, "client_id"),
-            text(one, "client_host"),
-            text(one, "instance"),
-            text(one, "waits"),
-            number(one, "session_timeout_ms"),
-            number(one, "rebalance_timeout_ms"),
-            names_in(one, "topics") if isinstance(one.get("topics"), list) else None,
-            _assigned(one),
+            text(member, "client_id"),
+            text(member, "client_host"),
+            text(member, "instance"),
+            text(member, "waits"),
+            number(member, "session_timeout_ms"),
+            number(member, "rebalance_timeout_ms"),
+            names_in(member, "topics") if isinstance(member.get("topics"), list) else None,
+            _assigned(member),
         )
-        for name, one in snapshot.members.items()
+        for name, member in snapshot.members.items()
     ]
 
 
@@ -490,7 +501,7 @@ def _append(event: Event, row: Row) -> None:
     row["groups"] = groups
     if len(groups) == 1:
         row["group"] = groups[0]
-    row["requests"] = [one for one in items(event, "requests") if isinstance(one, int)]
+    row["requests"] = [request for request in items(event, "requests") if isinstance(request, int)]
     row["kinds"] = names_in(event, "kinds")
 
 

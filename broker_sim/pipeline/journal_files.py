@@ -89,16 +89,16 @@ def find(names: Iterable[str], run_id: str | None = None) -> list[JournalFile]:
     The run of a file is ``run_id``, else its directory: its path below the one that was asked for, or that one's own name; a file that
     is not called journal-N is a run by itself.
     """
-    found: list[JournalFile] = []
+    files: list[JournalFile] = []
     for name in names:
-        roots = [one for one in expand(name) if entry(one)]
+        roots = [path for path in expand(name) if entry(path)]
         if not roots and entry(name.removesuffix(".part")):  # it has become whole meanwhile
             roots = [name.removesuffix(".part")]
         if not roots:
             raise JournalUnreadable(f"{name}: there is no such file or directory")
         for root in roots:
-            found += _below(root, run_id)
-    return _ordered(found)
+            files += _below(root, run_id)
+    return _ordered(files)
 
 
 def _below(root: str, run_id: str | None) -> Iterator[JournalFile]:
@@ -111,12 +111,12 @@ def _below(root: str, run_id: str | None) -> Iterator[JournalFile]:
 
 def _in_folder(folder: str, own: str, below: str, run_id: str | None) -> Iterator[JournalFile]:
     """``own``: the name of the directory that was asked for; ``below``: the path from there."""
-    for one in listing(folder):
-        path, deeper = inside(folder, one.name), f"{below}/{one.name}" if below else one.name
-        if one.is_dir:
+    for child in listing(folder):
+        path, deeper = inside(folder, child.name), f"{below}/{child.name}" if below else child.name
+        if child.is_dir:
             yield from _in_folder(path, own, deeper, run_id)
-        elif _LINES.fullmatch(one.name):
-            yield _file(path, one.size, below or own, below, run_id)
+        elif _LINES.fullmatch(child.name):
+            yield _file(path, child.size, below or own, below, run_id)
 
 
 def _file(path: str, size: int, own: str, below: str, run_id: str | None) -> JournalFile:
@@ -130,27 +130,27 @@ def _file(path: str, size: int, own: str, below: str, run_id: str | None) -> Jou
 
 def _ordered(files: Iterable[JournalFile]) -> list[JournalFile]:
     """By run and number, each once; the whole one where a `.part` of it is there, too."""
-    found: dict[str, JournalFile] = {}
-    for one in sorted(files, key=lambda one: one.path, reverse=True):  # x.ndjson.part before x.ndjson
-        found[one.name] = one
-    return sorted(found.values(), key=lambda one: (one.run_id, one.number, one.name))
+    by_name: dict[str, JournalFile] = {}
+    for file in sorted(files, key=lambda file: file.path, reverse=True):  # x.ndjson.part before x.ndjson
+        by_name[file.name] = file
+    return sorted(by_name.values(), key=lambda file: (file.run_id, file.number, file.name))
 
 
 def number_journals(files: Iterable[JournalFile], known: dict[str, int] | None = None) -> list[JournalFile]:
     """The files with the journals that they belong to: a file that begins with seq 1 begins one. ``known``: what was found out
     before, by name."""
-    found: list[JournalFile] = []
+    numbered: list[JournalFile] = []
     run, journal = "", 0
-    for one in files:
-        if one.run_id != run:
-            run, journal = one.run_id, one.number
-        told = (known or {}).get(one.name)
-        if told is not None:
-            journal = told
-        elif _first_seq(one) == 1:
-            journal = one.number
-        found.append(replace(one, journal=journal))
-    return found
+    for file in files:
+        if file.run_id != run:
+            run, journal = file.run_id, file.number
+        known_journal = (known or {}).get(file.name)
+        if known_journal is not None:
+            journal = known_journal
+        elif _first_seq(file) == 1:
+            journal = file.number
+        numbered.append(replace(file, journal=journal))
+    return numbered
 
 
 def _first_seq(file: JournalFile) -> int | None:
@@ -219,11 +219,11 @@ def whole(names: Iterable[str], run_id: str | None = None) -> list[Range]:
     files = number_journals(find(names, run_id))
     if not files:
         raise JournalUnreadable(f"{', '.join(names)}: no journal files (journal-000001.ndjson, or *.ndjson, *.jsonl)")
-    found = [Range(file, 0, file.size, refused=refusal(file)) for file in files]
-    if all(one.refused for one in found):
-        more = f", and {len(found) - 1} more files like it" if len(found) > 1 else ""
-        raise JournalUnreadable(f"{found[0].file.path} is {found[0].refused}{more}")
-    return found
+    ranges = [Range(file, 0, file.size, refused=refusal(file)) for file in files]
+    if all(piece.refused for piece in ranges):
+        more = f", and {len(ranges) - 1} more files like it" if len(ranges) > 1 else ""
+        raise JournalUnreadable(f"{ranges[0].file.path} is {ranges[0].refused}{more}")
+    return ranges
 
 
 def lines_of(name: str) -> Iterator[bytes]:
@@ -253,21 +253,21 @@ def complete_to(file: JournalFile, start: int, most: int | None = None) -> int:
 def tasks(files: Iterable[Range], number: int, least: int = LEAST_TASK) -> list[list[Range]]:
     """The ranges in up to ``number`` tasks of about as many bytes each, at least ``least``; at least one task, which may be empty."""
     ranges = list(files)
-    total = sum(one.end - one.start for one in ranges)
+    total = sum(piece.end - piece.start for piece in ranges)
     share = max(least, -(-total // max(number, 1)))
-    found: list[list[Range]] = [[]]
+    shares: list[list[Range]] = [[]]
     room = share
-    for one in ranges:
-        start = one.start
-        while not one.refused and one.end - start > room and len(found) < number:
+    for range_ in ranges:
+        start = range_.start
+        while not range_.refused and range_.end - start > room and len(shares) < number:
             if room > share // 8:  # no crumbs
-                found[-1].append(replace(one, start=start, end=start + room))
+                shares[-1].append(replace(range_, start=start, end=start + room))
                 start += room
-            found.append([])
+            shares.append([])
             room = share
-        found[-1].append(replace(one, start=start))
-        room = max(0, room - (one.end - start))
-    return found
+        shares[-1].append(replace(range_, start=start))
+        room = max(0, room - (range_.end - start))
+    return shares
 
 
 def lines(piece: Range) -> Iterator[tuple[int, bytes, bool]]:

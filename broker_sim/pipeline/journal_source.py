@@ -7,7 +7,7 @@
 Paths: a journal file, a directory with all journals that are below it, patterns (`runs/*`), several with commas between; `file:` URIs;
 `hdfs://`, `s3a://` and so on as far as Arrow opens them.
 
-Options (of both formats, unless told):
+Options (of both formats, unless noted):
   runId               the run's name; default: the directory's
   body                whether the column `body` holds the whole line; default `true`, `false` is quicker
   tasks               how many tasks a batch is read in at most (default: the session's default parallelism)
@@ -20,7 +20,7 @@ Rules:
 2. A stream's offset is {"positions": {file: byte}, "journals": {file: number}}: up to the end of the last whole line of each file,
    which is known by its name without `.part`. So every line is read once over restarts, growing and rotated files included; a line
    that has no end yet is waited for.
-3. A file of which a stream has read and which is gone, or has become shorter, is told as a skipped row.
+3. A file that a stream has read from and that is deleted or truncated then is reported as a skipped row.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Offsets = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Options:
+class JournalOptions:
     """What a user may say."""
 
     paths: tuple[str, ...]
@@ -77,21 +77,21 @@ class Options:
     from_latest: bool
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Options:
-        """Raises UsageError."""
+    def of(cls, given: Mapping[str, str]) -> JournalOptions:
+        """The options of a `spark.read`, their names in any case. Raises UsageError."""
         known = {name.lower(): name for name in _OPTIONS}
-        told = {}
+        options = {}
         for name, value in given.items():
             if name.lower() not in known:
                 raise unknown("option of sim_journal", name, _OPTIONS)
-            told[known[name.lower()]] = value
+            options[known[name.lower()]] = value
         return cls(
-            tuple(names_of(told)),
-            told.get("runId"),
-            _one_of("body", told.get("body", "true"), ("true", "false")) == "true",
-            _number("tasks", told.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
-            _number("maxBytesPerTrigger", told.get("maxBytesPerTrigger")),
-            _one_of("startingOffsets", told.get("startingOffsets", "earliest"), _STARTS) == "latest",
+            tuple(names_of(options)),
+            options.get("runId"),
+            _one_of("body", options.get("body", "true"), ("true", "false")) == "true",
+            _number("tasks", options.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
+            _number("maxBytesPerTrigger", options.get("maxBytesPerTrigger")),
+            _one_of("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
         )
 
     def files(self) -> list[JournalFile]:
@@ -109,12 +109,12 @@ def _number(name: str, value: str | None) -> int | None:
     if value is None:
         return None
     if not value.isdecimal() or int(value) < 1:
-        raise UsageError(f"{name} of sim_journal is a whole number from 1 on, not {value!r}")
+        raise UsageError(f"{name} of sim_journal: {value!r} is not a whole number from 1 on")
     return int(value)
 
 
-class Ranges(InputPartition):
-    """What one task reads."""
+class JournalPartition(InputPartition):
+    """The byte ranges of journal files that one task of Spark reads."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         super().__init__(None)
@@ -122,7 +122,7 @@ class Ranges(InputPartition):
 
 
 class SimJournal(DataSource):
-    """`sim_journal`: see the module."""
+    """Spark's data source `sim_journal`, batch and stream; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -132,14 +132,14 @@ class SimJournal(DataSource):
         return EVENTS.spark()
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return JournalReader(Options.of(self.options), _names(schema))
+        return JournalReader(JournalOptions.of(self.options), _names(schema))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return JournalStream(Options.of(self.options), _names(schema))
+        return JournalStream(JournalOptions.of(self.options), _names(schema))
 
 
 class SkippedJournal(DataSource):
-    """`sim_journal_skipped`: see the module."""
+    """Spark's data source `sim_journal_skipped`, batch only; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -149,7 +149,7 @@ class SkippedJournal(DataSource):
         return SKIPPED.spark()
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return SkippedReader(replace(Options.of(self.options), body=False))
+        return SkippedJournalReader(replace(JournalOptions.of(self.options), body=False))
 
 
 def _names(schema: Any) -> list[str]:
@@ -160,43 +160,45 @@ def _names(schema: Any) -> list[str]:
     return list(schema.names)
 
 
-class _Reading:
+class _RangeReading:
     """How ranges become rows: the same for batch and stream."""
 
-    def __init__(self, options: Options, names: list[str]) -> None:
+    def __init__(self, options: JournalOptions, names: list[str]) -> None:
         self.options, self.names = options, names
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Ranges)
+        assert isinstance(partition, JournalPartition)
         body = self.options.body and "body" in self.names
         return batches(rows_in(partition.ranges, body), EVENTS.only(self.names))
 
 
-class JournalReader(_Reading, DataSourceReader):
-    """A batch."""
+class JournalReader(_RangeReading, DataSourceReader):
+    """Reads all of a journal as one batch."""
 
-    def partitions(self) -> list[Ranges]:
-        return [Ranges(task) for task in tasks(whole(self.options.paths, self.options.run_id), self.options.tasks)]
+    def partitions(self) -> list[JournalPartition]:
+        return [
+            JournalPartition(task) for task in tasks(whole(self.options.paths, self.options.run_id), self.options.tasks)
+        ]
 
 
-class SkippedReader(JournalReader):
+class SkippedJournalReader(JournalReader):
     """Of a batch what can't be read."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: JournalOptions) -> None:
         super().__init__(options, list(SKIPPED.names))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Ranges)
+        assert isinstance(partition, JournalPartition)
         for row in rows_in(partition.ranges, body=False):
             if row["type"] == "skipped":
                 yield row["run_id"], row["file"], row["position"], row["bytes"], row["text"]
 
 
-class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JournalStream(_RangeReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: every line once. It remembers which files it has looked at, to look no further at those that are done; nothing hangs
     on it."""
 
-    def __init__(self, options: Options, names: list[str]) -> None:
+    def __init__(self, options: JournalOptions, names: list[str]) -> None:
         super().__init__(options, names)
         self.options.files()  # says at once what is wrong
         self.judged: dict[str, str] = {}
@@ -241,15 +243,15 @@ class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
             self.judged[file.name] = refusal(file)
         return self.judged[file.name]
 
-    def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
+    def partitions(self, start: Offsets, end: Offsets) -> list[JournalPartition]:
         there = {file.name: file for file in self.options.files()}
         ranges = []
         for name, position in end["positions"].items():
             begin = start["positions"].get(name, 0)
             if position > begin:
                 ranges.append(self._range(there.get(name), name, begin, position, end["journals"].get(name, 1)))
-        ranges.sort(key=lambda one: (one.file.run_id, one.file.number, one.file.name))
-        return [Ranges(task) for task in tasks(ranges, self.options.tasks)]
+        ranges.sort(key=lambda range_: (range_.file.run_id, range_.file.number, range_.file.name))
+        return [JournalPartition(task) for task in tasks(ranges, self.options.tasks)]
 
     def _range(self, file: JournalFile | None, name: str, begin: int, end: int, journal: int) -> Range:
         if file is None:

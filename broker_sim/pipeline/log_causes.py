@@ -1,11 +1,11 @@
 """Why a rebalance began, where no journal says so: from a broker's lines, which tell it outright, or from what members committed.
 
 Rules:
-1. A broker's line is certain. ``Preparing to rebalance`` gives the reason and the moment at which the window opened; what a member said
-   when it left (KIP-800) stands there, or in 4.x in a line of its own just before.
+1. A broker's line is certain. ``Preparing to rebalance`` gives the reason and when the join phase began; what a member said
+   when it left (KIP-800) is in the same line, or in 4.x in a line of its own just before.
 2. From the log alone: a commit is a sign of life, for the coordinator begins a member's session anew at each of them
    (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat). So a member that committed less than session.timeout.ms before
-   the window closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
+   the join phase closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
    session before, and regularly until then, most likely fell silent; one that was silent for max.poll.interval.ms, which clients send
    as their rebalance timeout, most likely had its poll timeout run out, upon which a client leaves by itself. What fits neither is not
    said; and why a client was silent is not known from its silence: a poll that came late, a callback, or a process that stood still.
@@ -28,8 +28,8 @@ __all__ = [
     "CERTAIN",
     "LIKELY",
     "POSSIBLE",
+    "LoggedRebalances",
     "Progress",
-    "Windows",
     "cause_of_reason",
     "departures",
     "poll_ran_out",
@@ -71,7 +71,7 @@ _MEMBER = re.compile(
     r" member|Member|\(member: )"
     r" ?(?P<member>[^\s,;()]+)"
 )
-_SAID = re.compile(r"client reason: (.*)$")
+_CLIENT_REASON = re.compile(r"client reason: (.*)$")
 _ERROR = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)\b")
 
 
@@ -82,9 +82,9 @@ def poll_ran_out(words: str | None) -> bool:
 
 def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
     """(cause, members, error) of what a broker gives as its reason: GroupCoordinator.scala, GroupMetadataManager.java."""
-    found = _MEMBER.search(reason)
-    who = [] if found is None else [found["member"]]
-    said = _SAID.search(reason)
+    member = _MEMBER.search(reason)
+    who = [] if member is None else [member["member"]]
+    said = _CLIENT_REASON.search(reason)
     why = "" if said is None else said[1]
     if "on heartbeat expiration" in reason:
         return "session timeout", who, None
@@ -111,7 +111,7 @@ def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
 
 
 @dataclass(slots=True)
-class Window:
+class LoggedRebalance:
     """A rebalance as a broker's lines tell it. ``old``: the generation before it."""
 
     old: int
@@ -128,7 +128,7 @@ class Window:
     """members that did not rejoin in time."""
     expired: list[tuple[int, str]] = field(default_factory=list)
     """when sessions ran out while their members were waited for, and whose."""
-    said: dict[str, str] = field(default_factory=dict)
+    leave_reasons: dict[str, str] = field(default_factory=dict)
     """member -> what it said when it left."""
 
     def held(self) -> Holdup | None:
@@ -140,20 +140,20 @@ class Window:
         return None
 
 
-class Windows:
+class LoggedRebalances:
     """Reads the lines about one group, in order. Several brokers may tell of it: who coordinates it tells."""
 
     def __init__(self) -> None:
-        self.found: list[Window] = []
+        self.rebalances: list[LoggedRebalance] = []
         self._left: dict[str, tuple[int, str, str]] = {}
         self._polls: list[tuple[int, str, str]] = []
         self._gone: dict[str, tuple[str, str]] = {}
         self._upgrades: list[tuple[int, str]] = []
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """A row of `tables.rebalances.TOLD` that is a broker's line."""
+        """A row of `tables.rebalances.REBALANCE_INPUT` that is a broker's line."""
         what, ts_ms, at, detail = row["what"], row["ts_ms"], row["at"], row.get("detail") or ""
-        last = self.found[-1] if self.found else None
+        last = self.rebalances[-1] if self.rebalances else None
         if what == "poll timeout":
             self._polls.append((ts_ms, detail, at))
         elif what in ("fenced", "modern left"):
@@ -164,28 +164,28 @@ class Windows:
             elif last is not None and last.reason.startswith("Downgrade group") and last.closed_ms is None:
                 last.lines.append(at)
         elif what == "preparing":
-            window = Window(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
+            rebalance = LoggedRebalance(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
             for member, (left_ms, why, where) in self._left.items():
                 if member in detail and 0 <= ts_ms - left_ms <= SLACK_MS:
-                    window.said[member] = why
-                    window.lines.insert(0, where)
-            self.found.append(window)
+                    rebalance.leave_reasons[member] = why
+                    rebalance.lines.insert(0, where)
+            self.rebalances.append(rebalance)
         elif what in ("left", "session timeout"):
             member = row.get("cause_members") or ""
             self._left[member] = (ts_ms, detail if what == "left" else "", at)
             if last is not None and last.closed_ms is None and what == "left":
-                last.said[member] = detail
+                last.leave_reasons[member] = detail
             if last is not None and ts_ms - last.started_ms <= 100:
                 last.lines.append(at)  # 3.4 tells why it prepares before it tells who left
                 if what == "left":
-                    last.said.setdefault(member, detail)
+                    last.leave_reasons.setdefault(member, detail)
             elif last is not None and last.closed_ms is None and what == "session timeout":
                 last.expired.append((ts_ms, member))  # it was awaited until then
                 last.lines.append(at)
         elif last is not None:
             self._of_last(last, what, row)
 
-    def _of_last(self, last: Window, what: str, row: Mapping[str, Any]) -> None:
+    def _of_last(self, last: LoggedRebalance, what: str, row: Mapping[str, Any]) -> None:
         generation = row.get("generation")
         if what == "closed" and generation == last.old + 1:
             last.closed_ms, last.generation, last.size = row["ts_ms"], generation, row.get("size_after")
@@ -199,7 +199,7 @@ class Windows:
             last.late += re.findall(r"[\w.#-]{30,}", row.get("detail") or "")
             last.lines.append(row["at"])
 
-    def why_gone(self, row: dict[str, Any]) -> dict[str, Any]:
+    def with_removal_cause(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row with what a broker's line says of a member of a KIP-848, share or streams group that is gone: that its session ran out,
         that it did not give up its partitions in time, or that it left. Of a downgrade the line is added."""
         said = [self._gone[name] for name in row["who"] or () if name in self._gone]
@@ -230,12 +230,12 @@ class Windows:
                 return at
         return None
 
-    def of(self, generation: int, stored_ms: int | None) -> Window | None:
+    def of(self, generation: int, stored_ms: int | None) -> LoggedRebalance | None:
         """The one that led to a generation, the nearest where a group began anew. Rule: its moment is before the record's."""
         fits = [
-            one
-            for one in self.found
-            if one.old + 1 == generation and (stored_ms is None or one.started_ms <= stored_ms + SLACK_MS)
+            rebalance
+            for rebalance in self.rebalances
+            if rebalance.old + 1 == generation and (stored_ms is None or rebalance.started_ms <= stored_ms + SLACK_MS)
         ]
         return fits[-1] if fits else None
 
@@ -244,41 +244,41 @@ class Windows:
 
 
 def _last_commit(member: StoredMember, seen: Progress) -> tuple[int, int | None] | None:
-    """(last ms, rhythm in ms or None where it can't be told) of what a member has."""
+    """(last ms, rhythm in ms or None where it is unknown) of the partitions of a member."""
     mine = [seen[name] for name in member.assigned if name in seen]
     if not mine:
         return None
-    last = max(mine, key=lambda each: each[1])
-    rhythms = [(each[1] - each[0]) // (each[2] - 1) for each in mine if each[2] >= REGULAR]
+    last = max(mine, key=lambda commits: commits[1])
+    rhythms = [(commits[1] - commits[0]) // (commits[2] - 1) for commits in mine if commits[2] >= REGULAR]
     return last[1], min(rhythms) if rhythms else None
 
 
-def departures(one: Generation, seen: Progress) -> tuple[str, str, list[str]] | None:
+def departures(generation: Generation, seen: Progress) -> tuple[str, str, list[str]] | None:
     """(cause, certainty, members) where members are gone, None where what was committed does not tell. ``seen``: what was committed in
     the generation before, or earlier."""
-    if one.old is None or one.closed_ms is None:
+    if generation.old is None or generation.closed_ms is None:
         return None
-    stay = {member.member for member in one.new}
-    gone = [member for member in one.old if member.member not in stay]
-    back = {member.client_id for member in one.new} if one.new else set()
-    told: list[tuple[str, str, str]] = []
+    stay = {member.member for member in generation.new}
+    gone = [member for member in generation.old if member.member not in stay]
+    back = {member.client_id for member in generation.new} if generation.new else set()
+    reasons: list[tuple[str, str, str]] = []
     for member in gone:
-        if member.instance is not None and any(other.instance == member.instance for other in one.new):
+        if member.instance is not None and any(other.instance == member.instance for other in generation.new):
             continue  # the same static member
-        known = _last_sign(member, seen, one.before_stored_ms)
+        known = _last_sign(member, seen, generation.before_stored_ms)
         if known is None or not member.session_ms:
             return None
-        found = _departure(member, known, one.closed_ms, member.client_id in back)
-        if found is None:
+        reason = _departure(member, known, generation.closed_ms, member.client_id in back)
+        if reason is None:
             return None
-        told.append((*found, member.member))
-    if not told:
+        reasons.append((*reason, member.member))
+    if not reasons:
         return None
-    causes = {cause for cause, _, _ in told}
+    causes = {cause for cause, _, _ in reasons}
     if len(causes) > 1:
         return None
-    sure = CERTAIN if all(each[1] == CERTAIN for each in told) else LIKELY
-    return told[0][0], sure, [member for _, _, member in told]
+    sure = CERTAIN if all(reason[1] == CERTAIN for reason in reasons) else LIKELY
+    return reasons[0][0], sure, [member for _, _, member in reasons]
 
 
 def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tuple[int, int | None] | None:
@@ -311,22 +311,22 @@ def _departure(
     return ("session timeout", LIKELY) if by_session <= slack_ms else None
 
 
-def waiting(one: Generation, seen: Progress) -> tuple[int, list[str]] | None:
-    """(ms, clients): how long those who stayed had not committed when the window closed, and who committed last; None where that is no
-    sign of waiting: nobody's rhythm is known, or the first silent one was silent for no longer than usual."""
-    if one.old is None or one.closed_ms is None:
+def waiting(generation: Generation, seen: Progress) -> tuple[int, list[str]] | None:
+    """(ms, clients): how long those who stayed had not committed as the join phase ended, and who committed last; None where that is no
+    sign of waiting: no member's rhythm is known, or the first silent one was silent for no longer than usual."""
+    if generation.old is None or generation.closed_ms is None:
         return None
-    stayed = {member.member for member in one.new}
-    found = []
-    for member in one.old:
+    stayed = {member.member for member in generation.new}
+    rhythms = []
+    for member in generation.old:
         known = _last_commit(member, seen) if member.member in stayed else None
         if known is not None and known[1] is not None:
-            found.append((known[0], known[1], member.client_id or member.member))
-    if len(found) < 2:
+            rhythms.append((known[0], known[1], member.client_id or member.member))
+    if len(rhythms) < 2:
         return None
-    first_ms, rhythm_ms, _ = min(found)
-    waited_ms = one.closed_ms - first_ms
-    last_ms, _, last = max(found)
-    if waited_ms < 3 * rhythm_ms or one.closed_ms - last_ms > waited_ms // 2:
+    first_ms, rhythm_ms, _ = min(rhythms)
+    waited_ms = generation.closed_ms - first_ms
+    last_ms, _, last = max(rhythms)
+    if waited_ms < 3 * rhythm_ms or generation.closed_ms - last_ms > waited_ms // 2:
         return None
     return max(waited_ms - rhythm_ms, 0), [last]

@@ -1,8 +1,8 @@
 """How the logs of the data topics grew: from the headers of their batches, without reading a record.
 
 Rules:
-1. A batch says where the log ended after it, and when: its largest timestamp. Where clients' clocks went back, time stands still; a log
-   doesn't shrink.
+1. A batch says where the log ended after it, and when: its largest timestamp. Where clients' clocks went back, the last time is kept; a
+   log doesn't shrink.
 2. Of each partition one end for each ``step_ms`` is kept, the last one, so that a large topic costs little memory.
 3. Where a log begins is known of its end alone: by the name of its first segment, or the checkpoint that Kafka keeps of starts which
    have moved within a segment.
@@ -96,5 +96,5 @@ def log_ends(spark: SparkSession, directory: str, run_id: str, step_ms: int = 10
     import pyarrow
 
     rows = log_ends_rows(directory, run_id, step_ms)
-    found: DataFrame = LOG_ENDS.of_arrow(spark, pyarrow.Table.from_pylist(rows, schema=LOG_ENDS.arrow()))
-    return found
+    ends: DataFrame = LOG_ENDS.of_arrow(spark, pyarrow.Table.from_pylist(rows, schema=LOG_ENDS.arrow()))
+    return ends

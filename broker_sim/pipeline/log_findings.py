@@ -1,10 +1,10 @@
-"""What is told of rebalances where the log is all there is: no journal says when a window opened, nor why a member is gone.
+"""Findings about rebalances from a log alone: without a journal the begin of the join phase and the cause are unknown.
 
 Rules:
-1. A generation's record says since when it stands and who is in it. So generations can be counted, also those that left no record, and
-   members be seen to come and go; each sentence says no more.
+1. A generation's record has the time since which it is valid and its members. So generations can be counted, also those that left no
+   record, and members be seen to come and go; each sentence says no more.
 2. A deployment is no storm: in a rolling restart each member goes once and comes once, and in a scale-out members come. Where members
-   can't be told apart by their client ids, their number has to do.
+   can't be distinguished by their client ids, their number has to do.
 3. How long a rebalance took is known from its window's end to its record: at least that long. A leave and a lost session look alike.
 
 Source: what was seen in logs of Apache Kafka 3.4, 4.1 and 4.4 while such things were done to its consumers.
@@ -18,13 +18,13 @@ from itertools import groupby
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, late_to_rejoin, times
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
 
 __all__ = ["ABOUT_GENERATIONS", "is_orderly"]
 
-AGAIN = 2
+MOST_RETURNS = 2
 """Who comes more often than that in such a time does not just restart."""
 
 
@@ -36,12 +36,12 @@ def _since(row: Row) -> int | None:
     return None
 
 
-def _generations(facts: Facts) -> Iterator[tuple[str, list[Row]]]:
+def _generations(facts: ReportFacts) -> Iterator[tuple[str, list[Row]]]:
     """The rows of each group that the log alone tells, and that have a time, in the order of their generations."""
     for group, rows in by_group(facts.rebalances):
-        found = [row for row in rows if row["source"] in ("log", "broker log") and _since(row) is not None]
-        if found:
-            yield group, sorted(found, key=lambda row: (_at(row), row["generation"] or 0))
+        refused = [row for row in rows if row["source"] in ("log", "broker log") and _since(row) is not None]
+        if refused:
+            yield group, sorted(refused, key=lambda row: (_at(row), row["generation"] or 0))
 
 
 def _at(row: Row) -> int:
@@ -78,7 +78,7 @@ def _runs(rows: list[Row]) -> Iterator[list[Row]]:
         behind = next((at for at in range(first, len(rows)) if _at(rows[at]) - _at(row) > OFTEN_MS), len(rows))
         if _begun(rows[first:behind]) >= OFTEN:
             dense.update(dict.fromkeys(range(first, behind)))
-    for _, run in groupby(enumerate(dense), key=lambda each: each[1] - each[0]):
+    for _, run in groupby(enumerate(dense), key=lambda numbered: numbered[1] - numbered[0]):
         yield [rows[at] for _, at in run]
 
 
@@ -89,7 +89,7 @@ _SPARES = {
 """What spares a group of that kind rebalances."""
 
 
-def _storms(facts: Facts) -> Iterable[Finding]:
+def _storms(facts: ReportFacts) -> Iterable[Finding]:
     """Groups that went from generation to generation."""
     for group, rows in _generations(facts):
         for run in _runs(rows):
@@ -99,7 +99,7 @@ def _storms(facts: Facts) -> Iterable[Finding]:
             words = f"{group} had {count(begun, 'generation')} within {duration_text(lasted_ms)} from {when(_at(run[0]))} on"
             if unstored:
                 words += f", {unstored} of them without a record: begun again before they were Stable, or taken by compaction"
-            words += _told_moves(came, went) + _told_causes(run)
+            words += _moves_text(came, went) + _known_causes(run)
             orderly = is_orderly(run) and unstored * 2 < begun
             yield Finding(
                 "storm",
@@ -132,7 +132,7 @@ _CAUSES = {
 }
 
 
-def _told_causes(run: list[Row]) -> str:
+def _known_causes(run: list[Row]) -> str:
     """What is known of why members went."""
     known = Counter(row["cause"] for row in run if row.get("cause_certainty") and row["cause"] in _CAUSES)
     return (
@@ -144,15 +144,19 @@ def _told_causes(run: list[Row]) -> str:
 
 def _moves(run: list[Row], *, came: bool) -> Counter[str]:
     """Client id (a member's id without one) -> how often it came, or went, in these generations."""
-    found: Counter[str] = Counter()
+    clients: Counter[str] = Counter()
     for row in run:
         before, after = row["members_before"], row["members_after"]
         if before is None or after is None:
             continue
         names = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
-        moved = [one for one in after if one not in before] if came else [one for one in before if one not in after]
-        found.update(names.get(one) or _client_of(one) for one in moved)
-    return found
+        moved = (
+            [member for member in after if member not in before]
+            if came
+            else [member for member in before if member not in after]
+        )
+        clients.update(names.get(member) or _client_of(member) for member in moved)
+    return clients
 
 
 def _client_of(member: str) -> str:
@@ -160,7 +164,7 @@ def _client_of(member: str) -> str:
     return member[:-37] if len(member) > 37 and member[-37] == "-" else member
 
 
-def _told_moves(came: Counter[str], went: Counter[str]) -> str:
+def _moves_text(came: Counter[str], went: Counter[str]) -> str:
     if not came and not went:
         return "; nobody came or went that the records know of"
     said = [
@@ -176,11 +180,11 @@ def is_orderly(run: list[Row]) -> bool:
     came, went = _moves(run, came=True), _moves(run, came=False)
     size = max((row["size_after"] or 0) for row in run)
     if len(came) <= 1 < size:  # all of one name
-        return came.total() <= AGAIN * size and went.total() <= AGAIN * size
-    return all(number <= AGAIN for moved in (came, went) for number in moved.values())
+        return came.total() <= MOST_RETURNS * size and went.total() <= MOST_RETURNS * size
+    return all(number <= MOST_RETURNS for moved in (came, went) for number in moved.values())
 
 
-def _late(facts: Facts) -> Iterable[Finding]:
+def _late(facts: ReportFacts) -> Iterable[Finding]:
     """The generation of each group whose assignment came latest, where that is late."""
     for group, rows in _generations(facts):
         late = [
@@ -190,7 +194,7 @@ def _late(facts: Facts) -> Iterable[Finding]:
         ]
         if not late:
             continue
-        row = max(late, key=lambda one: max(one["completing_ms"] or 0, one.get("waited_ms") or 0))
+        row = max(late, key=lambda rebalance: max(rebalance["completing_ms"] or 0, rebalance.get("waited_ms") or 0))
         if (row.get("waited_ms") or 0) > (row["completing_ms"] or 0):
             yield _waited(group, row)
             continue
@@ -240,9 +244,9 @@ def _waited(group: str, row: Row) -> Finding:
     )
 
 
-def _gone(facts: Facts) -> Iterable[Finding]:
+def _lost(facts: ReportFacts) -> Iterable[Finding]:
     """Members that went and did not come back, where others stay."""
-    stormy = {one.group for one in _storms(facts)}
+    stormy = {storm.group for storm in _storms(facts)}
     for group, rows in _generations(facts):
         if group in stormy:
             continue
@@ -267,4 +271,4 @@ def _gone(facts: Facts) -> Iterable[Finding]:
             )
 
 
-ABOUT_GENERATIONS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_storms, _late, _gone)
+ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_storms, _late, _lost)

@@ -31,7 +31,7 @@ def stalls_of(windows: Iterable[Row], states: Iterable[Row], end_ms: int) -> Ite
     for row in windows:
         by_key[row["topic"], row["partition"]].append(row)
     moves = {key: _moves(rows) for key, rows in by_key.items()}
-    told = list(states)
+    all_states = list(states)
     for key, rows in by_key.items():
         at = [row["window_start_ms"] for row in moves[key]]
         if len(at) < 2:
@@ -48,7 +48,7 @@ def stalls_of(windows: Iterable[Row], states: Iterable[Row], end_ms: int) -> Ite
                 soon_ms = to_ms + 2 * max(usual_ms, first["window_ms"])
                 after = [row for row in moves[key][number + 1 :] if row["window_start_ms"] <= soon_ms]
                 stall["pending"] = _jumped(first, after, step)
-            stall |= _meanwhile(told, at[number], at[number] + lasted)
+            stall |= _meanwhile(all_states, at[number], at[number] + lasted)
             stall["moved"] = sum(
                 any(at[number] + lasted // 2 < row["window_start_ms"] < at[number] + lasted for row in moves[other])
                 for other in by_key
@@ -60,11 +60,11 @@ def stalls_of(windows: Iterable[Row], states: Iterable[Row], end_ms: int) -> Ite
 
 def _moves(rows: list[Row]) -> list[Row]:
     """The windows in which the committed offset became another one."""
-    found: list[Row] = []
+    moves: list[Row] = []
     for row in rows:
-        if row["commits"] and (not found or row["committed"] != found[-1]["committed"]):
-            found.append(row)
-    return found
+        if row["commits"] and (not moves or row["committed"] != moves[-1]["committed"]):
+            moves.append(row)
+    return moves
 
 
 def _steps(moved: list[Row]) -> list[tuple[int, int]]:
@@ -76,8 +76,8 @@ def _jumped(first: Row, after: list[Row], step: int) -> int | None:
     """How much was read at once afterwards, in the next commits but a few (the first is of what was in hand), where it is far more than
     usual: that had been waiting. None where it is not."""
     farthest = max((row["committed"] for row in after if row["committed"] is not None), default=first["committed"])
-    found = int(farthest - first["committed"])
-    return found if found >= (JUMP + len(after) - 1) * max(step, 1) else None
+    jumped = int(farthest - first["committed"])
+    return jumped if jumped >= (JUMP + len(after) - 1) * max(step, 1) else None
 
 
 def _stall(first: Row, rows: list[Row], to_ms: int | None, lasted: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from typing import Any
 
 from broker_sim.pipeline.log_causes import CERTAIN, LIKELY, POSSIBLE
 
-__all__ = ["TIMED_OUT_MS", "Stretch", "paces_of", "periods_of", "stretches_of"]
+__all__ = ["TIMED_OUT_MS", "SlowPeriod", "paces_of", "periods_of", "slow_periods_of"]
 
 TIMED_OUT_MS = 5000
 """offsets.commit.timeout.ms: an attempt that timed out began so long before."""
@@ -54,7 +54,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SlowPeriod:
     """A group that committed far more slowly than usual, from one commit to another. ``shows``: whether that is a sign by itself: its
     offsets jumped at the end, by more than three usual steps at once."""
 
@@ -121,28 +121,28 @@ def paces_of(rows: Iterable[tuple[int, int | None, str | None, int | None]]) -> 
     yield {"sort": 2, "from_ms": moments[0], "to_ms": moments[-1]}
 
 
-def stretches_of(pauses: Iterable[Row]) -> list[Stretch]:
+def slow_periods_of(pauses: Iterable[Row]) -> list[SlowPeriod]:
     """From unusually long pauses of groups (log_partition, group, from_ms, to_ms, from_offset, to_offset, advance, usual, detail), in
     order: those that follow each other are one, for several members try at the pace of the timeout, each for itself."""
-    found = []
+    result = []
     for (log_partition, group), rows in groupby(pauses, key=lambda row: (row["log_partition"], row["group"])):
         run: list[Row] = []
         for row in [*rows, None]:
             if run and (row is None or row["from_ms"] - run[-1]["to_ms"] > BETWEEN_MS):
-                found.append(_stretch(log_partition, group, run))
+                result.append(_slow_period(log_partition, group, run))
                 run = []
             if row is not None:
                 run.append(row)
-    return found
+    return result
 
 
-def _stretch(log_partition: int, group: str, run: list[Row]) -> Stretch:
+def _slow_period(log_partition: int, group: str, run: list[Row]) -> SlowPeriod:
     plain = [row for row in run if row["detail"] != MARKED]
     jumped = max(row["advance"] for row in run) > JUMP * max(run[0]["usual"], 1)
     # a group that rebalanced meanwhile had its reason to pause, unless it tried again and again before
     shows = jumped and (len(plain) == len(run) or len(plain) > 1)
     first, last = run[0], run[-1]
-    return Stretch(
+    return SlowPeriod(
         log_partition, group, first["from_ms"], last["to_ms"], first["from_offset"], last["to_offset"], shows
     )
 
@@ -169,18 +169,18 @@ class _Period:
 def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Rows of `STUCK_PARTITIONS` but for their moments for people. ``signs``: lines about partitions, with log_partition, what
     (`refused`, `ISR shrinks`, `ISR grows`, `ISR`, `commit failed`, ..; `epoch`: the first record of another leader), ts_ms, offset,
-    waits_ms (when the record at that offset was written), number, detail, group, at. ``pauses``: see `stretches_of`, in order, those of
+    waits_ms (when the record at that offset was written), number, detail, group, at. ``pauses``: see `slow_periods_of`, in order, of
     `MARKED` as well. ``paces``: log_partition and group of those that commit regularly, from_ms, to_ms."""
-    stretches, paces = stretches_of(pauses), list(paces)
+    stretches, paces = slow_periods_of(pauses), list(paces)
     by_partition: dict[int, list[Row]] = defaultdict(list)
     for sign in signs:
         by_partition[sign["log_partition"]].append(sign)
-    told: list[_Period] = []
+    periods: list[_Period] = []
     for log_partition, mine in by_partition.items():
-        told += _of_lines(log_partition, sorted(mine, key=lambda row: row["ts_ms"]))
-    told += _joined(told, stretches, paces)
-    rhythms = list(_of_rhythm([one for one in stretches if one.shows], paces))
-    for period in told:
+        periods += _of_lines(log_partition, sorted(mine, key=lambda row: row["ts_ms"]))
+    periods += _joined(periods, stretches, paces)
+    rhythms = list(_of_rhythm([stretch for stretch in stretches if stretch.shows], paces))
+    for period in periods:
         end_ms = period.to_ms if period.to_ms is not None else period.last_ms
         for other in rhythms:
             if (
@@ -192,13 +192,13 @@ def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]
                 period.records += other.records
     for period in rhythms:
         if not any(
-            one.log_partition == period.log_partition
-            and one.from_ms <= period.last_ms
-            and period.from_ms <= (one.to_ms if one.to_ms is not None else one.last_ms)
-            for one in told
+            other.log_partition == period.log_partition
+            and other.from_ms <= period.last_ms
+            and period.from_ms <= (other.to_ms if other.to_ms is not None else other.last_ms)
+            for other in periods
         ):
-            told.append(period)
-    for period in sorted(told, key=lambda one: (one.from_ms, one.log_partition)):
+            periods.append(period)
+    for period in sorted(periods, key=lambda period: (period.from_ms, period.log_partition)):
         yield _row(period)
 
 
@@ -229,12 +229,12 @@ def _row(period: _Period) -> dict[str, Any]:
 
 
 def _of_lines(log_partition: int, signs: list[Row]) -> list[_Period]:
-    found: list[_Period] = []
+    periods: list[_Period] = []
     open_: _Period | None = None
     for sign in signs:
         what, ts_ms = sign["what"], sign["ts_ms"]
         if open_ is not None and not open_.under and ts_ms - TIMED_OUT_MS > open_.last_ms + APART_MS:
-            found.append(open_)
+            periods.append(open_)
             open_ = None
         began_ms = _begins(sign)
         if what == "epoch":
@@ -259,47 +259,47 @@ def _of_lines(log_partition: int, signs: list[Row]) -> list[_Period]:
                 # 3.4 tells no more than who is in: more than one is taken for enough
                 open_.to_ms, open_.under = ts_ms, False
                 open_.lines.append(sign["at"])
-                found.append(open_)
+                periods.append(open_)
                 open_ = None
     if open_ is not None:
-        found.append(open_)
-    for one in found:
-        if one.to_ms is None and not one.under:
-            one.to_ms = one.found_ms
-    return [one for one in found if one.of_broker or one.attempts > 1]
+        periods.append(open_)
+    for period in periods:
+        if period.to_ms is None and not period.under:
+            period.to_ms = period.found_ms
+    return [period for period in periods if period.of_broker or period.attempts > 1]
 
 
-def _joined(told: list[_Period], stretches: list[Stretch], paces: list[Row]) -> list[_Period]:
+def _joined(periods: list[_Period], stretches: list[SlowPeriod], paces: list[Row]) -> list[_Period]:
     """Rule 3: groups of the same partition are added to a period, those of others make periods of their own, where all of a partition's
     groups slowed down."""
-    found: list[_Period] = []
-    begun: dict[tuple[int, int], list[Stretch]] = defaultdict(list)
-    for one in stretches:
-        for number, period in enumerate(told):
+    result: list[_Period] = []
+    begun: dict[tuple[int, int], list[SlowPeriod]] = defaultdict(list)
+    for stretch in stretches:
+        for number, period in enumerate(periods):
             end_ms = period.to_ms if period.to_ms is not None else period.last_ms
-            if abs(one.from_ms - period.from_ms) > TIMED_OUT_MS or one.to_ms < end_ms - TIMED_OUT_MS:
+            if abs(stretch.from_ms - period.from_ms) > TIMED_OUT_MS or stretch.to_ms < end_ms - TIMED_OUT_MS:
                 continue
-            if one.log_partition == period.log_partition:
-                period.groups.add(one.group)
-                period.records.append(one.from_offset)
+            if stretch.log_partition == period.log_partition:
+                period.groups.add(stretch.group)
+                period.records.append(stretch.from_offset)
             else:
-                begun[number, one.log_partition].append(one)
+                begun[number, stretch.log_partition].append(stretch)
             break
-    known = {period.log_partition for period in told}
+    known = {period.log_partition for period in periods}
     for (number, log_partition), mine in begun.items():
-        from_ms, until = min(one.from_ms for one in mine), max(one.to_ms for one in mine)
+        from_ms, until = min(stretch.from_ms for stretch in mine), max(stretch.to_ms for stretch in mine)
         there = {
             row["group"] for row in paces if row["log_partition"] == log_partition and _spans(row, from_ms, from_ms)
         }
-        hit = {one.group for one in mine}
+        hit = {stretch.group for stretch in mine}
         if log_partition in known or not there <= hit:
             continue
         known.add(log_partition)
         period = _Period(log_partition, from_ms, until, until, groups=hit, evidence="together")
-        period.records = [one.from_offset for one in mine]
-        period.lines = told[number].lines[:4]
-        found.append(period)
-    return found
+        period.records = [stretch.from_offset for stretch in mine]
+        period.lines = periods[number].lines[:4]
+        result.append(period)
+    return result
 
 
 def _begins(sign: Row) -> int | None:
@@ -340,21 +340,22 @@ def _add(period: _Period, sign: Row) -> None:
 # ------------------------------------------------------------------------------------------------ rhythm
 
 
-def _of_rhythm(stretches: list[Stretch], paces: list[Row]) -> Iterator[_Period]:
+def _of_rhythm(stretches: list[SlowPeriod], paces: list[Row]) -> Iterator[_Period]:
     """Periods in which groups of one partition slowed down together, while some group elsewhere kept its pace."""
-    by_partition: dict[int, list[Stretch]] = defaultdict(list)
-    for one in sorted(stretches, key=lambda each: (each.from_ms, each.group)):
-        by_partition[one.log_partition].append(one)
+    by_partition: dict[int, list[SlowPeriod]] = defaultdict(list)
+    for stretch in sorted(stretches, key=lambda stretch: (stretch.from_ms, stretch.group)):
+        by_partition[stretch.log_partition].append(stretch)
     for log_partition, mine in by_partition.items():
         while mine:
             first = mine[0]
             together = [
-                one
-                for one in mine
-                if abs(one.from_ms - first.from_ms) <= TOGETHER_MS and abs(one.to_ms - first.to_ms) <= TOGETHER_MS
+                stretch
+                for stretch in mine
+                if abs(stretch.from_ms - first.from_ms) <= TOGETHER_MS
+                and abs(stretch.to_ms - first.to_ms) <= TOGETHER_MS
             ]
-            mine[:] = [one for one in mine if one not in together]
-            from_ms, to_ms = max(one.from_ms for one in together), min(one.to_ms for one in together)
+            mine[:] = [stretch for stretch in mine if stretch not in together]
+            from_ms, to_ms = max(stretch.from_ms for stretch in together), min(stretch.to_ms for stretch in together)
             there = {
                 row["group"] for row in paces if row["log_partition"] == log_partition and _spans(row, from_ms, to_ms)
             }
@@ -364,20 +365,20 @@ def _of_rhythm(stretches: list[Stretch], paces: list[Row]) -> Iterator[_Period]:
                 if row["log_partition"] != log_partition and _spans(row, from_ms, to_ms)
             }
             slowed = {
-                (one.log_partition, one.group)
-                for one in stretches
-                if one.log_partition != log_partition and one.from_ms < to_ms and from_ms < one.to_ms
+                (stretch.log_partition, stretch.group)
+                for stretch in stretches
+                if stretch.log_partition != log_partition and stretch.from_ms < to_ms and from_ms < stretch.to_ms
             }
-            hit = {one.group for one in together}
+            hit = {stretch.group for stretch in together}
             if from_ms >= to_ms or not elsewhere - slowed or len(hit) * 2 < len(there):
                 continue
             yield _Period(
                 log_partition,
-                min(one.from_ms for one in together),
-                max(one.to_ms for one in together),
-                max(one.to_ms for one in together),
+                min(stretch.from_ms for stretch in together),
+                max(stretch.to_ms for stretch in together),
+                max(stretch.to_ms for stretch in together),
                 groups=hit,
-                records=[offset for one in together for offset in (one.from_offset, one.to_offset)],
+                records=[offset for stretch in together for offset in (stretch.from_offset, stretch.to_offset)],
                 evidence="rhythm",
             )
 

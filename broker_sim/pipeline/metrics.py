@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from broker_sim.pipeline.finding import Finding
 
-__all__ = ["METRICS", "MOST_SERIES", "Metrics", "Snapshot", "address"]
+__all__ = ["METRICS", "MOST_SERIES", "Metrics", "MetricsSnapshot", "address"]
 
 MOST_SERIES = 10_000
 """Partitions of groups that have a series; a scrape of more would be a load of its own."""
@@ -50,7 +50,7 @@ Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetricsSnapshot:
     """What the tables say. ``lag``: (group, topic, partition) -> records behind; ``to_ms``: their newest moment, ms since 1970."""
 
     lag: dict[Key, int] = field(default_factory=dict)
@@ -60,7 +60,9 @@ class Snapshot:
     to_ms: int | None = None
 
     @classmethod
-    def of(cls, lag: DataFrame, rebalances: DataFrame, findings: Iterable[Finding], to_ms: int | None) -> Snapshot:
+    def of(
+        cls, lag: DataFrame, rebalances: DataFrame, findings: Iterable[Finding], to_ms: int | None
+    ) -> MetricsSnapshot:
         """Ask the tables: the lag of each partition's last window that knows one, and how often each group rebalanced."""
         from pyspark.sql import functions as f
 
@@ -73,7 +75,7 @@ class Snapshot:
             {(row["group"], row["topic"], row["partition"]): int(row["lag"]) for row in rows[:MOST_SERIES]},
             left_out,
             {row["group"]: int(row["n"]) for row in counted.limit(MOST_SERIES).collect()},
-            [(one.kind, one.severity) for one in findings if one.kind != "nothing"],
+            [(finding.kind, finding.severity) for finding in findings if finding.kind != "nothing"],
             to_ms,
         )
 
@@ -83,13 +85,13 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables, self._age_s = Snapshot(), stopwatch()
+        self._tables, self._age_s = MetricsSnapshot(), stopwatch()
         self._stuck: tuple[str, ...] = ()
         self._batches: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
 
-    def tables(self, snapshot: Snapshot) -> None:
-        """They were made again."""
+    def tables(self, snapshot: MetricsSnapshot) -> None:
+        """Record that the tables were computed again, with what they show."""
         with self._lock:
             self._tables, self._age_s = snapshot, stopwatch()
 
@@ -99,7 +101,7 @@ class Metrics:
             self._stuck = tuple(sorted(logs))
 
     def batch(self, source: str) -> None:
-        """One was appended."""
+        """Record that a batch was appended."""
         with self._lock:
             self._batches[source] += 1
 
@@ -133,8 +135,8 @@ class Metrics:
         for name, values in self.values().items():
             kind, labels, says = METRICS[name]
             family: Any = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(name, says, labels=labels)
-            for told, value in values:
-                family.add_metric(told, value)
+            for label_values, value in values:
+                family.add_metric(label_values, value)
             yield family
 
     @contextmanager
@@ -164,5 +166,5 @@ def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--metrics {text!r}: a port is meant, or HOST:PORT, as in 9404 or 0.0.0.0:9404")
+        raise UsageError(f"--metrics {text!r} is not PORT or HOST:PORT (expected 9404 or 0.0.0.0:9404)")
     return host, int(port)

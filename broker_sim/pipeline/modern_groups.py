@@ -3,12 +3,12 @@ the steps of a journal.
 
 Rules:
 1. A rebalance is a group epoch. It begins with the record that raises it, so its moment is exact, and is over once each member's
-   current assignment has reached it; nobody stands still meanwhile but the partitions that move. One that is overtaken by the next is
+   current assignment has reached it; only the partitions that move are not consumed meanwhile. One that is overtaken by the next is
    `failed` here as elsewhere: it was never Stable. A member that is gone is not waited for; an epoch that none of its members reached
    before they were gone is `failed`, too.
-2. Who came and who went stands in the members' records just before. A leave and a session that ran out write the same tombstone. A
+2. Joined and removed members are in the members' records just before. A leave and a session that ran out write the same tombstone. A
    static member that comes back under another id neither came nor went.
-3. What a member is told to give up stands in its current assignment until it has said that it has, or is gone: so long it kept others
+3. Partitions to revoke are in a member's current assignment until it acknowledges them or is removed: so long it kept others
    waiting. A streams group's record says whether its topology fits the topics; where it does not, no task is assigned.
 4. Records name members by themselves; what they had been given names topics by their ids, which the log alone does not resolve.
 5. A step of a journal (`EPOCHS`) is read as the records that it wrote, in Kafka's order, so that both give the same rows. The step says
@@ -81,7 +81,7 @@ class _Epoch:
 
 @dataclass(frozen=True, slots=True)
 class _Revoked:
-    """What a member gave up, and how long after it was told. ``tasks``: of a streams group."""
+    """A revocation by a member, and how long it took after the request. ``tasks``: of a streams group."""
 
     client: str
     ms: int
@@ -92,7 +92,7 @@ class ModernGroup:
     """Reads the records of one group, in order."""
 
     def __init__(self) -> None:
-        self.found: list[_Epoch] = []
+        self.epochs: list[_Epoch] = []
         self.states: list[dict[str, Any]] = []
         """who was in and at which epoch, from record to record: rows of `tables.group_states`. Who reads takes them away."""
         self._shown: tuple[int | None, set[str]] = None, set()
@@ -113,7 +113,7 @@ class ModernGroup:
     @property
     def members(self) -> dict[str, str | None]:
         """Who was in at its last epoch: member id -> client id."""
-        return {name: one[0] for name, one in self._before.items()}
+        return {name: assigned[0] for name, assigned in self._before.items()}
 
     @property
     def present(self) -> set[str]:
@@ -126,8 +126,8 @@ class ModernGroup:
             self._take(row)
             return None
         step = self._steps.take(json.loads(row["detail"]))
-        for each in records_of(step, row):
-            self._take(each)
+        for record in records_of(step, row):
+            self._take(record)
         return step
 
     def _take(self, row: Row) -> None:
@@ -191,7 +191,7 @@ class ModernGroup:
         self.ended()
         if self.states:
             last = self.states[-1]
-            members = [one for one in last["members"] or () if one["member_id"] in stays]
+            members = [member for member in last["members"] or () if member["member_id"] in stays]
             about = {"log_offset": row["place"], "record_ts_ms": row["ts_ms"], "detail": _why(row)}
             self.states.append({**last, **about, "members": members})
         self._shown = None, set()
@@ -204,12 +204,12 @@ class ModernGroup:
             self._epochs.pop(member, None)
         else:
             value = json.loads(row["detail"])
-            told = self._members[member] = (value.get("clientId"), value.get("instanceId"))
+            known = self._members[member] = (value.get("clientId"), value.get("instanceId"))
             if (
-                told[1] is not None
+                known[1] is not None
             ):  # where it takes a static member's place within an epoch it was there before, under another id
                 self._before = {
-                    member if own[1] == told[1] and name not in self._members else name: own
+                    member if own[1] == known[1] and name not in self._members else name: own
                     for name, own in self._before.items()
                 }
             self._about[member] = {
@@ -222,7 +222,7 @@ class ModernGroup:
     def _raised(self, row: Row, kind: str) -> None:
         if row["generation"] == self._epoch:
             return
-        open_ = self.found[-1] if self.found else None
+        open_ = self.epochs[-1] if self.epochs else None
         if open_ is not None and open_.left_ms is None:
             if open_.end is None:
                 open_.end, open_.ended_ms = "dead" if row["generation"] is None else "failed", row["ts_ms"]
@@ -233,16 +233,16 @@ class ModernGroup:
         if row.get("over") or row.get("found") in _SETTLED:
             self._before, self._epoch = dict(self._members), row["generation"]
             return
-        clients = {name: each[0] for name, each in (self._before | self._members).items()}
+        clients = {name: member[0] for name, member in (self._before | self._members).items()}
         waits = {name for name in self._members if self._epochs.get(name) != _AWAY}
-        before, found = self._epoch, row.get("found") is not None
-        if before is None and not found and self._begins(row["generation"]):
+        before, preexisting = self._epoch, row.get("found") is not None
+        if before is None and not preexisting and self._begins(row["generation"]):
             before = row["generation"] - 1
         step: EpochStep | None = row.get("step")
-        one = _Epoch(
+        epoch = _Epoch(
             row["generation"],
             before,
-            None if found else row["ts_ms"],
+            None if preexisting else row["ts_ms"],
             row["place"],
             kind,
             list(self._before),
@@ -250,13 +250,13 @@ class ModernGroup:
             clients,
             waits,
             step=step,
-            changes=_changes(step, clients) if step is not None and not found else [],
+            changes=_changes(step, clients) if step is not None and not preexisting else [],
         )
         if not self._members:
-            one.end, one.ended_ms = "empty", row["ts_ms"]
+            epoch.end, epoch.ended_ms = "empty", row["ts_ms"]
         if kind == "streams":
-            one.ready = json.loads(row["detail"] or "{}").get(_TOPOLOGY, -1) >= 0
-        self.found.append(one)
+            epoch.ready = json.loads(row["detail"] or "{}").get(_TOPOLOGY, -1) >= 0
+        self.epochs.append(epoch)
         self._before, self._epoch = dict(self._members), row["generation"]
 
     def _reached(self, row: Row, settled: int) -> None:
@@ -281,77 +281,81 @@ class ModernGroup:
             self._revoking.setdefault(member, (ts_ms, _tasks(pending)))
             return
         since_ms, tasks = self._revoking.pop(member, (None, None))
-        one = self.found[-1] if self.found else None
-        if since_ms is None or one is None:
+        epoch = self.epochs[-1] if self.epochs else None
+        if since_ms is None or epoch is None:
             return
-        client = one.clients.get(member) or member
-        if one.revoked is None or ts_ms - since_ms > one.revoked.ms:
-            one.revoked = _Revoked(client, ts_ms - since_ms, tasks)
+        client = epoch.clients.get(member) or member
+        if epoch.revoked is None or ts_ms - since_ms > epoch.revoked.ms:
+            epoch.revoked = _Revoked(client, ts_ms - since_ms, tasks)
 
     def _done(self, member: str, row: Row) -> None:
-        one = self.found[-1] if self.found else None
-        if one is None or one.end is not None or member not in one.waits:
+        epoch = self.epochs[-1] if self.epochs else None
+        if epoch is None or epoch.end is not None or member not in epoch.waits:
             return
-        one.waits.discard(member)
-        one.last = [member]
+        epoch.waits.discard(member)
+        epoch.last = [member]
         gone = row["detail"] is None  # its record goes before the one that says who it is
-        if not one.waits and not (gone and self._members.keys() <= {member}):
-            one.end, one.ended_ms = "stable", row["ts_ms"]
+        if not epoch.waits and not (gone and self._members.keys() <= {member}):
+            epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Rows of `tables.rebalances.REBALANCES`."""
-        for one in self.found:
-            lasted = None if one.started_ms is None or one.ended_ms is None else max(one.ended_ms - one.started_ms, 0)
-            stable = one.left_ms is not None and one.ended_ms is not None and one.end == "stable"
-            known = one.before is not None
+        """Rows of `tables.rebalances.REBALANCES`, one for each group epoch."""
+        for epoch in self.epochs:
+            lasted = (
+                None
+                if epoch.started_ms is None or epoch.ended_ms is None
+                else max(epoch.ended_ms - epoch.started_ms, 0)
+            )
+            stable = epoch.left_ms is not None and epoch.ended_ms is not None and epoch.end == "stable"
+            known = epoch.before is not None
             row = {
-                "generation": one.epoch,
-                "generation_before": one.before,
-                "started_ms": one.started_ms,
-                "ended_ms": one.ended_ms,
-                "end": one.end,
+                "generation": epoch.epoch,
+                "generation_before": epoch.before,
+                "started_ms": epoch.started_ms,
+                "ended_ms": epoch.ended_ms,
+                "end": epoch.end,
                 "completing_ms": lasted,
-                "stable_ms": max((one.left_ms or 0) - (one.ended_ms or 0), 0) if stable else None,
-                "size_before": len(one.old) if known else None,
-                "size_after": len(one.new),
-                "members_before": one.old if known else None,
-                "members_after": one.new,
-                "from_empty": not one.old if known else None,
+                "stable_ms": max((epoch.left_ms or 0) - (epoch.ended_ms or 0), 0) if stable else None,
+                "size_before": len(epoch.old) if known else None,
+                "size_after": len(epoch.new),
+                "members_before": epoch.old if known else None,
+                "members_after": epoch.new,
+                "from_empty": not epoch.old if known else None,
                 "whole": known,
-                "waited_for": [one.clients.get(name) or name for name in one.last] if lasted else None,
-                "revoked_by": None if one.revoked is None else one.revoked.client,
-                "revoked_ms": None if one.revoked is None else one.revoked.ms,
-                "revoked_tasks": None if one.revoked is None else one.revoked.tasks,
-                "topology_ready": one.ready,
-                "kind": one.kind,
-                "source": "log" if one.step is None else "journal",
-                "log_offset": one.place if one.step is None else None,
+                "waited_for": [epoch.clients.get(name) or name for name in epoch.last] if lasted else None,
+                "revoked_by": None if epoch.revoked is None else epoch.revoked.client,
+                "revoked_ms": None if epoch.revoked is None else epoch.revoked.ms,
+                "revoked_tasks": None if epoch.revoked is None else epoch.revoked.tasks,
+                "topology_ready": epoch.ready,
+                "kind": epoch.kind,
+                "source": "log" if epoch.step is None else "journal",
+                "log_offset": epoch.place if epoch.step is None else None,
                 "cause": None,
             }
-            if one.before is not None:
-                row |= _cause(one)
-            if one.step is None:
-                row["missing_before"] = None if one.before is None else max(one.epoch - one.before - 1, 0)
+            if epoch.before is not None:
+                row |= _cause(epoch)
+            if epoch.step is None:
+                row["missing_before"] = None if epoch.before is None else max(epoch.epoch - epoch.before - 1, 0)
             yield row
 
 
-def _cause(one: _Epoch) -> dict[str, Any]:
+def _cause(epoch: _Epoch) -> dict[str, Any]:
     """Why it began, and who began it."""
-    came = [name for name in one.new if name not in one.old]
-    gone = [name for name in one.old if name not in one.new]
+    came = [name for name in epoch.new if name not in epoch.old]
+    gone = [name for name in epoch.old if name not in epoch.new]
     who = came or gone
     cause = "unknown" if came and gone else "join" if came else "gone" if gone else "metadata change"
     detail = None
-    if one.step is not None:
-        detail = "unknown" if came and gone else "joined" if came else one.step.gone_by if gone else "changed"
+    if epoch.step is not None:
+        detail = "unknown" if came and gone else "joined" if came else epoch.step.removed_by if gone else "changed"
         cause = CAUSES.get(detail, "unknown") if cause == "gone" else cause
     return {
         "cause": cause,
         "cause_detail": detail,
         "cause_certainty": None if cause in ("gone", "unknown") else "certain",
-        "cause_changes": one.changes or None,
+        "cause_changes": epoch.changes or None,
         "who": who,
-        "who_clients": [one.clients.get(name) for name in who],
+        "who_clients": [epoch.clients.get(name) for name in who],
     }
 
 
@@ -361,30 +365,33 @@ _SETTLED = ("Stable", "Empty")
 def _why(row: Row) -> str | None:
     """Why members are gone with a step of a journal, or "loaded" where it is the first; None from a log."""
     step: EpochStep | None = row.get("step")
-    return None if step is None else "loaded" if step.found else step.gone_by
+    return None if step is None else "loaded" if step.found else step.removed_by
 
 
 def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:
     """What else than its members has moved the epoch."""
     if step.came or step.gone or step.back or step.over:
         return []
-    found = []
+    changes = []
     for name, (was, now) in step.subscribed.items():
-        added, lost = (one for one in now if one not in was), (one for one in was if one not in now)
-        found += subscribed(clients.get(name) or name, added, lost)
+        added, lost = (topic for topic in now if topic not in was), (topic for topic in was if topic not in now)
+        changes += subscribed(clients.get(name) or name, added, lost)
     if step.kind != "streams":
         for units, what in ((step.new_units, "new"), (step.lost_units, "gone")):
-            found += counted((unit.name for unit in units), what)
+            changes += counted((unit.name for unit in units), what)
     if step.cause.get("timer") == "patterns":
-        found.append("regular expressions match other topics")
+        changes.append("regular expressions match other topics")
     if step.assignor_before and step.assignor and step.assignor != step.assignor_before:
-        found.append(f"assignor: {step.assignor_before} to {step.assignor}")
-    return found
+        changes.append(f"assignor: {step.assignor_before} to {step.assignor}")
+    return changes
 
 
 def _tasks(pending: list[Mapping[str, Any]]) -> list[str] | None:
     """``0_3``; None where these are partitions."""
-    found = [
-        f"{one['subtopologyId']}_{number}" for one in pending if "subtopologyId" in one for number in one["partitions"]
+    result = [
+        f"{task['subtopologyId']}_{number}"
+        for task in pending
+        if "subtopologyId" in task
+        for number in task["partitions"]
     ]
-    return found or None
+    return result or None

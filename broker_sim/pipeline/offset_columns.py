@@ -6,7 +6,7 @@ out of the batch's bytes by Arrow.
 Rules:
 1. Only what is read here to the last byte is taken: commits (keys 0 and 1, values 0-4), their tombstones, the markers of
    transactions. Every other record, and every batch that is odd in any way, goes to `offset_records`, whose rows these are equal to.
-2. A batch that can't be read is told with the reason and left out whole.
+2. A batch that can't be read is reported with the reason and skipped as a whole.
 3. What is kept is bounded by the size of the piece that is handed in.
 """
 
@@ -21,7 +21,7 @@ import pyarrow
 
 from broker_sim.pipeline.offset_records import FARTHEST_MS, Row, row_of, topic_id_text
 from broker_sim.pipeline.record_places import Array, Piece, headers_at, payload_of, places_of, varints
-from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG, Table
+from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG, TableSchema
 from kafka_wire import compression
 from kafka_wire.record_batch import (
     CONTROL_BIT,
@@ -33,7 +33,7 @@ from kafka_wire.record_batch import (
     records,
 )
 
-__all__ = ["Decoded", "Fault", "Origin", "Wanted", "decode", "decode_plainly"]
+__all__ = ["DecodeFault", "Decoded", "RowSelection", "SegmentOrigin", "decode", "decode_plainly"]
 
 COMMIT, COMMIT_TOMBSTONE, TXN_COMMIT, TXN_ABORT = (
     KINDS.index(kind) for kind in ("commit", "commit_tombstone", "txn_commit", "txn_abort")
@@ -47,8 +47,8 @@ _MOMENTS = ("record_ts", "commit_ts", "state_ts")
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where records are from."""
+class SegmentOrigin:
+    """The run, partition and segment file of records."""
 
     run_id: str
     log_partition: int
@@ -56,7 +56,7 @@ class Origin:
     """Base offset of the file."""
 
 
-class Fault(NamedTuple):
+class DecodeFault(NamedTuple):
     """A batch, or a record of it, that could not be read."""
 
     batch: int
@@ -70,28 +70,28 @@ class Decoded(NamedTuple):
     """Rows (a pyarrow.RecordBatch), and what could not be read."""
 
     rows: Any
-    faults: list[Fault]
+    faults: list[DecodeFault]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowSelection:
     """Whose rows, and which: those of the offsets in [start, end), with the columns of ``table``."""
 
-    origin: Origin
+    origin: SegmentOrigin
     start: int = 0
     end: int = 2**63 - 1
-    table: Table = OFFSET_LOG
+    table: TableSchema = OFFSET_LOG
 
 
-def decode(piece: Piece, wanted: Wanted) -> Decoded:
+def decode(piece: Piece, wanted: RowSelection) -> Decoded:
     """The rows of a piece, in order, and what could not be read of it."""
     if not piece.at:
         return Decoded(_of_rows((), wanted), [])
     headers = headers_at(piece.data, piece.at) if piece.headers is None else piece.headers
     payload, starts, stops, odd = payload_of(piece, headers)
-    found, counts = places_of(payload, starts, stops, headers["record_count"].astype(numpy.int64))
+    places, counts = places_of(payload, starts, stops, headers["record_count"].astype(numpy.int64))
     odd |= counts != headers["record_count"]
-    rows = _Rows(payload, found, counts, headers)
+    rows = _Rows(payload, places, counts, headers)
     odd[rows.batch[rows.odd]] = True
     if odd.any():
         rows.keep(~odd[rows.batch])
@@ -107,9 +107,9 @@ def decode(piece: Piece, wanted: Wanted) -> Decoded:
     return Decoded(taken.to_batches()[0], faults)
 
 
-def decode_plainly(piece: Piece, wanted: Wanted) -> Decoded:
+def decode_plainly(piece: Piece, wanted: RowSelection) -> Decoded:
     """The same, record by record out of protocol's decoders alone: what `decode` is checked against."""
-    faults: list[Fault] = []
+    faults: list[DecodeFault] = []
     placed: list[tuple[int, Row]] = []
     for index, header in enumerate(headers_at(piece.data, piece.at)):
         placed += _rows_of(piece, index, BatchHeader._make(header.item()), wanted, faults)
@@ -124,27 +124,29 @@ Placed = tuple[int, Row]
 
 
 def _slow_rows(
-    piece: Piece, odd: Array, headers: Array, rows: _Rows, wanted: Wanted
-) -> tuple[list[Placed], list[Fault]]:
+    piece: Piece, odd: Array, headers: Array, rows: _Rows, wanted: RowSelection
+) -> tuple[list[Placed], list[DecodeFault]]:
     """Everything that arrays don't read: odd batches whole, and the other records of good ones."""
-    faults: list[Fault] = []
+    faults: list[DecodeFault] = []
     slow: list[Placed] = []
     for index in odd.tolist():
         slow += _rows_of(piece, index, BatchHeader._make(headers[index].item()), wanted, faults)
-    for one in numpy.flatnonzero(rows.kind == _OTHER).tolist():
-        index = int(rows.batch[one])
-        row, why = row_of(rows.record(one), BatchHeader._make(headers[index].item()))
+    for place in numpy.flatnonzero(rows.kind == _OTHER).tolist():
+        index = int(rows.batch[place])
+        row, why = row_of(rows.record(place), BatchHeader._make(headers[index].item()))
         row["position"] = piece.position + piece.at[index]
-        slow.append((int(rows.place[one]), row))
+        slow.append((int(rows.place[place]), row))
         if why is not None:
-            faults.append(Fault(index, f"record at offset {row['log_offset']}: {why}", False))
+            faults.append(DecodeFault(index, f"record at offset {row['log_offset']}: {why}", False))
     return slow, faults
 
 
-def _rows_of(piece: Piece, index: int, header: BatchHeader, wanted: Wanted, faults: list[Fault]) -> list[Placed]:
+def _rows_of(
+    piece: Piece, index: int, header: BatchHeader, wanted: RowSelection, faults: list[DecodeFault]
+) -> list[Placed]:
     """The rows of a batch, read plainly."""
     mine: list[Placed] = []
-    doubts: list[Fault] = []
+    doubts: list[DecodeFault] = []
     try:
         for number, record in enumerate(records(piece.data, piece.at[index], header)):
             row, why = row_of(record, header)
@@ -153,18 +155,18 @@ def _rows_of(piece: Piece, index: int, header: BatchHeader, wanted: Wanted, faul
             row["position"] = piece.position + piece.at[index]
             mine.append(((index << 32) + number, row))
             if why is not None:
-                doubts.append(Fault(index, f"record at offset {row['log_offset']}: {why}", False))
+                doubts.append(DecodeFault(index, f"record at offset {row['log_offset']}: {why}", False))
     except (RecordBatchError, compression.CodecUnavailable) as error:
-        faults.append(Fault(index, str(error), True))
+        faults.append(DecodeFault(index, str(error), True))
         return []
     faults += doubts
     return mine
 
 
-def _of_rows(placed: Iterable[Placed], wanted: Wanted) -> Any:
+def _of_rows(placed: Iterable[Placed], wanted: RowSelection) -> Any:
     origin = wanted.origin
-    told = {"run_id": origin.run_id, "log_partition": origin.log_partition, "segment": origin.segment}
-    rows = [row | told for _, row in placed]
+    common = {"run_id": origin.run_id, "log_partition": origin.log_partition, "segment": origin.segment}
+    rows = [row | common for _, row in placed]
     schema = wanted.table.arrow()
     columns = []
     for field in schema:
@@ -311,7 +313,7 @@ class _Rows:
 
     # -------------------------------------------------------------------------------------------- columns
 
-    def columns(self, piece: Piece, wanted: Wanted) -> Any:
+    def columns(self, piece: Piece, wanted: RowSelection) -> Any:
         """The usual records, that are all that is kept by now."""
         made = _Columns(self, piece, wanted.origin)
         schema = wanted.table.arrow()
@@ -321,7 +323,7 @@ class _Rows:
 class _Columns:
     """Arrow arrays out of kept rows; each is made when it is asked for."""
 
-    def __init__(self, rows: _Rows, piece: Piece, origin: Origin) -> None:
+    def __init__(self, rows: _Rows, piece: Piece, origin: SegmentOrigin) -> None:
         self.rows, self.piece, self.origin = rows, piece, origin
         self.size = rows.batch.size
         self.is_commit = rows.kind == COMMIT
@@ -394,7 +396,7 @@ class _Columns:
         ids, which = numpy.unique(
             self.rows.whole[at[:, None] + numpy.arange(_TOPIC_ID_BYTES)], axis=0, return_inverse=True
         )
-        texts = pyarrow.array([topic_id_text(one.tobytes()) for one in ids], pyarrow.string())
+        texts = pyarrow.array([topic_id_text(topic_id.tobytes()) for topic_id in ids], pyarrow.string())
         index = numpy.zeros(self.size, numpy.int64)
         index[named] = which.reshape(-1)
         return texts.take(pyarrow.array(index, mask=~named))
@@ -456,7 +458,7 @@ class _Columns:
 
 
 def _times(all_ms: Array, which: Array | None) -> Any:
-    """Timestamps out of ms; null where there is none, and where no calendar reaches."""
+    """Timestamps out of ms; null if they are missing or outside of the calendar's range."""
     unknown = (all_ms < 0) | (all_ms > FARTHEST_MS)
     if which is not None:
         unknown |= ~which

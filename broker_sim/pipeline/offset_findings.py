@@ -1,4 +1,4 @@
-"""What is told of committed offsets: that they went back, ceased to stand, fell behind, or that records were handed out twice."""
+"""Findings about committed offsets: they went back, were deleted or fell behind, or records were delivered twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from broker_sim.common.answers import about_one
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.phrases import named, on_its_day, when
 from broker_sim.pipeline.skip_findings import from_the_end, read_over
@@ -72,7 +72,7 @@ _CLEANED = (
 )
 
 
-def _regressions(facts: Facts) -> Iterable[Finding]:
+def _regressions(facts: ReportFacts) -> Iterable[Finding]:
     kinds: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
     reset = {row["group"] for row in facts.resets}
     for row in facts.regressions:
@@ -84,13 +84,15 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
         worst = max(rows, key=lambda row: row["by"])
         if how not in _BACK or how is None:
             in_journal = worst["source"] == "journal"
-            advice = _NO_STEP if in_journal else _NEVER_JOINED if _whole(facts, worst["log_partition"]) else _CLEANED
+            advice = (
+                _NO_STEP if in_journal else _NEVER_JOINED if _is_complete(facts, worst["log_partition"]) else _CLEANED
+            )
         total = sum(row["by"] for row in rows)
         where = f"{worst['topic']}-{worst['partition']}"
         words = f"{group} {what} on {where}: from {worst['from_offset']:,} to {worst['to_offset']:,} at {when(worst['at_ms'])}"
         if how == "rebalance":
             words += f", as generation {worst['to_generation']} followed {worst['from_generation']}"
-        good = _made_good(worst)
+        good = _caught_up_at_once(worst)
         if good:
             words += (
                 f"; the next commit, {duration_text(worst['next_ms'] - worst['at_ms'])} later, was at {worst['next_offset']:,}"
@@ -101,9 +103,9 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
             words += f"; what was there, up to {count(worst['by'], 'record')}, is gone"
         else:
             words += f"; up to {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
-        said = _said(facts, group, rows)
+        said = _client_lines(facts, group, rows)
         if said:
-            words += f"; {_SAID[said[0]['what']]}"
+            words += f"; {_CLIENT_LINES[said[0]['what']]}"
         if len(rows) > 1:
             words += f". It did so {times(len(rows))} (up to {count(total, 'record')} in all)"
         weight = {"bad": 600.0, "warn": 500.0, "note": 60.0}[severity] + min(len(rows), 90)
@@ -119,19 +121,19 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
             max(row["at_ms"] for row in rows),
             "certain" if said or how in ("reset", "deleted", "truncated") else "likely" if how else "possible",
             tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_partition"] is not None),
-            tuple(f"{one['file']}:{one['line']}" for one in said),
+            tuple(f"{mark['file']}:{mark['line']}" for mark in said),
         )
 
 
-def _was_lost(facts: Facts, row: Row) -> bool:
+def _was_lost(facts: ReportFacts, row: Row) -> bool:
     """Whether the log had lost what lies between, since the commit before: a journal tells."""
     since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
-    same = (one for one in facts.losses if (one["topic"], one["partition"]) == (row["topic"], row["partition"]))
+    same = (loss for loss in facts.losses if (loss["topic"], loss["partition"]) == (row["topic"], row["partition"]))
     return any(
-        one["part"] == "tail"
-        and since_ms <= one["at_ms"] <= row["at_ms"]
-        and one["first_offset"] <= row["to_offset"] <= one["last_offset"]
-        for one in same
+        loss["part"] == "tail"
+        and since_ms <= loss["at_ms"] <= row["at_ms"]
+        and loss["first_offset"] <= row["to_offset"] <= loss["last_offset"]
+        for loss in same
     )
 
 
@@ -139,7 +141,7 @@ _ONCE = (
     "An older position was committed once, and the next commit made it good: a batch of before (asynchronous commits that overtake each"
     " other, a commit that is retried), or a seek that was caught up at once. Whoever takes the partition in between reads again."
 )
-_SAID = {
+_CLIENT_LINES = {
     "seek": "its client says that the application sought",
     "reset": "its client says that it began anew by auto.offset.reset",
     "truncated": "its client says that the log was cut",
@@ -147,26 +149,26 @@ _SAID = {
 }
 
 
-def _made_good(row: Row) -> bool:
+def _caught_up_at_once(row: Row) -> bool:
     return row.get("next_offset") is not None and row["next_offset"] >= row["from_offset"]
 
 
-def _said(facts: Facts, group: str, rows: Iterable[Row]) -> list[Row]:
+def _client_lines(facts: ReportFacts, group: str, rows: Iterable[Row]) -> list[Row]:
     """What clients of the group said of it: lines about these partitions, between the commit before and a little after the fall."""
-    found = []
+    marks = []
     for row in rows:
         since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
-        for one in facts.marks:
-            same = one["topic"] == row["topic"] and one["partition"] == row["partition"] and one["group"] == group
-            near = since_ms - NEAR_MS <= one["ts_ms"] <= row["at_ms"] + NEAR_MS
-            if one["what"] in _SAID and same and near and one not in found:
-                found.append(one)
-    return found
+        for mark in facts.marks:
+            same = mark["topic"] == row["topic"] and mark["partition"] == row["partition"] and mark["group"] == group
+            near = since_ms - NEAR_MS <= mark["ts_ms"] <= row["at_ms"] + NEAR_MS
+            if mark["what"] in _CLIENT_LINES and same and near and mark not in marks:
+                marks.append(mark)
+    return marks
 
 
-def _whole(facts: Facts, log_partition: int | None) -> bool:
+def _is_complete(facts: ReportFacts, log_partition: int | None) -> bool:
     """Whether that partition has all its records, from the first on."""
-    row = next((one for one in facts.partitions if one["log_partition"] == log_partition), None)
+    row = next((partition for partition in facts.partitions if partition["log_partition"] == log_partition), None)
     return row is not None and row["first_offset"] == 0 and row["records"] == row["last_offset"] + 1
 
 
@@ -176,10 +178,10 @@ _ANEW = (
 )
 
 
-def _deletions(facts: Facts) -> Iterable[Finding]:
+def _deletions(facts: ReportFacts) -> Iterable[Finding]:
     """Committed offsets that ceased to stand: one finding for each group, of the moment at which it lost the most."""
     for group, rows in by_group(facts.deletions):
-        row = max(rows, key=lambda one: (one["returned"], one["offsets"]))
+        row = max(rows, key=lambda deletion: (deletion["returned"], deletion["offsets"]))
         topic, partition = row["example"]["topic"], row["example"]["partition"]
         where = (
             f"of {topic}-{partition}"
@@ -205,7 +207,7 @@ def _deletions(facts: Facts) -> Iterable[Finding]:
             words += (
                 f"; {count(row['returned'], 'offset')} {'was' if row['returned'] == 1 else 'were'} committed anew later"
             )
-        elsewhere = sum(one["offsets"] for one in rows if one is not row)
+        elsewhere = sum(other["offsets"] for other in rows if other is not row)
         if elsewhere:
             words += f". At other times it lost {count(elsewhere, 'offset')} more"
         severity, weight = ("warn", 520.0) if row["returned"] else ("note", 65.0)
@@ -239,29 +241,29 @@ _DELETED = {
 }
 
 
-def _deletion(facts: Facts, row: Row) -> Row | None:
+def _deletion(facts: ReportFacts, row: Row) -> Row | None:
     """The broker's line about a deletion: of the group by name, or of that offsets partition at that time."""
-    for one in facts.marks:
-        if one["what"] not in _DELETED or abs(one["ts_ms"] - row["at_ms"]) > NEAR_MS:
+    for mark in facts.marks:
+        if mark["what"] not in _DELETED or abs(mark["ts_ms"] - row["at_ms"]) > NEAR_MS:
             continue
-        if one["what"] == "deleted":
-            if row["group"] in [name.strip() for name in (one["detail"] or "").split(",")]:
-                return one
-        elif one["what"] == "offsets deleted":
-            if one["group"] == row["group"]:
-                return one
-        elif one["partition"] == row["log_partition"]:
-            return one
+        if mark["what"] == "deleted":
+            if row["group"] in [name.strip() for name in (mark["detail"] or "").split(",")]:
+                return mark
+        elif mark["what"] == "offsets deleted":
+            if mark["group"] == row["group"]:
+                return mark
+        elif mark["partition"] == row["log_partition"]:
+            return mark
     return None
 
 
-def _duplicates(facts: Facts) -> Iterable[Finding]:
+def _duplicates(facts: ReportFacts) -> Iterable[Finding]:
     for group, rows in by_group(facts.duplicates):
         sure = [row for row in rows if row["evidence"] == "delivered"]
         shown = sure or rows
         worst = max(shown, key=lambda row: row["records"] or 0)
         total = sum(row["records"] or 0 for row in shown)
-        whom = _whom(worst["from_client"], worst["to_client"])
+        whom = _owners_text(worst["from_client"], worst["to_client"])
         words = (
             f"{group} was {'handed' if sure else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
             f"{worst['from_generation']} and again in {worst['to_generation']}{whom}"
@@ -269,7 +271,7 @@ def _duplicates(facts: Facts) -> Iterable[Finding]:
         if len(shown) > 1:
             words += f", and {count(len(shown) - 1, 'window')} more like it"
         if sure:
-            advice = _given_again(facts, worst)
+            advice = _why_read_again(facts, worst)
             yield Finding(
                 "duplicates", "warn", 550 + min(len(rows), 40), f"{words}.", advice, group, None, worst["at_ms"]
             )
@@ -278,22 +280,33 @@ def _duplicates(facts: Facts) -> Iterable[Finding]:
             yield Finding("duplicates", "note", 45, f"{words}.", advice, group, None, worst["at_ms"])
 
 
-def _given_again(facts: Facts, row: Row) -> str:
+def _why_read_again(facts: ReportFacts, row: Row) -> str:
     """Why records that were read were read again: not committed, or the committed offset was deleted or set back."""
 
     name = f"{row['topic']}-{row['partition']}"
-    before = [one for one in facts.deletions if one["group"] == row["group"] and one["at_ms"] <= row["at_ms"]]
-    again = (one["next_commit_ms"] for one in before if name in one.get("logs", ()))
+    before = [
+        deletion
+        for deletion in facts.deletions
+        if deletion["group"] == row["group"] and deletion["at_ms"] <= row["at_ms"]
+    ]
+    again = (deletion["next_commit_ms"] for deletion in before if name in deletion.get("logs", ()))
     if any(at_ms is None or at_ms >= row["at_ms"] for at_ms in again):
         return "The committed offset had been deleted before: the consumer began where its auto.offset.reset says."
     mine = (row["group"], row["topic"], row["partition"], row["from_offset"])
-    resets = (one for one in facts.regressions if one["how"] == "reset" and one["at_ms"] <= row["at_ms"])
-    if any((one["group"], one["topic"], one["partition"], one["to_offset"]) == mine for one in resets):
+    resets = (
+        regression
+        for regression in facts.regressions
+        if regression["how"] == "reset" and regression["at_ms"] <= row["at_ms"]
+    )
+    if any(
+        (regression["group"], regression["topic"], regression["partition"], regression["to_offset"]) == mine
+        for regression in resets
+    ):
         return "The committed offset had been set back to there while the group had no members. Was it meant?"
     return "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
 
 
-def _whom(first: str | None, then: str | None) -> str:
+def _owners_text(first: str | None, then: str | None) -> str:
     if not first or not then:
         return ""
     return f" (both times to {first})" if first == then else f" (to {first}, then to {then})"
@@ -304,7 +317,7 @@ def _offsets(row: Row) -> str:
     return f"offset {first:,} of {where}" if first == last else f"offsets {first:,} to {last:,} of {where}"
 
 
-def _lag(facts: Facts) -> Iterable[Finding]:
+def _lag(facts: ReportFacts) -> Iterable[Finding]:
     for group, rows in facts.lag.items():
         known = [row for row in rows if row["lag"] is not None]
         if not known:
@@ -364,8 +377,8 @@ def _lag(facts: Facts) -> Iterable[Finding]:
             yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
 
 
-def _ended(facts: Facts, group: str, last: Row) -> Finding | None:
-    """Of a group whose members are gone: that its lag is what nobody reads, and no sign of trouble if they left in order."""
+def _ended(facts: ReportFacts, group: str, last: Row) -> Finding | None:
+    """The lag of a group without members: no client reads its partitions, which is no incident if all members left in order."""
     state = facts.states.get(group)
     if state is None or state["state"] not in ("empty", "ended"):
         return None
@@ -393,7 +406,7 @@ def _ended(facts: Facts, group: str, last: Row) -> Finding | None:
     return Finding("lag", "note", 52, f"{words}.", advice, *at, None, "certain", records)
 
 
-def known_lag(facts: Facts, group: str) -> int:
+def known_lag(facts: ReportFacts, group: str) -> int:
     """The last lag of a group that is known."""
     return next((int(row["lag"]) for row in reversed(facts.lag.get(group, ())) if row["lag"] is not None), 0)
 
@@ -410,10 +423,10 @@ def _together(rows: list[Row]) -> Row:
     }
 
 
-def _refused(facts: Facts) -> Iterable[Finding]:
-    """Commits that were refused for a topic: those for all of a coordinator or a member are told with it."""
-    told = [row for row in facts.refusals if row["in_part"] or about_one(row["error"] or "")]
-    for group, rows in by_group(told):
+def _refused(facts: ReportFacts) -> Iterable[Finding]:
+    """Commits that were refused for a topic: refusals of a whole coordinator or member are part of their findings."""
+    refusals = [row for row in facts.refusals if row["in_part"] or about_one(row["error"] or "")]
+    for group, rows in by_group(refusals):
         topics: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in rows:
             topics[row["topic"], row["error"]].append(row)
@@ -450,7 +463,7 @@ def _and_others(rows: list[Row]) -> str:
     return f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
 
 
-def _beyond_end(facts: Facts) -> Iterable[Finding]:
+def _beyond_end(facts: ReportFacts) -> Iterable[Finding]:
     for group, rows in by_group(facts.beyond):
         worst = min(rows, key=lambda row: row["lag"])
         more = _and_others(rows)
@@ -468,7 +481,7 @@ def _beyond_end(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _below_start(facts: Facts) -> Iterable[Finding]:
+def _below_start(facts: ReportFacts) -> Iterable[Finding]:
     for group, rows in by_group(facts.below):
         worst = max(rows, key=lambda row: row["below_start"])
         more = _and_others(rows)
@@ -488,17 +501,17 @@ def _below_start(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _losses(facts: Facts) -> Iterable[Finding]:
+def _losses(facts: ReportFacts) -> Iterable[Finding]:
     """One for each loss, with the groups that had committed there."""
-    found: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    by_loss: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in facts.losses:
-        found[row["topic"], row["partition"], row["at_ms"], row["first_offset"]].append(row)
-    for rows in found.values():
-        one, tail = rows[0], rows[0]["part"] == "tail"
+        by_loss[row["topic"], row["partition"], row["at_ms"], row["first_offset"]].append(row)
+    for rows in by_loss.values():
+        first, tail = rows[0], rows[0]["part"] == "tail"
         hit = [row for row in rows if row["outside"]]
         words = (
-            f"{one['topic']}-{one['partition']} lost its {'last' if tail else 'first'} records at {when(one['at_ms'])}, which were"
-            f" committed: offsets {one['first_offset']:,} to {one['last_offset']:,}"
+            f"{first['topic']}-{first['partition']} lost its {'last' if tail else 'first'} records at {when(first['at_ms'])}, "
+            f"which were committed: offsets {first['first_offset']:,} to {first['last_offset']:,}"
         )
         where = "beyond the new end" if tail else "before the new start"
         words += "".join(
@@ -511,13 +524,13 @@ def _losses(facts: Facts) -> Iterable[Finding]:
         else:
             advice += "A consumer that starts before the new start goes by its auto.offset.reset."
         whose = hit[0]["group"] if len(hit) == 1 else None
-        yield Finding("data loss", "bad", 700, f"{words}.", advice, whose, None, one["at_ms"])
+        yield Finding("data loss", "bad", 700, f"{words}.", advice, whose, None, first["at_ms"])
 
 
 _SHOWN = 3
 """Groups that a loss is told with."""
 
-ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+ABOUT_OFFSETS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
     *(
         _regressions,
         _deletions,

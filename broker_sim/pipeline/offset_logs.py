@@ -5,8 +5,8 @@
 
 Rules:
 1. A name is a data directory (of the simulator, or a copy of a broker's), one `__consumer_offsets-N` folder, one `.log` file in it,
-   or a pattern of them. Folders of other topics in a data directory are passed over; one that was named is told.
-2. A run is a data directory, by its name, unless a run id is told: then all that was named is one run's. A log partition that a run
+   or a pattern of them. Folders of other topics in a data directory are ignored; one that was named is reported.
+2. A run is a data directory, by its name, unless a run id is given: then all inputs belong to one run. A log partition that a run
    has twice (copies of several brokers) is read once: from the copy that reaches further.
 3. A share is ranges of offsets, not of files: the cleaner may rewrite the files before they are read.
 """
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
-from broker_sim.pipeline.segments import OFFSETS_TOPIC, Segment, Skipped, log_partition_of, segments_of
+from broker_sim.pipeline.segments import OFFSETS_TOPIC, SegmentFile, Skipped, log_partition_of, segments_of
 
-__all__ = ["LEAST_BYTES", "Found", "Log", "Slice", "find_logs", "packed", "share_out"]
+__all__ = ["LEAST_BYTES", "FoundLogs", "Log", "Slice", "find_logs", "packed", "share_out"]
 
 LEAST_BYTES = 256 * 1024
 """A task costs about as much as to read this."""
@@ -39,12 +39,12 @@ _WHY = {
 
 @dataclass(frozen=True)
 class Log:
-    """One partition of `__consumer_offsets`."""
+    """The log of one partition of `__consumer_offsets`: its folder and segments."""
 
     run_id: str
     partition: int
     path: str
-    segments: tuple[Segment, ...]
+    segments: tuple[SegmentFile, ...]
 
     @property
     def key(self) -> str:
@@ -53,12 +53,12 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of its segments."""
+        """The size of all its segments in bytes."""
         return sum(segment.size for segment in self.segments)
 
 
 @dataclass
-class Found:
+class FoundLogs:
     """Logs by run and partition, and what was named and is none."""
 
     logs: list[Log] = field(default_factory=list)
@@ -81,19 +81,19 @@ class Slice:
 # ------------------------------------------------------------------------------------------------ finding
 
 
-def find_logs(names: Iterable[str], run_id: str | None = None) -> Found:
+def find_logs(names: Iterable[str], run_id: str | None = None) -> FoundLogs:
     """What the names lead to. Raises UsageError for a name that leads nowhere."""
-    found = Found()
+    result = FoundLogs()
     logs: dict[tuple[str, int], Log] = {}
     for name in names:
         matches = files.expand(name)
         if not matches or files.entry(matches[0]) is None:
-            raise UsageError(f"{name}: there is nothing of that name")
+            raise UsageError(f"{name}: no such file or folder")
         for match in matches:
-            for log in _logs_at(match, run_id, found.skipped):
-                _keep_further(logs, log, found.skipped)
-    found.logs = [logs[key] for key in sorted(logs)]
-    return found
+            for log in _logs_at(match, run_id, result.skipped):
+                _keep_further(logs, log, result.skipped)
+    result.logs = [logs[key] for key in sorted(logs)]
+    return result
 
 
 def _logs_at(path: str, run_id: str | None, skipped: list[Skipped]) -> list[Log]:
@@ -117,11 +117,11 @@ def _logs_at(path: str, run_id: str | None, skipped: list[Skipped]) -> list[Log]
         elif leaving := _LEAVING.fullmatch(entry.name):
             skipped.append(Skipped(inner, None, None, _WHY[leaving["why"]]))
     if not others:
-        skipped.append(Skipped(path, None, None, _why_nothing(path, named, [entry.name for entry in below])))
+        skipped.append(Skipped(path, None, None, _why_no_log(path, named, [entry.name for entry in below])))
     return logs
 
 
-def _why_nothing(path: str, named: tuple[str, int] | None, names: Sequence[str]) -> str:
+def _why_no_log(path: str, named: tuple[str, int] | None, names: Sequence[str]) -> str:
     has_segments = any(name.endswith(".log") for name in names)
     if named is not None and has_segments:
         return f"a partition of the topic {named[0]}, not of {OFFSETS_TOPIC}"
@@ -185,26 +185,28 @@ def share_out(logs: Iterable[Log], tasks: int) -> list[list[Slice]]:
     total = sum(log.size for log in logs)
     tasks = max(1, min(tasks, -(-total // LEAST_BYTES)))
     most = max(1, -(-total // tasks))
-    return packed([one for log in logs for one in _slices(log, most)], tasks)
+    return packed([part for log in logs for part in _slices(log, most)], tasks)
 
 
 def _slices(log: Log, most: int) -> list[Slice]:
     """A log as one slice, or cut between segments where it is more than a share."""
-    cuts: list[list[Segment]] = [[log.segments[0]]]
+    cuts: list[list[SegmentFile]] = [[log.segments[0]]]
     for segment in log.segments[1:]:
         apart = segment.base != cuts[-1][-1].until
-        if apart or sum(one.size for one in cuts[-1]) + segment.size > most:
+        if apart or sum(piece.size for piece in cuts[-1]) + segment.size > most:
             cuts.append([])
         cuts[-1].append(segment)
-    return [Slice(log.path, log.run_id, cut[0].base, cut[-1].until, None, sum(one.size for one in cut)) for cut in cuts]
+    return [
+        Slice(log.path, log.run_id, cut[0].base, cut[-1].until, None, sum(piece.size for piece in cut)) for cut in cuts
+    ]
 
 
 def packed(slices: Sequence[Slice], bins: int) -> list[list[Slice]]:
     """Slices in at most so many shares, the largest first into the smallest."""
     shares: list[list[Slice]] = [[] for _ in range(bins)]
     sizes = [0] * bins
-    for one in sorted(slices, key=lambda one: one.size, reverse=True):
+    for part in sorted(slices, key=lambda part: part.size, reverse=True):
         smallest = sizes.index(min(sizes))
-        shares[smallest].append(one)
-        sizes[smallest] += one.size + FILE_BYTES
+        shares[smallest].append(part)
+        sizes[smallest] += part.size + FILE_BYTES
     return [share for share in shares if share]

@@ -79,7 +79,7 @@ def _control(row: Row, record: Record) -> Row:
 
 
 def _content(row: Row, record: Record) -> Row:
-    """Raises DecodeError."""
+    """Complete the row by the record's decoded key and value. Raises DecodeError."""
     if record.key is None:
         return _other(row, record)
     if row["key_version"] is not None:
@@ -95,10 +95,10 @@ def _content(row: Row, record: Record) -> Row:
 
 
 def _commit(key: OffsetCommitKey, value: OffsetCommitValue | None, version: int) -> Row:
-    told: Row = {"kind": "commit_tombstone", "group": key.group, "topic": key.topic, "partition": key.partition}
+    result: Row = {"kind": "commit_tombstone", "group": key.group, "topic": key.topic, "partition": key.partition}
     if value is None:
-        return told
-    return told | {
+        return result
+    return result | {
         "kind": "commit",
         "committed_offset": value.offset,
         "committed_leader_epoch": value.leader_epoch if version >= 3 else None,
@@ -172,12 +172,12 @@ def _plain(value: Any, name: str = "") -> Any:
         tagged = {name for name, spec in getattr(value, "__fields__", ()) if spec.tag is not None}
         rows = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
         return {
-            _camel(field.name): _plain(one, field.name)
-            for field, one in rows
-            if field.name not in tagged or one != _default(field)
+            _camel(field.name): _plain(value, field.name)
+            for field, value in rows
+            if field.name not in tagged or value != _default(field)
         }
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     if isinstance(value, bytes):
         return uuid_text(value) if name.endswith("_id") and len(value) == 16 else base64.b64encode(value).decode()
     return value

@@ -7,7 +7,7 @@
 Paths: a data directory of the simulator or a copy of a broker's, one `__consumer_offsets-N` folder, one of its `.log` files,
 patterns of them (`runs/*`), several with commas between; `file:` URIs; `hdfs://`, `s3a://` and so on as far as Arrow opens them.
 
-Options (of both formats, unless told):
+Options (of both formats, unless noted):
   runId                 the run's name; default: the data directory's own. With it all that is read is one run's
   mode                  `permissive` (default): what can't be read is left out, and consumer_offsets_skipped tells it;
                         `failfast`: it is an error with file, position and reason
@@ -33,8 +33,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.pipeline.files import names_of
 from broker_sim.pipeline.offset_logs import LEAST_BYTES, Log, Slice, find_logs, packed, share_out
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
-from broker_sim.pipeline.segments import Reached, Segment, Skipped, next_offset, read_offsets
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
+from broker_sim.pipeline.segments import SegmentEnd, SegmentFile, Skipped, next_offset, read_offsets
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -62,7 +62,7 @@ _STARTS = ("earliest", "latest")
 
 
 @dataclass(frozen=True)
-class Options:
+class OffsetsOptions:
     """What a user may say."""
 
     paths: tuple[str, ...]
@@ -73,30 +73,30 @@ class Options:
     from_latest: bool
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Options:
-        """Raises UsageError."""
+    def of(cls, given: Mapping[str, str]) -> OffsetsOptions:
+        """The options of a `spark.read`, their names in any case. Raises UsageError."""
         named = ("path", "paths", "runId", "mode", "tasks", "maxOffsetsPerTrigger", "startingOffsets")
         known = {name.lower(): name for name in named}
-        told: dict[str, str] = {}
+        options: dict[str, str] = {}
         for name, value in given.items():
             if name.lower() not in known:
                 raise unknown("option of consumer_offsets", name, named)
-            told[known[name.lower()]] = value
+            options[known[name.lower()]] = value
         return cls(
-            tuple(names_of(told)),
-            told.get("runId"),
-            _one_of("mode", told.get("mode", "permissive"), _MODES) == "failfast",
-            _number("tasks", told.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
-            _number("maxOffsetsPerTrigger", told.get("maxOffsetsPerTrigger")),
-            _one_of("startingOffsets", told.get("startingOffsets", "earliest"), _STARTS) == "latest",
+            tuple(names_of(options)),
+            options.get("runId"),
+            _one_of("mode", options.get("mode", "permissive"), _MODES) == "failfast",
+            _number("tasks", options.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
+            _number("maxOffsetsPerTrigger", options.get("maxOffsetsPerTrigger")),
+            _one_of("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
         )
 
     def logs(self) -> list[Log]:
         """What the paths lead to. Raises UsageError."""
-        found = find_logs(self.paths, self.run_id)
-        if self.fail_fast and found.skipped:
-            raise UsageError(_told(found.skipped[0]))
-        return found.logs
+        logs = find_logs(self.paths, self.run_id)
+        if self.fail_fast and logs.skipped:
+            raise UsageError(_skipped_text(logs.skipped[0]))
+        return logs.logs
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
@@ -109,19 +109,19 @@ def _number(name: str, value: str | None) -> int | None:
     if value is None:
         return None
     if not value.isdecimal() or int(value) < 1:
-        raise UsageError(f"{name} of consumer_offsets is a whole number from 1 on, not {value!r}")
+        raise UsageError(f"{name} of consumer_offsets: {value!r} is not a whole number from 1 on")
     return int(value)
 
 
-def _told(one: Skipped) -> str:
-    return f"{one.file}{'' if one.position is None else f' at position {one.position}'}: {one.reason}"
+def _skipped_text(skipped: Skipped) -> str:
+    return f"{skipped.file}{'' if skipped.position is None else f' at position {skipped.position}'}: {skipped.reason}"
 
 
 # ------------------------------------------------------------------------------------------------ sources
 
 
 class ConsumerOffsets(DataSource):
-    """`consumer_offsets`: see the module."""
+    """Spark's data source `consumer_offsets`, batch and stream; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -131,10 +131,10 @@ class ConsumerOffsets(DataSource):
         return OFFSET_LOG.spark()
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return OffsetsReader(Options.of(self.options), _chosen(schema))
+        return OffsetsReader(OffsetsOptions.of(self.options), _chosen(schema))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return OffsetsStream(Options.of(self.options), _chosen(schema))
+        return OffsetsStream(OffsetsOptions.of(self.options), _chosen(schema))
 
 
 class SkippedOffsets(DataSource):
@@ -148,10 +148,10 @@ class SkippedOffsets(DataSource):
         return SKIPPED.spark()
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return SkippedReader(Options.of(self.options))
+        return SkippedOffsetsReader(OffsetsOptions.of(self.options))
 
 
-def _chosen(schema: Any) -> Table:
+def _chosen(schema: Any) -> TableSchema:
     """The columns of a schema that a user gave. Raises UsageError."""
     for field in schema.fields:
         if field.name not in OFFSET_LOG.names:
@@ -164,69 +164,71 @@ def _chosen(schema: Any) -> Table:
     return OFFSET_LOG.only(schema.names)
 
 
-class Share(InputPartition):
-    """What one task reads."""
+class OffsetsPartition(InputPartition):
+    """The slices of offsets logs that one task of Spark reads."""
 
     def __init__(self, slices: Iterable[Slice], skipped: Iterable[tuple[str | None, Skipped]] = ()) -> None:
         super().__init__(None)
         self.slices, self.skipped = tuple(slices), tuple(skipped)
 
 
-class _Reading:
+class _PartitionReading:
     """How a share becomes rows: the same for batch and stream."""
 
-    def __init__(self, options: Options, table: Table) -> None:
+    def __init__(self, options: OffsetsOptions, table: TableSchema) -> None:
         self.options, self.table = options, table
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Share)
+        assert isinstance(partition, OffsetsPartition)
         return _put_together(self._rows(partition))
 
-    def _rows(self, share: Share) -> Iterator[Any]:
-        tell = _fail if self.options.fail_fast else _pass_over
-        for one in share.slices:
+    def _rows(self, share: OffsetsPartition) -> Iterator[Any]:
+        tell = _fail if self.options.fail_fast else _ignore_skipped
+        for part in share.slices:
             yield from read_offsets(
-                one.path,
-                start=one.start,
-                end=one.end,
-                run_id=one.run_id,
+                part.path,
+                start=part.start,
+                end=part.end,
+                run_id=part.run_id,
                 table=self.table,
                 skipped=tell,
-                hint=one.hint,
+                hint=part.hint,
             )
 
 
-class OffsetsReader(_Reading, DataSourceReader):
-    """A batch."""
+class OffsetsReader(_PartitionReading, DataSourceReader):
+    """Reads all of the logs as one batch."""
 
     def partitions(self) -> list[InputPartition]:
-        return [Share(slices) for slices in share_out(self.options.logs(), self.options.tasks)] or [Share([])]
+        return [OffsetsPartition(slices) for slices in share_out(self.options.logs(), self.options.tasks)] or [
+            OffsetsPartition([])
+        ]
 
 
-class SkippedReader(DataSourceReader):
+class SkippedOffsetsReader(DataSourceReader):
     """A batch's bad parts. What names and folders tell is found where the tasks are planned."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: OffsetsOptions) -> None:
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        found = find_logs(self.options.paths, self.options.run_id)
+        logs = find_logs(self.options.paths, self.options.run_id)
         run_id = self.options.run_id
-        told = [(run_id or _run_of(one.file, found.logs), one) for one in found.skipped]
-        shares: list[InputPartition] = [Share(slices) for slices in share_out(found.logs, self.options.tasks)]
-        return [Share([], told), *shares]
+        skipped = [(run_id or _run_of(entry.file, logs.logs), entry) for entry in logs.skipped]
+        shares: list[InputPartition] = [OffsetsPartition(slices) for slices in share_out(logs.logs, self.options.tasks)]
+        return [OffsetsPartition([], skipped), *shares]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Share)
-        told: list[tuple[str | None, Skipped]] = list(partition.skipped)
-        for one in partition.slices:
+        assert isinstance(partition, OffsetsPartition)
+        skipped_parts: list[tuple[str | None, Skipped]] = list(partition.skipped)
+        for part in partition.slices:
             mine: list[Skipped] = []
             for _ in read_offsets(
-                one.path, start=one.start, end=one.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
+                part.path, start=part.start, end=part.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
             ):
                 pass
-            told += [(one.run_id, skipped) for skipped in mine]
-        for run_id, skipped in told:
+            skipped_parts += [(part.run_id, skipped) for skipped in mine]
+        for run_id, skipped in skipped_parts:
             yield (run_id, *skipped)
 
 
@@ -235,12 +237,12 @@ def _run_of(file: str, logs: Iterable[Log]) -> str | None:
     return next((log.run_id for log in logs if file.startswith(log.path.rpartition("/")[0])), None)
 
 
-def _pass_over(one: Skipped) -> None:
-    """It is told by `consumer_offsets_skipped`."""
+def _ignore_skipped(skipped: Skipped) -> None:
+    """Ignores it: the format `consumer_offsets_skipped` reports it."""
 
 
-def _fail(one: Skipped) -> None:
-    raise UsageError(_told(one))
+def _fail(skipped: Skipped) -> None:
+    raise UsageError(_skipped_text(skipped))
 
 
 def _put_together(batches: Iterable[Any]) -> Iterator[Any]:
@@ -265,19 +267,19 @@ def _as_one(batches: list[Any]) -> Any:
 
 
 @dataclass
-class _End:
+class _LogEnd:
     """How far a log has been looked at: its last segment, and where the whole batches of that end."""
 
-    segment: Segment
-    reached: Reached
+    segment: SegmentFile
+    reached: SegmentEnd
 
 
-class OffsetsStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OffsetsStream(_PartitionReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream. It remembers where logs ended when it last looked, to look at what is new alone; nothing hangs on it."""
 
-    def __init__(self, options: Options, table: Table) -> None:
+    def __init__(self, options: OffsetsOptions, table: TableSchema) -> None:
         super().__init__(options, table)
-        self.ends: dict[str, _End] = {}
+        self.ends: dict[str, _LogEnd] = {}
         self.hints: dict[str, dict[int, Hint]] = {}
         self.target: Offsets | None = None
 
@@ -309,8 +311,8 @@ class OffsetsStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         logs = {log.key: log for log in self.options.logs()}
         wanted = {key: logs[key] for key in sorted(end) if key in logs and end[key] > start.get(key, 0)}
         slices = [self._slice(log, start.get(key, 0), end[key]) for key, log in wanted.items()]
-        tasks = max(1, min(self.options.tasks, -(-sum(one.size for one in slices) // LEAST_BYTES)))
-        return [Share(share) for share in packed(slices, tasks)] or [Share([])]
+        tasks = max(1, min(self.options.tasks, -(-sum(part.size for part in slices) // LEAST_BYTES)))
+        return [OffsetsPartition(share) for share in packed(slices, tasks)] or [OffsetsPartition([])]
 
     def _slice(self, log: Log, start: int, end: int) -> Slice:
         hints = self.hints.get(log.key, {})
@@ -331,7 +333,7 @@ class OffsetsStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
                 reached = next_offset(last, reached)
             except OSError:  # it has been cleaned since it was listed, or can't be read: perhaps next time
                 return known.reached.offset if known is not None else last.base
-            self.ends[log.key] = _End(last, reached)
+            self.ends[log.key] = _LogEnd(last, reached)
             self.hints.setdefault(log.key, {})[reached.offset] = (last.base, reached.position)
         return reached.offset
 

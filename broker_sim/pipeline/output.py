@@ -31,7 +31,7 @@ def is_remote(path: str) -> bool:
 
 
 class Folder:
-    """``path``: as it was given; ``where``: what Spark is told; local ones need no session."""
+    """``path``: as it was given; ``where``: the address for Spark; local ones need no session."""
 
     def __init__(self, path: str, files: Any) -> None:
         self.path, self._files = path, files
@@ -86,7 +86,7 @@ class Folder:
         return names
 
     def read(self, name: str) -> str | None:
-        """A text file in it, None where there is none of that name."""
+        """A text file in it, None if it is missing."""
         return str(self._files.read(name)) if name in (self._files.names() or ()) else None
 
     def write(self, name: str, text: str) -> None:

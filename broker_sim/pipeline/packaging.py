@@ -64,7 +64,7 @@ _MARK = b"broker-sim "
 
 
 def register(verbs: Any, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of this verb to those of ``broker-sim pipeline``."""
     verb = add_command(
         verbs,
         name,
@@ -132,9 +132,9 @@ def _see_that_they_are_ours(path: Path, entry: Path) -> None:
         except (OSError, zipfile.BadZipFile):
             ours = False
         if not ours:
-            raise UsageError(f"{path} exists, and is no archive of broker-sim's: it is left as it is")
+            raise UsageError(f"{path} exists and is not an archive of broker-sim; nothing was changed")
     if entry.exists() and "broker_sim.pipeline.__main__" not in entry.read_text(errors="replace"):
-        raise UsageError(f"{entry} exists, and is no program of broker-sim's: it is left as it is")
+        raise UsageError(f"{entry} exists and is not a program of broker-sim; nothing was changed")
 
 
 def _modules() -> Iterator[tuple[str, bytes]]:
@@ -144,7 +144,7 @@ def _modules() -> Iterator[tuple[str, bytes]]:
 
 
 def _files(directory: Any, name: str) -> Iterator[tuple[str, bytes]]:
-    for item in sorted(directory.iterdir(), key=lambda each: str(each.name)):
+    for item in sorted(directory.iterdir(), key=lambda path: str(path.name)):
         if item.is_dir():
             if item.name != "__pycache__":
                 yield from _files(item, f"{name}/{item.name}")
@@ -168,7 +168,7 @@ def check_this_machine(needs: Mapping[str, str] = NEEDS, what: str = "pipelines"
     lacks = [wanted for module, wanted in needs.items() if importlib.util.find_spec(module) is None]
     old = [f"Python {_dotted(LEAST_PYTHON)} or newer"] if sys.version_info < LEAST_PYTHON else []
     if lacks or old:
-        how = f"; pip install {' '.join(repr(each) for each in lacks)}" if lacks else ""
+        how = f"; pip install {' '.join(repr(name) for name in lacks)}" if lacks else ""
         raise ImportError(
             f"broker-sim's {what} need {' and '.join(old + lacks)} on every machine of the cluster, and {sys.executable} (Python "
             f"{_dotted(sys.version_info[:2])}) on {socket.gethostname()} has it not{how}; or name another Python in PYSPARK_PYTHON"

@@ -109,7 +109,7 @@ def records_of(rows: Iterable[Row]) -> tuple[tuple[int, int], ...]:
 
 
 def ended(row: Row) -> str:
-    """How it ended."""
+    """How a rebalance ended, in words: Stable, empty, failed or unknown."""
     return _ENDS.get(row["end"], str(row["end"]))
 
 
@@ -120,5 +120,5 @@ def when(ts_ms: int) -> str:
 
 
 def on_its_day(text: str, at_ms: int) -> str:
-    """A text without the date of that moment: where the moment itself stands before it, the other days alone need theirs."""
+    """A text without the date of that moment: if the moment is printed before it, only other days need their date."""
     return text.replace(f"{date(at_ms)}{_HARD}", "").replace(_HARD, " ")

@@ -23,7 +23,7 @@ CLEAR = "\r\x1b[K"
 """Begins a terminal's line anew."""
 
 
-class Step:
+class ProgressStep:
     """The step that runs; `done` says what came of it."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class Steps:
         self.watch = stopwatch()
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def step(self, name: str) -> Iterator[ProgressStep]:
         """Around the work of a step."""
-        watch, step, over = stopwatch(), Step(), threading.Event()
+        watch, step, over = stopwatch(), ProgressStep(), threading.Event()
         ticker = threading.Thread(target=self._tick, args=(name, watch, over), daemon=True)
         if self.tty:
             ticker.start()
@@ -59,7 +59,7 @@ class Steps:
         self.say(f"{name}: {step.words or 'done'} ({watch():.1f} s)")
 
     def say(self, words: str) -> None:
-        """A line."""
+        """Print a line of progress unless quiet."""
         if not self.quiet:
             self._write(f"{CLEAR if self.tty else ''}{words}\n")
 

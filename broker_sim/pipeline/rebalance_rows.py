@@ -2,8 +2,8 @@
 
 Rules:
 1. What a rebalance is, and what a log alone can tell of it, say `broker_sim.explain.rebalances` and `generations`; here are columns.
-2. What the journal tells of a generation is not told by the log again, nor what a record tells by a broker's line: that adds when the
-   window opened, and why (`log_causes`). A rebalance that left no record is told by its lines alone.
+2. A generation of the journal gets no second row from the log, nor a record's from a broker's line: the line adds when the
+   join phase began, and why (`log_causes`). A rebalance without a record has a row from its lines alone.
 3. A group is not held in memory, its rebalances are.
 """
 
@@ -16,17 +16,17 @@ from itertools import groupby
 from typing import Any
 
 from broker_sim.explain.epoch_steps import from_epochs
-from broker_sim.explain.events import Snapshot
-from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
+from broker_sim.explain.events import GroupSnapshot
+from broker_sim.explain.generations import Generation, Generations, GroupMetadataRecord, StoredMember
 from broker_sim.explain.holdups import Holdup, chief, holdups
-from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE, Cause, Phases, Rebalances, Step
+from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE, Cause, GroupStep, Phases, Rebalances
 from broker_sim.pipeline.cause_changes import grown, owned
 from broker_sim.pipeline.log_causes import (
     CAUSES,
     CERTAIN,
     LIKELY,
-    Window,
-    Windows,
+    LoggedRebalance,
+    LoggedRebalances,
     cause_of_reason,
     departures,
     poll_ran_out,
@@ -44,41 +44,41 @@ JOINS, GROWN = "JoinGroup", "topic grown"
 Row = Mapping[str, Any]
 
 
-def rebalances_of(told: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Rows of `tables.rebalances.TOLD`, group by group and each group's steps before its records, both in order, as rows of the table
-    without the moments for people. What a row leaves out is null."""
-    for (run_id, group), rows in groupby(told, key=lambda row: (row["run_id"], row["group"])):
-        account = _Account()
+def rebalances_of(steps: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Rows of `tables.rebalances.REBALANCE_INPUT`, group by group and each group's steps before its records, both in order, as rows of
+    the table without the moments for people. What a row leaves out is null."""
+    for (run_id, group), rows in groupby(steps, key=lambda row: (row["run_id"], row["group"])):
+        account = _GroupRows()
         for row in rows:
             account.take(row)
-        for found in account.rows():
-            yield {"run_id": run_id, "group": group, "protocol_type": account.protocol_type, **found}
+        for result in account.rows():
+            yield {"run_id": run_id, "group": group, "protocol_type": account.protocol_type, **result}
 
 
 @dataclass(slots=True, eq=False)
-class _Told(Phases):
+class _TableRebalance(Phases):
     """A rebalance with the steps that the table shows something of."""
 
     partition: int | None = None
     clients: dict[str, str | None] = field(default_factory=dict, repr=False)
-    first: Step | None = field(default=None, repr=False)
+    first: GroupStep | None = field(default=None, repr=False)
     changes: list[str] = field(default_factory=list, repr=False)
-    closing: Step | None = field(default=None, repr=False)
-    ending: Step | None = field(default=None, repr=False)
+    closing: GroupStep | None = field(default=None, repr=False)
+    ending: GroupStep | None = field(default=None, repr=False)
 
 
-class _Account:
-    """One group."""
+class _GroupRows:
+    """Collects the steps, records and lines of one group and makes its rows."""
 
     def __init__(self) -> None:
-        self.steps = Rebalances(_Told)
+        self.steps = Rebalances(_TableRebalance)
         self.records = Generations()
-        self.lines = Windows()
+        self.lines = LoggedRebalances()
         self.modern = ModernGroup()
         self.epochs = ModernGroup()
         """as the journal has it; `modern` as the log has."""
-        self._came_back: tuple[Snapshot, Cause] | None = None
-        self._over = _Changeovers(self.records, self.modern)
+        self._came_back: tuple[GroupSnapshot, Cause] | None = None
+        self._over = _ProtocolChanges(self.records, self.modern)
         self.partition: int | None = None
         self.protocol_type: str | None = None
         self._closed: dict[str, int] = {}
@@ -114,17 +114,17 @@ class _Account:
         step = _step(row, fresh=self._fresh)
         came_back, self._came_back, self._fresh = self._came_back, None, False
         if came_back is not None and step.before is None and step.after is not None:
-            step = Step(step.ts_ms, came_back[0], step.after, came_back[1])
+            step = GroupStep(step.ts_ms, came_back[0], step.after, came_back[1])
         if step.cause.kind == "expired" and step.cause.members:
             step.cause.closed_ms = self._closed.get(step.cause.members[0])
-        last = self.steps.found[-1].began_ms if self.steps.found else 0
+        last = self.steps.rebalances[-1].began_ms if self.steps.rebalances else 0
         changes = [*_parsed(row.get("cause_changes")), *self._metadata.changes(step, last)]
         for turn, rebalance in self.steps.take(step):
             if turn == "began":
                 rebalance.changes = changes
             for at in (step.before, step.after):
                 if at is not None:
-                    rebalance.clients |= {name: each.get("client_id") for name, each in at.members.items()}
+                    rebalance.clients |= {name: member.get("client_id") for name, member in at.members.items()}
             if turn in ("found", "began"):
                 rebalance.first, rebalance.partition = step, self.partition
             elif turn == "closed":
@@ -134,26 +134,28 @@ class _Account:
 
     def _record(self, row: Row) -> None:
         """A classic group's record, with what was committed since the one before."""
-        self._seen |= {one["name"]: one["seen"] for one in _parsed(row.get("progress"))}
-        members = tuple(_stored(one) for one in _parsed(row["members_after"]))
-        found = len(self.records.found)
-        self._over.classic(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place")))
-        if len(self.records.found) > found:
-            self._progress[found] = dict(self._seen)
+        self._seen |= {entry["name"]: entry["seen"] for entry in _parsed(row.get("progress"))}
+        members = tuple(_stored(member) for member in _parsed(row["members_after"]))
+        known = len(self.records.generations)
+        self._over.classic(
+            GroupMetadataRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place"))
+        )
+        if len(self.records.generations) > known:
+            self._progress[known] = dict(self._seen)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """What there is to tell."""
-        known = {one.generation for one in self.steps.found}
-        yield from map(_of_steps, self.steps.found)
-        used: list[Window] = []
-        for number, one in enumerate(self.records.found):
-            if one.generation in known:
+        known = {rebalance.generation for rebalance in self.steps.rebalances}
+        yield from map(_of_steps, self.steps.rebalances)
+        used: list[LoggedRebalance] = []
+        for number, generation in enumerate(self.records.generations):
+            if generation.generation in known:
                 continue
-            row = {"coordinator_partition": self.partition, "kind": "classic", **_of_records(one)}
+            row = {"coordinator_partition": self.partition, "kind": "classic", **_of_records(generation)}
             seen = self._progress.get(number, {})
-            self._committed(row, one, seen)
+            self._committed(row, generation, seen)
             row |= self._over.cause(number)
-            window = self.lines.of(one.generation, one.stored_ms)
+            window = self.lines.of(generation.generation, generation.stored_ms)
             if window is not None:
                 used.append(window)
                 silent = row["cause"] == "poll timeout" and row["who"]
@@ -162,18 +164,20 @@ class _Account:
                     # it left after it had been silent for just max.poll.interval.ms: aiokafka says no more than that
                     row |= {"cause": "poll timeout", "cause_certainty": LIKELY}
                 if row["cause"] == CAUSES["went_over"]:
-                    row = self.lines.why_gone(row)
+                    row = self.lines.with_removal_cause(row)
             yield self._polled(row)
-        for window in self.lines.found:
-            if not any(window is one for one in used) and window.old + 1 not in known:
-                yield self._polled({"coordinator_partition": self.partition, **_of_lines(window, self.lines.found)})
+        for window in self.lines.rebalances:
+            if not any(window is other for other in used) and window.old + 1 not in known:
+                yield self._polled(
+                    {"coordinator_partition": self.partition, **_of_lines(window, self.lines.rebalances)}
+                )
         for row in self.epochs.rows():
             yield {"coordinator_partition": self.partition, **row}
-        epochs = {one.epoch for one in self.epochs.found}
+        epochs = {epoch.epoch for epoch in self.epochs.epochs}
         for row in self.modern.rows():
             if row["generation"] not in epochs:
-                told = self.lines.why_gone({"coordinator_partition": self.partition, **row})
-                yield self._polled(self.lines.upgraded(told))
+                explained = self.lines.with_removal_cause({"coordinator_partition": self.partition, **row})
+                yield self._polled(self.lines.upgraded(explained))
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
         """With a client's own word that it left as its poll timeout had run out: its broker may not know."""
@@ -185,28 +189,30 @@ class _Account:
                 row |= {"cause": "poll timeout", "cause_certainty": CERTAIN, "evidence_lines": lines}
         return row
 
-    def _committed(self, row: dict[str, Any], one: Generation, seen: dict[str, list[int]]) -> None:
+    def _committed(self, row: dict[str, Any], generation: Generation, seen: dict[str, list[int]]) -> None:
         """What commits show of a generation's cause and of how long it took."""
-        told = departures(one, seen)
-        if told is not None:
-            cause, sure, who = told
-            came = one.old is not None and any(each.member not in {old.member for old in one.old} for each in one.new)
-            if one.change == "gone" or (came and cause != "leave"):
-                row |= {"cause": cause, "cause_certainty": sure, "who": who, "who_clients": _clients(one, who)}
-        elif one.change not in ("unknown", "gone"):
+        departed = departures(generation, seen)
+        if departed is not None:
+            cause, sure, who = departed
+            came = generation.old is not None and any(
+                member.member not in {old.member for old in generation.old} for member in generation.new
+            )
+            if generation.change == "gone" or (came and cause != "leave"):
+                row |= {"cause": cause, "cause_certainty": sure, "who": who, "who_clients": _clients(generation, who)}
+        elif generation.change not in ("unknown", "gone"):
             row["cause_certainty"] = CERTAIN
-        waited = waiting(one, seen)
+        waited = waiting(generation, seen)
         if waited is not None:
             row["waited_ms"], row["waited_for"] = waited
 
 
-class _Changeovers:
+class _ProtocolChanges:
     """Where a group of the log goes over to the consumer protocol, or back: the record that it begins with there is the state in which
     it comes, and no rebalance. Such a record has the number of the last one before, and members of it."""
 
     def __init__(self, records: Generations, epochs: ModernGroup) -> None:
         self.records, self.epochs = records, epochs
-        self._stored: GroupRecord | None = None
+        self._stored: GroupMetadataRecord | None = None
         self._ended: tuple[int, dict[str, str | None]] | None = None
         self._gone: dict[str, str | None] | None = None
         self._downgraded: dict[int, dict[str, str | None]] = {}
@@ -221,15 +227,15 @@ class _Changeovers:
             return row
         self._ended, present = None, self.epochs.present
         if stored is not None and stored.generation == row["generation"] and self.epochs.epoch is None:
-            return {**row, "over": bool(present) and present <= {one.member for one in stored.members}}
+            return {**row, "over": bool(present) and present <= {member.member for member in stored.members}}
         return row
 
-    def classic(self, record: GroupRecord) -> None:
+    def classic(self, record: GroupMetadataRecord) -> None:
         """A record of a classic group."""
         ended, self._ended = self._ended, None
         if record.generation is not None:
             self._stored = record
-        stay = {one.member for one in record.members}
+        stay = {member.member for member in record.members}
         if ended is not None and ended[0] == record.generation and stay and stay <= set(ended[1]):
             gone = {name: client for name, client in ended[1].items() if name not in stay}
             # where a classic member takes a static one's place no member is gone, and no rebalance begins
@@ -237,10 +243,10 @@ class _Changeovers:
             others = (StoredMember(name, client) for name, client in gone.items())
             self.records.comes_over(replace(record, members=(*record.members, *others)))
             return
-        found = len(self.records.found)
+        known = len(self.records.generations)
         self.records.take(record)
-        if self._gone is not None and len(self.records.found) > found:
-            self._downgraded[found], self._gone = self._gone, None
+        if self._gone is not None and len(self.records.generations) > known:
+            self._downgraded[known], self._gone = self._gone, None
 
     def cause(self, number: int) -> dict[str, Any]:
         """Why a generation began, the first one after the group has come back to the classic protocol."""
@@ -269,24 +275,24 @@ class _Metadata:
         else:
             self._grown.append((row["ts_ms"], grown(row["cause_members"], row["size_before"], row["size_after"])))
 
-    def changes(self, step: Step, since_ms: int) -> list[str]:
+    def changes(self, step: GroupStep, since_ms: int) -> list[str]:
         """Of a step; ``since_ms``: when the last rebalance began."""
-        kind, found = step.cause.kind, []
+        kind, changes = step.cause.kind, []
         for name in step.cause.members if kind in self._JOINED else ():
             had, has = self._owned.get(name), self._owns.get(name, [])
             self._owned[name] = has
             if had is not None and kind in ("changed", "leader_rejoined") and step.after is not None:
-                found += owned(step.after.members.get(name, {}).get("client_id") or name, had, has)
+                changes += owned(step.after.members.get(name, {}).get("client_id") or name, had, has)
         stood = step.before is not None and step.before.state in (STABLE, COMPLETING)
         if kind in ("changed", "leader_rejoined") and stood:
-            found += dict.fromkeys(words for ts_ms, words in self._grown if ts_ms >= since_ms)
-        return found
+            changes += dict.fromkeys(words for ts_ms, words in self._grown if ts_ms >= since_ms)
+        return changes
 
 
 # ------------------------------------------------------------------------------------------------ in
 
 
-def _step(row: Row, *, fresh: bool) -> Step:
+def _step(row: Row, *, fresh: bool) -> GroupStep:
     """``fresh``: it is the first of the group. A journal that is begun late shows the groups that are there as loaded."""
     before = _snapshot(row["state_from"], row["generation_from"], row["size_before"], row["members_before"])
     after = _snapshot(row["state_to"], row["generation"], row["size_after"], row["members_after"], row.get("leader"))
@@ -294,85 +300,87 @@ def _step(row: Row, *, fresh: bool) -> Step:
     if shown and after is not None and after.state in (PREPARING, COMPLETING):
         before = after
     cause = Cause(row["cause"] or "unknown", row["ts_ms"], _parsed(row["cause_members"]), row["error"])
-    return Step(row["ts_ms"], before, after, cause)
+    return GroupStep(row["ts_ms"], before, after, cause)
 
 
 def _snapshot(
     state: str | None, generation: int | None, size: int | None, members: str | None, leader: str | None = None
-) -> Snapshot | None:
+) -> GroupSnapshot | None:
     if state is None:
         return None
-    return Snapshot(
-        state, generation or 0, leader, None, {one["member"]: one for one in _parsed(members)}, [], size or 0
+    return GroupSnapshot(
+        state, generation or 0, leader, None, {member["member"]: member for member in _parsed(members)}, [], size or 0
     )
 
 
 def _parsed(array: str | None) -> list[Any]:
     """Of JSON. What is null in an object may be there or not, as the engine wrote it."""
-    found: list[Any] = json.loads(array) if array else []
-    return found
+    elements: list[Any] = json.loads(array) if array else []
+    return elements
 
 
-def _stored(one: Row) -> StoredMember:
+def _stored(member: Row) -> StoredMember:
     assigned = (
-        f"{each['topic']}-{index}" for each in one.get("assigned") or () for index in each.get("partitions") or ()
+        f"{topic['topic']}-{index}" for topic in member.get("assigned") or () for index in topic.get("partitions") or ()
     )
     return StoredMember(
-        one["member"],
-        one.get("client_id"),
-        one.get("instance"),
-        tuple(one.get("topics") or ()),
+        member["member"],
+        member.get("client_id"),
+        member.get("instance"),
+        tuple(member.get("topics") or ()),
         tuple(assigned),
-        one.get("session_ms"),
-        one.get("rebalance_ms"),
+        member.get("session_ms"),
+        member.get("rebalance_ms"),
     )
 
 
 # ------------------------------------------------------------------------------------------------ out
 
 
-def _of_steps(one: _Told) -> dict[str, Any]:
-    assert one.first is not None
-    before, after = one.first.before, one.first.after
-    kind = one.cause.kind if one.whole else None
-    who = one.cause.members if one.whole else None
+def _of_steps(rebalance: _TableRebalance) -> dict[str, Any]:
+    assert rebalance.first is not None
+    before, after = rebalance.first.before, rebalance.first.after
+    kind = rebalance.cause.kind if rebalance.whole else None
+    who = rebalance.cause.members if rebalance.whole else None
     clients = {
-        name: each.get("client_id") for at in (after, before) if at is not None for name, each in at.members.items()
+        name: member.get("client_id") for at in (after, before) if at is not None for name, member in at.members.items()
     }
-    closed_ms = None if one.found_in == COMPLETING else one.closed_ms  # that was before anything is known
+    closed_ms = None if rebalance.found_in == COMPLETING else rebalance.closed_ms  # that was before anything is known
     row = {
-        "coordinator_partition": one.partition,
-        "generation": one.generation,
-        "generation_before": one.generation_before,
-        "started_ms": one.began_ms if one.whole else None,
+        "coordinator_partition": rebalance.partition,
+        "generation": rebalance.generation,
+        "generation_before": rebalance.generation_before,
+        "started_ms": rebalance.began_ms if rebalance.whole else None,
         "closed_ms": closed_ms,
-        "ended_ms": one.ended_ms,
-        "end": one.end or None,
-        "preparing_ms": _lasted(one.began_ms, closed_ms) if one.whole else None,
-        "completing_ms": None if one.closing is one.ending else _lasted(closed_ms, one.ended_ms),
-        "stable_ms": _lasted(one.ended_ms, one.left_ms),
+        "ended_ms": rebalance.ended_ms,
+        "end": rebalance.end or None,
+        "preparing_ms": _lasted(rebalance.began_ms, closed_ms) if rebalance.whole else None,
+        "completing_ms": None if rebalance.closing is rebalance.ending else _lasted(closed_ms, rebalance.ended_ms),
+        "stable_ms": _lasted(rebalance.ended_ms, rebalance.left_ms),
         "cause": None if kind is None else CAUSES.get(kind, "unknown"),
         "cause_detail": kind,
-        "cause_changes": one.changes or None,
+        "cause_changes": rebalance.changes or None,
         "who": who,
         "who_clients": None if who is None else [clients.get(name) for name in who],
-        "error": (one.cause.error or "REQUEST_TIMED_OUT") if kind == "append_failed" else None,
+        "error": (rebalance.cause.error or "REQUEST_TIMED_OUT") if kind == "append_failed" else None,
         "size_before": None if before is None else before.size,
         "members_before": None if before is None else list(before.members),
-        "from_empty": one.from_empty if one.whole else None,
-        "whole": one.whole,
+        "from_empty": rebalance.from_empty if rebalance.whole else None,
+        "whole": rebalance.whole,
         "kind": "classic",
         "source": "journal",
     }
-    if one.closing is not None and one.closing.after is not None:
-        had: Iterable[str] = () if one.closing.before is None else one.closing.before.members
-        has = one.closing.after.members
-        row["size_after"], row["members_after"] = one.closing.after.size, list(has)
-        row["timed_out"] = [name for name in had if name not in has] if one.closing.cause.kind == "timer" else []
-    return row | _held(chief(holdups(one)), {name: client for name, client in one.clients.items() if client})
+    if rebalance.closing is not None and rebalance.closing.after is not None:
+        had: Iterable[str] = () if rebalance.closing.before is None else rebalance.closing.before.members
+        has = rebalance.closing.after.members
+        row["size_after"], row["members_after"] = rebalance.closing.after.size, list(has)
+        row["timed_out"] = [name for name in had if name not in has] if rebalance.closing.cause.kind == "timer" else []
+    return row | _longest_wait(
+        chief(holdups(rebalance)), {name: client for name, client in rebalance.clients.items() if client}
+    )
 
 
-def _held(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, Any]:
+def _longest_wait(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, Any]:
     """The columns of what a rebalance waited for the longest."""
     if held is None:
         return {}
@@ -385,81 +393,83 @@ def _held(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _of_records(one: Generation) -> dict[str, Any]:
-    old, empty = one.old, not one.new
-    clients = {member.member: member.client_id for member in (*one.new, *(old or ()))}
+def _of_records(generation: Generation) -> dict[str, Any]:
+    old, empty = generation.old, not generation.new
+    clients = {member.member: member.client_id for member in (*generation.new, *(old or ()))}
     return {
-        "generation": one.generation,
-        "generation_before": one.before,
-        "closed_ms": one.closed_ms,
-        "ended_ms": one.stored_ms,
+        "generation": generation.generation,
+        "generation_before": generation.before,
+        "closed_ms": generation.closed_ms,
+        "ended_ms": generation.stored_ms,
         "end": "empty" if empty else "stable",
-        "completing_ms": None if empty else _lasted(one.closed_ms, one.stored_ms),
-        "stable_ms": None if empty else _lasted(one.stored_ms, one.left_ms),
-        "cause": CAUSES.get(one.change, "unknown"),
-        "who": one.who,
-        "who_clients": None if one.who is None else [clients.get(name) for name in one.who],
+        "completing_ms": None if empty else _lasted(generation.closed_ms, generation.stored_ms),
+        "stable_ms": None if empty else _lasted(generation.stored_ms, generation.left_ms),
+        "cause": CAUSES.get(generation.change, "unknown"),
+        "who": generation.who,
+        "who_clients": None if generation.who is None else [clients.get(name) for name in generation.who],
         "size_before": None if old is None else len(old),
-        "size_after": len(one.new),
+        "size_after": len(generation.new),
         "members_before": None if old is None else [member.member for member in old],
-        "members_after": [member.member for member in one.new],
+        "members_after": [member.member for member in generation.new],
         "from_empty": None if old is None else not old,
-        "whole": one.whole,
-        "missing_before": one.missing,
+        "whole": generation.whole,
+        "missing_before": generation.missing,
         "source": "log",
-        "log_offset": one.place,
-        "started_after_ms": one.before_stored_ms,
+        "log_offset": generation.place,
+        "started_after_ms": generation.before_stored_ms,
     }
 
 
-def _clients(one: Generation, who: Iterable[str]) -> list[str | None]:
-    clients = {member.member: member.client_id for member in (*one.new, *(one.old or ()))}
+def _clients(generation: Generation, who: Iterable[str]) -> list[str | None]:
+    clients = {member.member: member.client_id for member in (*generation.new, *(generation.old or ()))}
     return [clients.get(name) for name in who]
 
 
-def _reason(window: Window) -> dict[str, Any]:
+def _reason(window: LoggedRebalance) -> dict[str, Any]:
     """Its cause, and whose it is."""
     kind, who, error = cause_of_reason(window.reason)
-    if kind == "leave" and any(poll_ran_out(said) for said in window.said.values()):
+    if kind == "leave" and any(poll_ran_out(said) for said in window.leave_reasons.values()):
         kind = "poll timeout"
-    said = [text for text in window.said.values() if text and text != "not provided" and text not in window.reason]
+    said = [
+        text for text in window.leave_reasons.values() if text and text != "not provided" and text not in window.reason
+    ]
     detail = window.reason + (f"; client reason: {said[0]}" if said and "client reason" not in window.reason else "")
     return {"cause": kind, "cause_detail": detail, "cause_certainty": CERTAIN, "who": who, "error": error}
 
 
-def _of_window(window: Window, row: Row) -> dict[str, Any]:
+def _of_window(window: LoggedRebalance, row: Row) -> dict[str, Any]:
     """What a broker's lines add to a generation's record."""
     closed_ms = row["closed_ms"] if row["closed_ms"] is not None else window.closed_ms
-    told = _reason(window)
-    if told["cause"] == CAUSES["went_over"]:  # the broker doesn't say who was the last
-        told["who"] = list(row["who"] or ())
+    reason = _reason(window)
+    if reason["cause"] == CAUSES["went_over"]:  # the broker doesn't say who was the last
+        reason["who"] = list(row["who"] or ())
     clients = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
     late = window.late or ([] if window.closed_ms is not None else None)
     return {
-        **told,
-        "who_clients": [clients.get(name) or client_of(name) for name in told["who"]],
+        **reason,
+        "who_clients": [clients.get(name) or client_of(name) for name in reason["who"]],
         "started_ms": window.started_ms,
         "preparing_ms": _lasted(window.started_ms, closed_ms),
         "timed_out": late,
         "evidence_lines": window.lines,
-        **_held(window.held(), clients),
+        **_longest_wait(window.held(), clients),
     }
 
 
-def _of_lines(window: Window, others: list[Window]) -> dict[str, Any]:
+def _of_lines(window: LoggedRebalance, others: list[LoggedRebalance]) -> dict[str, Any]:
     """A rebalance of which there is no record. It failed where another one began from its own generation, or from the one before it."""
-    after = [one for one in others if one.started_ms > window.started_ms]
-    following = min(after, key=lambda one: one.started_ms) if after else None
+    after = [other for other in others if other.started_ms > window.started_ms]
+    following = min(after, key=lambda other: other.started_ms) if after else None
     ended_ms: int | None = window.assigned_ms
     end: str | None = "stable"
     if window.emptied:
         ended_ms, end = window.closed_ms, "empty"
     elif window.assigned_ms is None:
         ended_ms, end = (following.started_ms, "failed") if following is not None else (None, None)
-    told = _reason(window)
+    reason = _reason(window)
     return {
-        **told,
-        "who_clients": [client_of(name) for name in told["who"]],
+        **reason,
+        "who_clients": [client_of(name) for name in reason["who"]],
         "generation": window.generation,
         "generation_before": window.old,
         "started_ms": window.started_ms,
@@ -470,7 +480,7 @@ def _of_lines(window: Window, others: list[Window]) -> dict[str, Any]:
         "completing_ms": None if window.emptied else _lasted(window.closed_ms, ended_ms),
         "size_after": window.size,
         "timed_out": window.late,
-        **_held(window.held(), {}),
+        **_longest_wait(window.held(), {}),
         "whole": False,
         "source": "broker log",
         "evidence_lines": window.lines,

@@ -60,7 +60,7 @@ class Piece(NamedTuple):
     """Those of the batches (an array of HEADER), where they have been read already."""
 
     def size_of(self, batch: int) -> int:
-        """Bytes of a batch."""
+        """The size of a batch in bytes."""
         return int.from_bytes(self.data[self.at[batch] + 8 : self.at[batch] + LENGTH_END], "big") + LENGTH_END
 
 
@@ -112,17 +112,17 @@ def payload_of(piece: Piece, headers: Array) -> tuple[bytes, Array, Array, Array
     return b"".join(parts), numpy.concatenate([[0], stops[:-1]]), stops, odd
 
 
-def places_of(payload: bytes, starts: Array, stops: Array, told: Array) -> tuple[Array, Array]:
+def places_of(payload: bytes, starts: Array, stops: Array, declared: Array) -> tuple[Array, Array]:
     """Where each record begins (at its length), and how many each batch has; 0 where their lengths don't add up.
 
     Most batches have records of one length, so that is tried first, for all batches at once: it is right where every record says that
     it ends where the next one begins.
     """
     sizes = stops - starts
-    even = (told > 0) & (sizes >= told)
-    even[even] = sizes[even] % told[even] == 0
-    counts = numpy.where(even, told, 0)
-    step = numpy.repeat(sizes // numpy.maximum(told, 1), counts)
+    even = (declared > 0) & (sizes >= declared)
+    even[even] = sizes[even] % declared[even] == 0
+    counts = numpy.where(even, declared, 0)
+    step = numpy.repeat(sizes // numpy.maximum(declared, 1), counts)
     batch = numpy.repeat(numpy.arange(counts.size), counts)
     number = numpy.arange(batch.size) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
     guessed = starts[batch] + number * step
@@ -131,22 +131,22 @@ def places_of(payload: bytes, starts: Array, stops: Array, told: Array) -> tuple
     rest = numpy.flatnonzero(~even)
     if not rest.size:
         return guessed, counts
-    walked, each = _walk(payload, starts[rest].tolist(), stops[rest].tolist())
+    walked, walked_counts = _walk(payload, starts[rest].tolist(), stops[rest].tolist())
     kept = guessed[even[batch]]
-    counts[rest] = each
-    found = numpy.empty(int(counts.sum()), numpy.int64)
+    counts[rest] = walked_counts
+    result = numpy.empty(int(counts.sum()), numpy.int64)
     guessed_ones = numpy.repeat(even, counts)
-    found[guessed_ones], found[~guessed_ones] = kept, walked
-    return found, counts
+    result[guessed_ones], result[~guessed_ones] = kept, walked
+    return result, counts
 
 
 def _walk(payload: bytes, starts: Sequence[int], stops: Sequence[int]) -> tuple[list[int], list[int]]:
     """Where each record begins (at its length), and how many each batch has; 0 where their lengths don't add up."""
-    found: list[int] = []
+    places: list[int] = []
     counts: list[int] = []
-    append = found.append
+    append = places.append
     for at, stop in zip(starts, stops, strict=True):
-        before = len(found)
+        before = len(places)
         try:
             while at < stop:
                 append(at)
@@ -162,9 +162,9 @@ def _walk(payload: bytes, starts: Sequence[int], stops: Sequence[int]) -> tuple[
         except IndexError:
             at = -1
         if at != stop:
-            del found[before:]
-        counts.append(len(found) - before)
-    return found, counts
+            del places[before:]
+        counts.append(len(places) - before)
+    return places, counts
 
 
 def _behind(payload: bytes, at: int) -> int:

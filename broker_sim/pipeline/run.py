@@ -1,7 +1,7 @@
 """``broker-sim pipeline run``: from a data directory and a journal to Parquet tables, a report and findings.
 
 Rules:
-1. What is wrong with the arguments is told before an engine starts. The output folder is touched after that, and the input never.
+1. Invalid arguments are reported before an engine starts. The output folder is changed after that, and the input never.
 2. Each input is decoded once: what the sources give is written as Parquet first, and all that follows reads those columns again. So
    memory stays flat, and a table's lineage is short.
 3. A table is written before the report is drawn; an interrupted run leaves whole tables, and a marker by which it can be overwritten.
@@ -23,18 +23,17 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.clock import stopwatch
 from broker_sim.common.text import UsageError, clock, date, visible
 from broker_sim.explain.phrases import count
-from broker_sim.pipeline import files, inputs
-from broker_sim.pipeline import findings as told
+from broker_sim.pipeline import files, findings, inputs
 from broker_sim.pipeline.duck.frames import Frame
-from broker_sim.pipeline.duck.session import Session, is_installed, need_duckdb
+from broker_sim.pipeline.duck.session import DuckSession, is_installed, need_duckdb
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.journal_files import lines_of as journal_lines
 from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps, tasks_of
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
 from broker_sim.pipeline.scope import ALL, Scope, pattern_of
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.share_logs import rows_of_shares
@@ -49,9 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JobFailed",
-    "Options",
-    "Outcome",
-    "Run",
+    "PipelineRun",
+    "RunOptions",
+    "RunResult",
     "at_work",
     "derived",
     "derived_again",
@@ -75,7 +74,7 @@ class JobFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """What a user may say of a run: see ``broker-sim pipeline run --help``."""
 
     out: str
@@ -94,19 +93,19 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """What a run came to. ``report``: where the page is, as an address for a browser."""
 
-    facts: Facts
-    findings: list[told.Finding]
+    facts: ReportFacts
+    findings: list[findings.Finding]
     report: str
 
     def text(self) -> str:
-        """For a terminal."""
-        return f"{told.text(self.findings)}\n{self.report}\n"
+        """The findings and the report's address, as printed to a terminal."""
+        return f"{findings.text(self.findings)}\n{self.report}\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs; also what stands in findings.json."""
+        """For programs; also the content of findings.json."""
         return {
             "run_id": self.facts.run_id,
             "input": self.facts.input,
@@ -117,15 +116,15 @@ class Outcome:
             "groups": self.facts.groups,
             "commits": self.facts.commits,
             "rows": self.facts.counts,
-            "findings": [one.to_dict() for one in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
             "report": self.report,
         }
 
 
-def pipeline(options: Options, steps: Steps) -> Outcome:
+def pipeline(options: RunOptions, steps: Steps) -> RunResult:
     """Run everything. Raises UsageError, JobFailed."""
     folder = None if is_remote(options.out) else Folder.local(options.out)
-    for what, path in (("--journal", options.journal), *((_LINES, one) for one in _line_files(options))):
+    for what, path in (("--journal", options.journal), *((_LINES, path) for path in _line_files(options))):
         if path is not None and is_remote(path):
             raise UsageError(f"{what} {path}: that is read from this machine's disks; copy it to one")
     if options.input is not None and is_remote(options.input):
@@ -134,25 +133,25 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
         if folder is not None:
             folder.check(overwrite=options.overwrite)
         return _on_spark(options, None, folder, steps)
-    found = _found(options)
+    run_inputs = _inputs_of(options)
     if folder is not None:
         folder.check(overwrite=options.overwrite)
-    if engine_for(options, found.size) == "duckdb":
+    if engine_for(options, run_inputs.size) == "duckdb":
         with _in_process() as session:
             assert folder is not None
-            folder.prepare(found.run_id, overwrite=options.overwrite)
-            return Run(session, found, folder, options, steps).all()
-    return _on_spark(options, found, folder, steps)
+            folder.prepare(run_inputs.run_id, overwrite=options.overwrite)
+            return PipelineRun(session, run_inputs, folder, options, steps).all()
+    return _on_spark(options, run_inputs, folder, steps)
 
 
 _LINES = "--broker-log, --client-log"
 
 
-def _line_files(options: Options) -> tuple[str, ...]:
+def _line_files(options: RunOptions) -> tuple[str, ...]:
     return (*options.broker_logs, *options.client_logs)
 
 
-def _found(options: Options) -> inputs.Inputs:
+def _inputs_of(options: RunOptions) -> inputs.Inputs:
     """What there is to read. A journal is looked for on this machine alone. Raises UsageError."""
     return inputs.find(
         options.input,
@@ -164,8 +163,8 @@ def _found(options: Options) -> inputs.Inputs:
     )
 
 
-def _check_remote(options: Options, name: str) -> None:
-    """What can be told of an address before Spark starts. Raises UsageError."""
+def _check_remote(options: RunOptions, name: str) -> None:
+    """Check an address before Spark starts. Raises UsageError."""
     from broker_sim.pipeline.hadoop_files import check
     from broker_sim.pipeline.session import is_running, need_pyspark, own_jars
 
@@ -174,7 +173,7 @@ def _check_remote(options: Options, name: str) -> None:
         check(name, options.conf, own_jars)
 
 
-def engine_for(options: Options, size: int) -> str:
+def engine_for(options: RunOptions, size: int) -> str:
     """`duckdb` or `spark`, for an input of so many bytes. Raises UsageError for an engine that can't do it, or isn't there."""
     elsewhere = "--master" if options.master else "--conf" if options.conf else ""
     for what, path in (("--out", options.out), ("--input", options.input or "")):
@@ -194,14 +193,14 @@ def engine_for(options: Options, size: int) -> str:
 
 @contextmanager
 def _in_process() -> Iterator[Any]:
-    session = Session()
+    session = DuckSession()
     try:
         yield session
     finally:
         session.stop()
 
 
-def _on_spark(options: Options, found: inputs.Inputs | None, folder: Folder | None, steps: Steps) -> Outcome:
+def _on_spark(options: RunOptions, run_inputs: inputs.Inputs | None, folder: Folder | None, steps: Steps) -> RunResult:
     """``found`` None: the input is where Spark's file systems get at it, and is looked at when Spark runs."""
     from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
@@ -211,15 +210,15 @@ def _on_spark(options: Options, found: inputs.Inputs | None, folder: Folder | No
         spark = spark_session(
             options.master,
             "broker-sim pipeline",
-            {**settings(options.master, LARGE if found is None else found.size), **options.conf},
+            {**settings(options.master, LARGE if run_inputs is None else run_inputs.size), **options.conf},
         )
         step.done(f"{spark.version}, {spark.sparkContext.master}")
     steps.tasks = tasks_of(spark)
-    with at_work(spark, stop=ours), _elsewhere(spark, found is None):
-        found = found or _found(options)
+    with at_work(spark, stop=ours), _elsewhere(spark, run_inputs is None):
+        run_inputs = run_inputs or _inputs_of(options)
         folder = folder or Folder.remote(options.out, spark)
-        folder.prepare(found.run_id, overwrite=options.overwrite)
-        return Run(spark, found, folder, options, steps).all()
+        folder.prepare(run_inputs.run_id, overwrite=options.overwrite)
+        return PipelineRun(spark, run_inputs, folder, options, steps).all()
 
 
 @contextmanager
@@ -281,7 +280,7 @@ def derived(
     lines: DataFrame | None = None,
     seen: DataFrame | None = None,
     shares: DataFrame | None = None,
-) -> dict[Table, Callable[[], DataFrame]]:
+) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
     `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries."""
     from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
@@ -329,30 +328,30 @@ def derived(
     }
 
 
-def derived_again(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[Table, Callable[[], DataFrame]]:
+def derived_again(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of others, which are written by then: ``tables``, by their names."""
     from broker_sim.pipeline.tables.offset_stalls import OFFSET_STALLS, offset_stalls
 
     return {OFFSET_STALLS: lambda: offset_stalls(log, tables["lag"])}
 
 
-class Run:
+class PipelineRun:
     """One making of everything, in a session of Spark's or DuckDB's. `watching` makes it again and again of what streams brought."""
 
     def __init__(
-        self, spark: SparkSession, found: inputs.Inputs, folder: Folder, options: Options, steps: Steps
+        self, spark: SparkSession, run_inputs: inputs.Inputs, folder: Folder, options: RunOptions, steps: Steps
     ) -> None:
-        self.spark, self.inputs, self.folder, self.options, self.steps = spark, found, folder, options, steps
-        self.on_spark = not isinstance(spark, Session)
-        self.facts = Facts(found.run_id, options.input, found.journal, scope=options.scope.text())
-        self.facts.logged = found.log is not None
+        self.spark, self.inputs, self.folder, self.options, self.steps = spark, run_inputs, folder, options, steps
+        self.on_spark = not isinstance(spark, DuckSession)
+        self.facts = ReportFacts(run_inputs.run_id, options.input, run_inputs.journal, scope=options.scope.text())
+        self.facts.logged = run_inputs.log is not None
         self.facts.whole = not (options.scope.groups or options.scope.since_ms is not None)
         self.tables: dict[str, DataFrame] = {}
         self._seen: DataFrame | None = None
         self._deliveries: list[dict[str, Any]] = []
         self._held: list[DataFrame] = []
 
-    def all(self) -> Outcome:
+    def all(self) -> RunResult:
         from broker_sim.pipeline.collect import collect
 
         self._read()
@@ -366,7 +365,7 @@ class Run:
     # --- in and out -----------------------------------------------------------------------------------------------------
 
     @on_its_engine
-    def _keep(self, table: Table, frame: DataFrame, files: int | None = None) -> DataFrame:
+    def _keep(self, table: TableSchema, frame: DataFrame, files: int | None = None) -> DataFrame:
         """Write a table; from now on it is read from there."""
         where = self.folder.table(table.name, self.inputs.run_id)
         rows = table.conform(frame).drop("run_id")
@@ -431,9 +430,9 @@ class Run:
             )
         from broker_sim.pipeline.hadoop_files import offset_rows
 
-        found = find_logs([where], run_id)
-        rows, gone = offset_rows(self.spark, found.logs, run_id)
-        told_ = [{"run_id": run_id, **one._asdict()} for one in found.skipped]
+        logs = find_logs([where], run_id)
+        rows, gone = offset_rows(self.spark, logs.logs, run_id)
+        told_ = [{"run_id": run_id, **skipped._asdict()} for skipped in logs.skipped]
         return rows, gone.unionByName(SKIPPED.frame(self.spark, told_)) if told_ else gone
 
     @on_its_engine
@@ -449,7 +448,7 @@ class Run:
             lines = self._keep(LOG_LINES, self.options.scope.lines(told_, log))
             gone = raw.where(unread).select("run_id", "file", f.col("detail").alias("reason"))
             self.facts.counts["log_lines"] = lines.count()
-            self.facts.lines = [one.path for one in self.inputs.lines]
+            self.facts.lines = [file.path for file in self.inputs.lines]
             step.done(f"{count(self.facts.counts['log_lines'], 'line')} of {count(len(self.inputs.lines), 'file')}")
         return SKIPPED.conform(gone)
 
@@ -470,10 +469,10 @@ class Run:
 
     @on_its_engine
     def _need_groups(self, log: DataFrame) -> None:
-        """Raises UsageError for a --group that nobody is."""
+        """Raises UsageError for a --group that matches no group."""
         for pattern in self.options.scope.groups:
             if not log.where(f.col("group").rlike(pattern_of(pattern))).limit(1).count():
-                raise UsageError(f"--group {visible(pattern)}: no group of what was read is called so")
+                raise UsageError(f"--group {visible(pattern)}: no group of the input matches")
 
     # --- the tables -----------------------------------------------------------------------------------------------------
 
@@ -485,23 +484,23 @@ class Run:
             step.done(f"{len(made)} with {count(sum(made.values()), 'row')}")
         self.facts.counts |= made
 
-    def _all_of(self, tables: Mapping[Table, Callable[[], DataFrame]]) -> dict[str, int]:
+    def _all_of(self, tables: Mapping[TableSchema, Callable[[], DataFrame]]) -> dict[str, int]:
         """A table's name -> its rows."""
         with ThreadPoolExecutor(AT_ONCE if self.on_spark else 1) as pool:
             made = [pool.submit(self._one, table, make) for table, make in tables.items()]
             try:
-                rows = [each.result() for each in made]
+                rows = [table.result() for table in made]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
         return {table.name: number for table, number in zip(tables, rows, strict=True)}
 
-    def _one(self, table: Table, make: Callable[[], DataFrame]) -> int:
+    def _one(self, table: TableSchema, make: Callable[[], DataFrame]) -> int:
         watch = stopwatch()
-        number = self._keep(table, self.options.scope.told(table.name, make()), 1).count()
+        number = self._keep(table, self.options.scope.filtered(table.name, make()), 1).count()
         self.steps.say(f"  {table.name}: {count(number, 'row')} ({watch():.1f} s)")
         return number
 
-    def _tables(self) -> dict[Table, Callable[[], DataFrame]]:
+    def _tables(self) -> dict[TableSchema, Callable[[], DataFrame]]:
         events, log = self.tables["events"], self.tables["offset_log"]
         window_ms = self.options.window_ms or window_ms_for((self.facts.to_ms or 0) - (self.facts.from_ms or 0))
         ends = self.options.scope.ends(self._ends(events, window_ms))
@@ -530,9 +529,9 @@ class Run:
         if where is not None and self.inputs.folders and self.inputs.folders[0] != where:
             rows += [*rows_of_state(self.inputs.states, gone.append), *rows_of_data(data_folders(where))]
             self._deliveries = self.options.scope.shared(rows_of_shares(self.inputs.shares, gone.append))
-        found = seen_rows(self.options.scope.seen(rows), self.inputs.run_id, states=bool(self.inputs.states))
-        self._seen = SEEN.frame(self.spark, found)
-        return [{"run_id": self.inputs.run_id, **one._asdict()} for one in gone]
+        result = seen_rows(self.options.scope.seen(rows), self.inputs.run_id, states=bool(self.inputs.states))
+        self._seen = SEEN.frame(self.spark, result)
+        return [{"run_id": self.inputs.run_id, **skipped._asdict()} for skipped in gone]
 
     def _shared(self, log: DataFrame) -> DataFrame | None:
         """Share groups' deliveries, their topics by name."""
@@ -541,8 +540,10 @@ class Run:
         if not self._deliveries:
             return None
         names = topic_names(log)
-        found = [{**row, "run_id": self.inputs.run_id, "topic": names.get(row["topic_id"])} for row in self._deliveries]
-        frame: DataFrame = SEEN.frame(self.spark, found)
+        result = [
+            {**row, "run_id": self.inputs.run_id, "topic": names.get(row["topic_id"])} for row in self._deliveries
+        ]
+        frame: DataFrame = SEEN.frame(self.spark, result)
         return frame
 
     def _ends(self, events: DataFrame, window_ms: int) -> DataFrame:
@@ -561,12 +562,12 @@ class Run:
 
     # --- the report -----------------------------------------------------------------------------------------------------
 
-    def _report(self, facts: Facts) -> Outcome:
+    def _report(self, facts: ReportFacts) -> RunResult:
         from broker_sim.pipeline.report.page import html
 
-        found = self.options.scope.edge(told.findings(facts))
-        outcome = Outcome(facts, found, f"{self.folder.where}/report.html")
-        self.folder.write("report.html", html(facts, found))
-        self.folder.write("findings.txt", told.text(found))
+        result = self.options.scope.edge(findings.findings(facts))
+        outcome = RunResult(facts, result, f"{self.folder.where}/report.html")
+        self.folder.write("report.html", html(facts, result))
+        self.folder.write("findings.txt", findings.text(result))
         self.folder.write("findings.json", json.dumps(outcome.to_dict(), indent=1) + "\n")
         return outcome

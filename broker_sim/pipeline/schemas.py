@@ -1,10 +1,10 @@
 """What the tables are made of: columns with their types, units and sources, from which everything else is derived.
 
-    REBALANCES = Table("rebalances", (
+    REBALANCES = TableSchema("rebalances", (
         RUN_ID,
-        Column("group", STRING, "group id", "journal"),
+        ColumnSpec("group", STRING, "group id", "journal"),
         *moment("started", "when the window opened", "journal"),      # started (timestamp) and started_ms (bigint)
-        Column("members", ListOf(STRING), "member ids, in the order in which they joined", "log"),
+        ColumnSpec("members", ArrayOf(STRING), "member ids, in the order in which they joined", "log"),
     ), "One row for each rebalance.")
     REBALANCES.spark()     StructType, for createDataFrame and DataSource.schema()
     REBALANCES.ddl()       the same as text
@@ -13,7 +13,7 @@
     REBALANCES.markdown()  the table of docs/pipeline.md
 
 Rules:
-1. A table's columns are told once, here or in its module below `tables/`. Code that builds rows names columns, never their places.
+1. A table's columns are defined once, here or in its module below `tables/`. Code that builds rows names columns, never their places.
 2. Every column may be null, unless its meaning says when it isn't: outer joins and older journals make nulls, and Spark then needs no
    second schema.
 3. Moments are UTC. `x` is a timestamp for people, `x_ms` the same as exact ms since 1970 for arithmetic; durations end in `_ms`.
@@ -44,10 +44,10 @@ __all__ = [
     "SKIPPED",
     "STRING",
     "TIMESTAMP",
-    "Column",
-    "ListOf",
+    "ArrayOf",
+    "ColumnSpec",
     "StructOf",
-    "Table",
+    "TableSchema",
     "Type",
     "moment",
 ]
@@ -66,7 +66,7 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class ListOf:
+class ArrayOf:
     """An array whose elements have one type."""
 
     element: Type
@@ -79,13 +79,13 @@ class ListOf:
 class StructOf:
     """A record within a column."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSpec, ...]
 
     def __str__(self) -> str:
         return f"struct<{','.join(f'{column.name}:{column.type}' for column in self.columns)}>"
 
 
-Type = Scalar | ListOf | StructOf
+Type = Scalar | ArrayOf | StructOf
 
 STRING = Scalar("string")
 BOOLEAN = Scalar("boolean")
@@ -98,7 +98,7 @@ TIMESTAMP = Scalar("timestamp")
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSpec:
     """One column: what it means (with its unit, and when it is null), and what it is made from."""
 
     name: str
@@ -108,12 +108,12 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A named list of columns; ``story`` says in a sentence or two what a row is."""
+class TableSchema:
+    """A named list of columns; ``description``: what a row is, in a sentence or two."""
 
     name: str
-    columns: tuple[Column, ...]
-    story: str = ""
+    columns: tuple[ColumnSpec, ...]
+    description: str = ""
 
     def __post_init__(self) -> None:
         names = self.names
@@ -126,21 +126,21 @@ class Table:
         """The columns' names, in order."""
         return tuple(column.name for column in self.columns)
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> ColumnSpec:
         """The column of that name. Raises KeyError."""
         for column in self.columns:
             if column.name == name:
                 return column
         raise KeyError(f"table {self.name} has no column {name!r}")
 
-    def only(self, names: Iterable[str]) -> Table:
+    def only(self, names: Iterable[str]) -> TableSchema:
         """The table with these columns alone, in that order. Raises KeyError."""
-        return Table(self.name, tuple(self[name] for name in names), self.story)
+        return TableSchema(self.name, tuple(self[name] for name in names), self.description)
 
     def element(self, name: str) -> str:
         """The type of the elements of a column that is an array, in Spark's words."""
         kind = self[name].type
-        assert isinstance(kind, ListOf)
+        assert isinstance(kind, ArrayOf)
         return str(kind.element)
 
     def ddl(self) -> str:
@@ -214,17 +214,17 @@ class Table:
         return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def moment(name: str, meaning: str, source: str = "") -> tuple[Column, Column]:
+def moment(name: str, meaning: str, source: str = "") -> tuple[ColumnSpec, ColumnSpec]:
     """The two columns of a moment: ``name`` for people, ``name_ms`` for arithmetic."""
     return (
-        Column(name, TIMESTAMP, meaning, source),
-        Column(f"{name}_ms", LONG, f"`{name}` in ms since 1970", source),
+        ColumnSpec(name, TIMESTAMP, meaning, source),
+        ColumnSpec(f"{name}_ms", LONG, f"`{name}` in ms since 1970", source),
     )
 
 
-def _doc_rows(columns: Iterable[Column], within: str) -> Iterable[tuple[str, str, str, str]]:
+def _doc_rows(columns: Iterable[ColumnSpec], within: str) -> Iterable[tuple[str, str, str, str]]:
     for column in columns:
-        inner = column.type.element if isinstance(column.type, ListOf) else column.type
+        inner = column.type.element if isinstance(column.type, ArrayOf) else column.type
         shown = "array<struct>" if inner is not column.type else "struct"
         kind = shown if isinstance(inner, StructOf) else str(column.type)
         yield within + column.name, kind, column.meaning, column.source
@@ -237,7 +237,7 @@ def _spark_type(kind: Type) -> Any:
 
     if isinstance(kind, StructOf):
         return types.StructType([types.StructField(c.name, _spark_type(c.type), True) for c in kind.columns])
-    if isinstance(kind, ListOf):
+    if isinstance(kind, ArrayOf):
         return types.ArrayType(_spark_type(kind.element), True)
     return {
         STRING: types.StringType(),
@@ -250,7 +250,7 @@ def _spark_type(kind: Type) -> Any:
     }[kind]
 
 
-def _arrow_field(column: Column) -> Any:
+def _arrow_field(column: ColumnSpec) -> Any:
     import pyarrow
 
     return pyarrow.field(column.name, _arrow_type(column.type), nullable=True)
@@ -261,7 +261,7 @@ def _arrow_type(kind: Type) -> Any:
 
     if isinstance(kind, StructOf):
         return pyarrow.struct([_arrow_field(column) for column in kind.columns])
-    if isinstance(kind, ListOf):
+    if isinstance(kind, ArrayOf):
         return pyarrow.list_(pyarrow.field("element", _arrow_type(kind.element), nullable=True))
     return {
         STRING: pyarrow.string(),
@@ -276,28 +276,28 @@ def _arrow_type(kind: Type) -> Any:
 
 # ------------------------------------------------------------------------------------------------ the offsets log
 
-RUN_ID = Column("run_id", STRING, "id of the run; never null. Default: the input directory's name", "option runId")
+RUN_ID = ColumnSpec("run_id", STRING, "id of the run; never null. Default: the input directory's name", "option runId")
 
 _VALUE, _KEY, _BATCH, _RECORD = "value", "key", "batch header", "record"
 
 _MEMBER = StructOf(
     (
-        Column("member_id", STRING, "as assigned by the coordinator", _VALUE),
-        Column("group_instance_id", STRING, "of a static member (KIP-345), else null; value v3+", _VALUE),
-        Column("client_id", STRING, "as the client sent it", _VALUE),
-        Column("client_host", STRING, "as Kafka shows it: `/10.0.0.1`", _VALUE),
-        Column("rebalance_timeout_ms", INT, "ms; null before value v1", _VALUE),
-        Column("session_timeout_ms", INT, "ms", _VALUE),
-        Column("subscription", BINARY, "the member's metadata for the selected protocol, undecoded", _VALUE),
-        Column("assignment", BINARY, "the member's assignment, undecoded", _VALUE),
-        Column("topics", ListOf(STRING), "topics of the subscription; null unless a consumer's", _VALUE),
-        Column(
+        ColumnSpec("member_id", STRING, "as assigned by the coordinator", _VALUE),
+        ColumnSpec("group_instance_id", STRING, "of a static member (KIP-345), else null; value v3+", _VALUE),
+        ColumnSpec("client_id", STRING, "as the client sent it", _VALUE),
+        ColumnSpec("client_host", STRING, "as Kafka shows it: `/10.0.0.1`", _VALUE),
+        ColumnSpec("rebalance_timeout_ms", INT, "ms; null before value v1", _VALUE),
+        ColumnSpec("session_timeout_ms", INT, "ms", _VALUE),
+        ColumnSpec("subscription", BINARY, "the member's metadata for the selected protocol, undecoded", _VALUE),
+        ColumnSpec("assignment", BINARY, "the member's assignment, undecoded", _VALUE),
+        ColumnSpec("topics", ArrayOf(STRING), "topics of the subscription; null unless a consumer's", _VALUE),
+        ColumnSpec(
             "assigned",
-            ListOf(
+            ArrayOf(
                 StructOf(
                     (
-                        Column("topic", STRING, "topic", _VALUE),
-                        Column("partitions", ListOf(INT), "partitions of it, in the assignment's order", _VALUE),
+                        ColumnSpec("topic", STRING, "topic", _VALUE),
+                        ColumnSpec("partitions", ArrayOf(INT), "partitions of it, in the assignment's order", _VALUE),
                     )
                 )
             ),
@@ -309,76 +309,80 @@ _MEMBER = StructOf(
 
 KINDS = ("commit", "commit_tombstone", "group", "group_tombstone", "txn_commit", "txn_abort", "other")
 
-OFFSET_LOG = Table(
+OFFSET_LOG = TableSchema(
     "offset_log",
     (
         RUN_ID,
-        Column("log_partition", INT, "partition of `__consumer_offsets`; never null", "folder name"),
-        Column("log_offset", LONG, "the record's own offset in it; never null", _RECORD),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`; never null", "folder name"),
+        ColumnSpec("log_offset", LONG, "the record's own offset in it; never null", _RECORD),
         *moment("record_ts", "when it was written (or created); null where the record has none", _RECORD),
-        Column("leader_epoch", INT, "epoch of the partition's leader that wrote it", _BATCH),
-        Column("producer_id", LONG, "-1 outside of transactions", _BATCH),
-        Column("producer_epoch", INT, "-1 outside of transactions", _BATCH),
-        Column(
+        ColumnSpec("leader_epoch", INT, "epoch of the partition's leader that wrote it", _BATCH),
+        ColumnSpec("producer_id", LONG, "-1 outside of transactions", _BATCH),
+        ColumnSpec("producer_epoch", INT, "-1 outside of transactions", _BATCH),
+        ColumnSpec(
             "is_txn", BOOLEAN, "whether it belongs to a transaction: it counts once its txn_commit is there", _BATCH
         ),
-        Column("kind", STRING, f"{', '.join(f'`{kind}`' for kind in KINDS)}; never null", _KEY),
-        Column(
+        ColumnSpec("kind", STRING, f"{', '.join(f'`{kind}`' for kind in KINDS)}; never null", _KEY),
+        ColumnSpec(
             "record_type",
             STRING,
             "of kind `other`: Kafka's name, `ConsumerGroupMetadata` (KIP-848), ..; `type 99` where it is unknown; else null",
             _KEY,
         ),
-        Column("key_version", INT, "the number that the key begins with (its record type); null if it has none", _KEY),
-        Column("value_version", INT, "the number that the value begins with; null for tombstones", _VALUE),
-        Column("group", STRING, "group id; null for control records and unknown types", _KEY),
-        Column("topic", STRING, "topic of a commit", _KEY),
-        Column("partition", INT, "partition of a commit", _KEY),
-        Column("committed_offset", LONG, "offset of a commit; null for a tombstone", _VALUE),
-        Column(
+        ColumnSpec(
+            "key_version", INT, "the number that the key begins with (its record type); null if it has none", _KEY
+        ),
+        ColumnSpec("value_version", INT, "the number that the value begins with; null for tombstones", _VALUE),
+        ColumnSpec("group", STRING, "group id; null for control records and unknown types", _KEY),
+        ColumnSpec("topic", STRING, "topic of a commit", _KEY),
+        ColumnSpec("partition", INT, "partition of a commit", _KEY),
+        ColumnSpec("committed_offset", LONG, "offset of a commit; null for a tombstone", _VALUE),
+        ColumnSpec(
             "committed_leader_epoch",
             INT,
             "leader epoch that the client knew, -1 for none; null before value v3",
             _VALUE,
         ),
-        Column("metadata", STRING, "the client's note on a commit", _VALUE),
+        ColumnSpec("metadata", STRING, "the client's note on a commit", _VALUE),
         *moment("commit_ts", "when the coordinator received the commit", _VALUE),
-        Column(
+        ColumnSpec(
             "expire_ts_ms", LONG, "own expiry of a commit, ms since 1970, -1 for none; value v1 alone has it", _VALUE
         ),
-        Column("topic_id", STRING, "topic id of a commit, as Kafka prints it; value v4 may have it", _VALUE),
-        Column("generation", INT, "of a group; of KIP-848 records the epoch", _VALUE),
-        Column("protocol_type", STRING, "of a group: `consumer`, `connect`, ..", _VALUE),
-        Column("protocol", STRING, "the selected assignor; null for a group without members", _VALUE),
-        Column("leader", STRING, "member id of the group's leader; null for a group without members", _VALUE),
+        ColumnSpec("topic_id", STRING, "topic id of a commit, as Kafka prints it; value v4 may have it", _VALUE),
+        ColumnSpec("generation", INT, "of a group; of KIP-848 records the epoch", _VALUE),
+        ColumnSpec("protocol_type", STRING, "of a group: `consumer`, `connect`, ..", _VALUE),
+        ColumnSpec("protocol", STRING, "the selected assignor; null for a group without members", _VALUE),
+        ColumnSpec("leader", STRING, "member id of the group's leader; null for a group without members", _VALUE),
         *moment("state_ts", "when the group entered its state; null before value v2", _VALUE),
-        Column("members", ListOf(_MEMBER), "of a group, in the record's order; null unless kind is `group`", _VALUE),
-        Column("member", STRING, "member id in the key of a KIP-848 record", _KEY),
-        Column(
+        ColumnSpec(
+            "members", ArrayOf(_MEMBER), "of a group, in the record's order; null unless kind is `group`", _VALUE
+        ),
+        ColumnSpec("member", STRING, "member id in the key of a KIP-848 record", _KEY),
+        ColumnSpec(
             "detail",
             STRING,
             "JSON of the value of a KIP-848 record, names as in Kafka; null if it is a tombstone or unknown",
             _VALUE,
         ),
-        Column("raw_key", BINARY, "the undecoded key; only of kind `other`", _KEY),
-        Column("raw_value", BINARY, "the undecoded value; only of kind `other`", _VALUE),
-        Column("segment", LONG, "base offset of its file: `00000000000000000123.log` is 123", "file name"),
-        Column("position", LONG, "byte offset of its batch in the file", "file"),
+        ColumnSpec("raw_key", BINARY, "the undecoded key; only of kind `other`", _KEY),
+        ColumnSpec("raw_value", BINARY, "the undecoded value; only of kind `other`", _VALUE),
+        ColumnSpec("segment", LONG, "base offset of its file: `00000000000000000123.log` is 123", "file name"),
+        ColumnSpec("position", LONG, "byte offset of its batch in the file", "file"),
     ),
     "One row for each record that is left in `__consumer_offsets`, control records included. Order by log_partition and log_offset;"
     " `kind` says which columns are filled.",
 )
 
-SKIPPED = Table(
+SKIPPED = TableSchema(
     "skipped",
     (
         RUN_ID,
-        Column("file", STRING, "file or folder", "path"),
-        Column(
+        ColumnSpec("file", STRING, "file or folder", "path"),
+        ColumnSpec(
             "position", LONG, "first byte that was skipped, or line for text files; null where it is all of it", "file"
         ),
-        Column("bytes", LONG, "how many bytes were skipped; null where it is not a file", "file"),
-        Column("reason", STRING, "why, in words", ""),
+        ColumnSpec("bytes", LONG, "how many bytes were skipped; null where it is not a file", "file"),
+        ColumnSpec("reason", STRING, "why, in words", ""),
     ),
     "One row for each piece of input that could not be read. What is good around it has been read.",
 )

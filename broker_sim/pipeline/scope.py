@@ -2,7 +2,7 @@
 
 Rules:
 1. Until a moment: nothing that came later has a say; what goes on then is open, as at the end of any log.
-2. From a moment on: what ended before it is not told. What began before is told with its own beginning, as far as records of the
+2. From a moment on: what ended before it is left out. What began before keeps its own beginning, as far as records of the
    `CONTEXT_MS` before show it; of all that is older only how things stood is known: the last record of each group, and of each
    partition of it. A finding that reaches back to there says so (`edge`).
 3. Of some groups: the records of the others are not there. So nothing is said for which one has to know them: that an offsets
@@ -54,24 +54,24 @@ _CLASS = re.compile(r"\[!?\]?[^\]]*\]")
 
 def pattern_of(glob: str) -> str:
     """A regular expression, of Java's and of RE2's language, that fits the whole of what a pattern with `*`, `?` and `[..]` does."""
-    found, at = [], 0
+    parts, at = [], 0
     while at < len(glob):
         letter, some = glob[at], _CLASS.match(glob, at)
         if some is not None and some[0] not in ("[]", "[!]"):
             inner = some[0][1:-1]
             negated, inner = inner.startswith("!"), inner.removeprefix("!")
-            escaped = re.sub(r"[\\\[\]&^~]", lambda one: "\\" + one[0], inner)
-            found.append(f"[{'^' if negated else ''}{escaped}]")
+            escaped = re.sub(r"[\\\[\]&^~]", lambda match: "\\" + match[0], inner)
+            parts.append(f"[{'^' if negated else ''}{escaped}]")
             at = some.end()
             continue
-        found.append({"*": ".*", "?": "."}.get(letter) or (letter if letter.isalnum() else re.escape(letter)))
+        parts.append({"*": ".*", "?": "."}.get(letter) or (letter if letter.isalnum() else re.escape(letter)))
         at += 1
-    return rf"(?s)\A(?:{''.join(found)})\z"
+    return rf"(?s)\A(?:{''.join(parts)})\z"
 
 
 def literally(name: str) -> str:
     """A pattern that fits this name alone."""
-    return re.sub(r"[*?\[]", lambda one: f"[{one[0]}]", name)
+    return re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", name)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Scope:
         """In words; "" where it is all."""
         parts = []
         if self.groups:
-            parts.append(f"groups {', '.join(visible(one) for one in self.groups)}")
+            parts.append(f"groups {', '.join(visible(group) for group in self.groups)}")
         if self.since_ms is not None:
             parts.append(f"from {_moment(self.since_ms)}")
         if self.until_ms is not None:
@@ -157,21 +157,21 @@ class Scope:
 
     def shared(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Share groups' deliveries: of these groups, and what had begun by then; an outcome that came later is none."""
-        until, ours = self.until_ms, [re.compile(pattern_of(one).replace(r"\z", r"\Z")) for one in self.groups]
-        found = [row for row in rows if not ours or any(one.search(row["group"]) for one in ours)]
+        until, ours = self.until_ms, [re.compile(pattern_of(glob).replace(r"\z", r"\Z")) for glob in self.groups]
+        kept = [row for row in rows if not ours or any(pattern.search(row["group"]) for pattern in ours)]
         if until is None:
-            return found
-        begun = [row for row in found if row["first_ms"] <= until]
+            return kept
+        begun = [row for row in kept if row["first_ms"] <= until]
         return [row | {"outcome": None, "last_ms": row["first_ms"]} if row["last_ms"] > until else row for row in begun]
 
     def _ours(self) -> Column:
-        ours: Column = f.col("group").rlike("|".join(f"(?:{pattern_of(one)})" for one in self.groups))
+        ours: Column = f.col("group").rlike("|".join(f"(?:{pattern_of(glob)})" for glob in self.groups))
         return ours
 
     # --- what is told ---------------------------------------------------------------------------------------------------
 
     @on_its_engine
-    def told(self, name: str, rows: DataFrame) -> DataFrame:
+    def filtered(self, name: str, rows: DataFrame) -> DataFrame:
         """A table that was made, without what was over before, and without what only other groups could show."""
         if self.groups and name == "stuck_partitions":
             rows = rows.where(~f.col("evidence").isin(*OF_OTHERS))
@@ -184,17 +184,19 @@ class Scope:
         over = f.coalesce(*ENDS[name], f.lit(self.since_ms))
         return rows.where(over >= self.since_ms)
 
-    def edge(self, found: Iterable[Finding]) -> list[Finding]:
+    def edge(self, findings: Iterable[Finding]) -> list[Finding]:
         """Findings, those that reach back to the window's beginning with a word of it."""
-        kept = [one for one in found if not (self.groups and one.kind in OF_OTHERS_KINDS)]
+        kept = [finding for finding in findings if not (self.groups and finding.kind in OF_OTHERS_KINDS)]
         if self.since_ms is None:
             return kept
         # lines are read from a little before on
-        kept = [one for one in kept if one.kind != "unclean" or (one.at_ms or 0) >= self.since_ms]
+        kept = [finding for finding in kept if finding.kind != "unclean" or (finding.at_ms or 0) >= self.since_ms]
         words = f" It began before the window that was asked for ({_moment(self.since_ms)}), perhaps earlier than told."
         return [
-            replace(one, text=f"{one.text}{words}") if one.at_ms is not None and one.at_ms < self.since_ms else one
-            for one in kept
+            replace(finding, text=f"{finding.text}{words}")
+            if finding.at_ms is not None and finding.at_ms < self.since_ms
+            else finding
+            for finding in kept
         ]
 
 
@@ -207,7 +209,7 @@ def _moment(at_ms: int) -> str:
 
 def _last_of_each(early: DataFrame) -> DataFrame:
     """Where the last records are of each group, of each partition of it, and of each other key; of a transaction's commits and markers
-    all of them, for which ones count is told by those that follow."""
+    all of them, since later ones decide which of them count."""
     kind, pending = f.col("kind"), f.col("is_txn") | f.col("kind").isin("txn_commit", "txn_abort")
     what = (
         f.when(f.coalesce(pending, f.lit(False)), f.concat(f.lit("txn "), f.col("log_offset").cast("string")))
@@ -228,7 +230,7 @@ _KEY = ["run_id", "group", "topic", "partition"]
 
 
 def _lag_from(lag: DataFrame, since_ms: int) -> DataFrame:
-    """Lag's windows from a moment on. How a partition stood before is told in the first of them."""
+    """Lag's windows from a moment on. The first of them contains the state before."""
     first = f.lit(since_ms) - f.pmod(f.lit(since_ms), f.col("window_ms"))
     later = lag.where(f.col("window_start_ms") >= first)
     there = later.where(f.col("window_start_ms") == first).select(*_KEY)

@@ -1,4 +1,4 @@
-"""Segment files of `__consumer_offsets` into Arrow record batches of OFFSET_LOG: what is good is read, what is not is told.
+"""Segment files of `__consumer_offsets` into Arrow record batches of OFFSET_LOG: valid batches are read, invalid ones are reported.
 
     for rows in read_offsets("DIR/__consumer_offsets-12", skipped=list_of_skipped.append):
         ...                     # pyarrow.RecordBatch, in the order of the log
@@ -28,10 +28,10 @@ import numpy
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
-from broker_sim.pipeline.files import Entry, Source
-from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode
+from broker_sim.pipeline.files import FileEntry, Source
+from broker_sim.pipeline.offset_columns import Decoded, RowSelection, SegmentOrigin, decode
 from broker_sim.pipeline.record_places import Piece, headers_at, portions
-from broker_sim.pipeline.schemas import OFFSET_LOG, Table
+from broker_sim.pipeline.schemas import OFFSET_LOG, TableSchema
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
@@ -41,7 +41,7 @@ from kafka_wire.record_batch import (
     parse_header,
 )
 
-__all__ = ["PIECE_BYTES", "Segment", "Skipped", "log_partition_of", "next_offset", "read_offsets", "segments_of"]
+__all__ = ["PIECE_BYTES", "SegmentFile", "Skipped", "log_partition_of", "next_offset", "read_offsets", "segments_of"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 PIECE_BYTES = 1 << 20
@@ -72,7 +72,7 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Segment(NamedTuple):
+class SegmentFile(NamedTuple):
     """A file of a log; its offsets end before ``until`` (None: there is no later segment)."""
 
     path: str
@@ -81,7 +81,7 @@ class Segment(NamedTuple):
     until: int | None
 
 
-Tell = Callable[[Skipped], object]
+OnSkipped = Callable[[Skipped], object]
 
 
 # ------------------------------------------------------------------------------------------------ which files
@@ -93,26 +93,26 @@ def log_partition_of(folder: str) -> tuple[str, int] | None:
     return None if match is None else (match["topic"], int(match["index"]))
 
 
-def segments_of(folder: str) -> list[Segment]:
+def segments_of(folder: str) -> list[SegmentFile]:
     """The segments of a log, in order (rule 1). Raises UsageError."""
     for _ in range(_RELISTS):
         try:
-            found = _in_use(folder, files.listing(folder))
+            entries = _in_use(folder, files.listing(folder))
         except FileNotFoundError:  # a swap that has got its name meanwhile
             continue
         except OSError as error:
             raise UsageError(f"{folder}: {error.strerror or error}") from None
-        untils = [*(base for base, _ in found[1:]), None]
+        untils = [*(base for base, _ in entries[1:]), None]
         return [
-            Segment(files.inside(folder, entry.name), base, entry.size, until)
-            for (base, entry), until in zip(found, untils, strict=False)
+            SegmentFile(files.inside(folder, entry.name), base, entry.size, until)
+            for (base, entry), until in zip(entries, untils, strict=False)
         ]
     raise UsageError(f"{folder}: its files disappear faster than they can be opened")
 
 
-def _in_use(folder: str, entries: list[Entry]) -> list[tuple[int, Entry]]:
-    logs: dict[int, Entry] = {}
-    swaps: dict[int, Entry] = {}
+def _in_use(folder: str, entries: list[FileEntry]) -> list[tuple[int, FileEntry]]:
+    logs: dict[int, FileEntry] = {}
+    swaps: dict[int, FileEntry] = {}
     unfinished: list[int] = []
     for entry in entries:
         match = None if entry.is_dir else _FILE.fullmatch(entry.name)
@@ -129,7 +129,7 @@ def _in_use(folder: str, entries: list[Entry]) -> list[tuple[int, Entry]]:
     for base, entry in swaps.items():
         if first_unfinished is not None and base >= first_unfinished:
             continue  # of a split that was not finished: the old segment is whole
-        end = next_offset(Segment(files.inside(folder, entry.name), base, entry.size, None)).offset
+        end = next_offset(SegmentFile(files.inside(folder, entry.name), base, entry.size, None)).offset
         for old in [old for old in logs if old == base or base < old < end]:
             del logs[old]
         logs[base] = entry
@@ -145,8 +145,8 @@ def read_offsets(
     start: int = 0,
     end: int | None = None,
     run_id: str = "",
-    table: Table = OFFSET_LOG,
-    skipped: Tell = lambda one: None,
+    table: TableSchema = OFFSET_LOG,
+    skipped: OnSkipped = lambda skipped: None,
     hint: tuple[int, int] | None = None,
 ) -> Iterator[Any]:
     """Record batches with the columns of ``table``: the rows of the log in a folder from offset ``start`` on, before ``end``.
@@ -165,13 +165,13 @@ def read_offsets(
                 if segment.base >= last:
                     return
                 stop = last if segment.until is None else min(last, segment.until)
-                wanted = Wanted(Origin(run_id, named[1], segment.base), reached, stop, table)
+                wanted = RowSelection(SegmentOrigin(run_id, named[1], segment.base), reached, stop, table)
                 try:
                     with Source(segment.path) as source:
                         whole = _Framing(segment, source, reached, last, skipped).pieces(hint)
-                        for piece in (portion for one in whole for portion in portions(one)):
+                        for piece in (portion for block in whole for portion in portions(block)):
                             decoded = decode(piece, wanted)
-                            _tell_faults(segment, piece, decoded, skipped)
+                            _report_faults(segment, piece, decoded, skipped)
                             reached = max(reached, min(piece.next_offset, stop))
                             if decoded.rows.num_rows:
                                 yield decoded.rows
@@ -193,7 +193,7 @@ def _foreign(named: tuple[str, int] | None) -> str:
     return f"a partition of the topic {named[0]}, not of {OFFSETS_TOPIC}"
 
 
-def _tell_faults(segment: Segment, piece: Piece, decoded: Decoded, skipped: Tell) -> None:
+def _report_faults(segment: SegmentFile, piece: Piece, decoded: Decoded, skipped: OnSkipped) -> None:
     for fault in decoded.faults:
         size = piece.size_of(fault.batch) if fault.lost else 0
         skipped(Skipped(segment.path, piece.position + piece.at[fault.batch], size, fault.reason))
@@ -202,7 +202,7 @@ def _tell_faults(segment: Segment, piece: Piece, decoded: Decoded, skipped: Tell
 class _Framing:
     """Cuts a segment into pieces of whole, good batches."""
 
-    def __init__(self, segment: Segment, source: Source, start: int, end: int, skipped: Tell) -> None:
+    def __init__(self, segment: SegmentFile, source: Source, start: int, end: int, skipped: OnSkipped) -> None:
         self.segment, self.source, self.start, self.end, self.skipped = segment, source, start, end, skipped
         self.size = source.size()
         self.least = segment.base
@@ -235,22 +235,22 @@ class _Framing:
 
     def _cut_quickly(self, data: bytes, position: int) -> tuple[Piece, int, int] | None:
         """As `_cut`, where all batches in ``data`` are good and wanted, as they nearly always are; else None."""
-        found: list[int] = []
+        places: list[int] = []
         at, size = 0, len(data)
-        length_at, append = _LENGTH.unpack_from, found.append
+        length_at, append = _LENGTH.unpack_from, places.append
         while at + HEADER_BYTES <= size:
             behind = at + LENGTH_END + length_at(data, at + 8)[0]
             if behind > size or behind < at + HEADER_BYTES:
                 break
             append(at)
             at = behind
-        if not found:
+        if not places:
             return None
-        headers = headers_at(data, found)
+        headers = headers_at(data, places)
         first = headers["base_offset"].astype(numpy.int64)
         last = first + headers["last_offset_delta"]
         least = numpy.concatenate([[self.least], last[:-1] + 1])
-        crcs = [crc32c(data[a + 21 : b]) for a, b in zip(found, [*found[1:], at], strict=True)]
+        crcs = [crc32c(data[a + 21 : b]) for a, b in zip(places, [*places[1:], at], strict=True)]
         good = (
             first[0] >= self.start
             and last[-1] < self.end
@@ -263,13 +263,13 @@ class _Framing:
         if not good:
             return None
         self.least = int(last[-1]) + 1
-        return Piece(data, position, found, self.least, headers), at, HEADER_BYTES
+        return Piece(data, position, places, self.least, headers), at, HEADER_BYTES
 
     def _cut(self, data: bytes, position: int) -> tuple[Piece, int, int]:
         """(piece, where it ends in ``data``, bytes that the batch behind it needs: 0 if it is bad)."""
-        found: list[int] = []
+        places: list[int] = []
         at, size, least, start, end, farthest = 0, len(data), self.least, self.start, self.end, self.farthest
-        unpack, crc_of, append = _FRAME.unpack_from, crc32c, found.append
+        unpack, crc_of, append = _FRAME.unpack_from, crc32c, places.append
         before, previous, needs = least, 0, HEADER_BYTES
         while at + HEADER_BYTES <= size:
             base, length, _, magic, crc, _, delta = unpack(data, at)
@@ -281,8 +281,8 @@ class _Framing:
                 ):
                     needs = 0
                     break
-                if found and found[-1] == previous:
-                    found.pop()
+                if places and places[-1] == previous:
+                    places.pop()
                 least = before
                 continue
             if base >= end and base == least:  # had it another offset, that might be the damage
@@ -301,7 +301,7 @@ class _Framing:
             at = behind
             least = base + delta + 1
         self.least = least
-        return Piece(data, position, found, least), at, needs
+        return Piece(data, position, places, least), at, needs
 
     def _previous_lies(self, data: bytes, previous: int, at: int, position: int, before: int) -> bool:
         """Whether a good batch that seems to go back shows that the one before it has a wrong offset: that no CRC covers."""
@@ -316,7 +316,7 @@ class _Framing:
     # -------------------------------------------------------------------------------------------- bad batches
 
     def _behind_bad(self, position: int) -> int:
-        """Where the next good batch begins; what lies between is told."""
+        """Where the next good batch begins; the bytes between are reported as skipped."""
         reason = self._what_is_wrong(position)
         behind = self._old_messages(position) or self._next_good(position)
         if behind is None:
@@ -345,7 +345,7 @@ class _Framing:
             return str(error)
 
     def _good(self, position: int, least: int | None = None) -> tuple[int, int] | None:
-        """(base offset, bytes) of the good batch at a position, None where there is none."""
+        """(base offset, bytes) of the good batch at a position, None if there is no valid one."""
         least = self.least if least is None else least
         head = self.source.read(position, _FRAME.size)
         if len(head) < _FRAME.size:
@@ -376,9 +376,9 @@ class _Framing:
         """Where the length of the bad batch leads, if there is a good one; else the first good one behind it."""
         head = self.source.read(position, LENGTH_END)
         length = int.from_bytes(head[8:12], "big", signed=True)
-        told = position + LENGTH_END + length
-        if len(head) == LENGTH_END and length > 0 and (told == self.size or self._good(told) is not None):
-            return told
+        declared = position + LENGTH_END + length
+        if len(head) == LENGTH_END and length > 0 and (declared == self.size or self._good(declared) is not None):
+            return declared
         for begin in range(position + 1, min(self.size, position + MOST_SEARCHED), PIECE_BYTES):
             data = self.source.read(begin, PIECE_BYTES + MAGIC_END)
             at = data.find(b"\x02", MAGIC_END - 1)
@@ -400,18 +400,18 @@ class _Framing:
 
 
 @dataclass(frozen=True)
-class Reached:
+class SegmentEnd:
     """The end of a segment's whole batches: the next offset, and the byte behind them."""
 
     offset: int
     position: int
 
 
-def next_offset(segment: Segment, known: Reached | None = None) -> Reached:
+def next_offset(segment: SegmentFile, known: SegmentEnd | None = None) -> SegmentEnd:
     """Where the whole batches of a segment end, by their headers alone; ``known`` is what it was once. Raises OSError."""
     position, offset = (known.position, known.offset) if known is not None else (0, segment.base)
     with Source(segment.path) as source:
-        framing = _Framing(segment, source, FARTHEST_END, FARTHEST_END, lambda one: None)
+        framing = _Framing(segment, source, FARTHEST_END, FARTHEST_END, lambda skipped: None)
         size = framing.size
         if position > size:
             position, offset = 0, segment.base
@@ -430,4 +430,4 @@ def next_offset(segment: Segment, known: Reached | None = None) -> Reached:
                 if good is None or good >= size:
                     break
                 position = good
-    return Reached(framing.least, position)
+    return SegmentEnd(framing.least, position)

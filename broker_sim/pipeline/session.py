@@ -4,7 +4,7 @@
     spark.read.format("consumer_offsets").load("DIR").show()
 
 Rules:
-1. What is missing (PySpark, Java 17 or newer) is told in one line before Spark starts, with what was found and how to install it.
+1. What is missing (PySpark, Java 17 or newer) is reported in one line before Spark starts, with what was found and how to install it.
 2. On this machine (``local[..]``) workers run this interpreter, bound to the loopback address. On a cluster both are the cluster's, and
    it is sent this code, unless spark-submit has done that.
 3. A caller's ``conf`` wins over everything that is set here.
@@ -103,20 +103,20 @@ def find_java(environ: Mapping[str, str] | None = None, places: Iterable[str] = 
     Raises JavaMissing, which names every Java that was found and what is wrong with it.
     """
     environ = os.environ if environ is None else environ
-    found: list[str] = []
+    problems: list[str] = []
     for where, executable in _candidates(environ, places):
         java = _probe(executable)
         if isinstance(java, Java) and java.major >= LEAST_JAVA:
             return java
         what = f"Java {java.version}" if isinstance(java, Java) else java
-        found.append(f"{where}: {executable} ({what})")
+        problems.append(f"{where}: {executable} ({what})")
     if not environ.get("JAVA_HOME"):
-        found.insert(0, "JAVA_HOME is not set")
-    if not any(entry.startswith("PATH: ") for entry in found):
-        found.append("no java on PATH" if len(found) > 1 else "no java on PATH or in the usual places")
+        problems.insert(0, "JAVA_HOME is not set")
+    if not any(entry.startswith("PATH: ") for entry in problems):
+        problems.append("no java on PATH" if len(problems) > 1 else "no java on PATH or in the usual places")
     how = _INSTALL.get(sys.platform, "any JDK or JRE of that version")
     raise JavaMissing(
-        f"Spark needs Java {LEAST_JAVA} or newer; found: {'; '.join(found)}. Install it ({how}) or point JAVA_HOME at one"
+        f"Spark needs Java {LEAST_JAVA} or newer; found: {'; '.join(problems)}. Install it ({how}) or point JAVA_HOME at one"
     )
 
 
@@ -238,26 +238,26 @@ def spark_session(
 
 
 def is_running() -> bool:
-    """Whether this process has a session, whichever of its threads made it: who makes one ends it, and nobody else."""
+    """Whether this process has a session, whichever of its threads made it: the code that makes one ends it."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
 
 
 def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
-    """The session; what the JVM says while it starts is kept back, and told where it fails."""
+    """The session; the JVM's output while it starts is printed only if it fails."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    said: _Said | None = None
+    said: _JvmOutput | None = None
     try:
         if (
             not submitted and SparkContext._gateway is None
         ):  # Spark starts its JVM in this very way, but can't be told where it may talk
-            said = _Said()
+            said = _JvmOutput()
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             with said:
                 talks = {"stdout": said.write_end, "stderr": said.write_end}
@@ -269,15 +269,15 @@ def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
     except (PySparkRuntimeError, Py4JJavaError) as error:
         why = said.why() if said else ""
         if isinstance(error, Py4JJavaError):
-            told = str(error.java_exception.getMessage()).splitlines()[0]
-            why = why if "stopped SparkContext" in told else told  # that says nothing of what stopped it
+            message = str(error.java_exception.getMessage()).splitlines()[0]
+            why = why if "stopped SparkContext" in message else message  # that says nothing of what stopped it
         raise SparkNotStarted(f"Spark did not start: {why or error}") from error
     if said is not None:
         said.started()
     return session
 
 
-class _Said:
+class _JvmOutput:
     """The JVM's stderr: kept while it starts, without what every start says; passed on from then on."""
 
     def __init__(self) -> None:
@@ -369,7 +369,7 @@ def _local_settings(master: str) -> dict[str, object]:
 
 
 def register(session: Any) -> None:
-    """Makes the formats `consumer_offsets`, `sim_journal` and their `_skipped` known to a session, whoever made it."""
+    """Makes the formats `consumer_offsets`, `sim_journal` and their `_skipped` known to any session."""
     from broker_sim.pipeline.journal_source import SimJournal, SkippedJournal
     from broker_sim.pipeline.offsets_source import TASKS, ConsumerOffsets, SkippedOffsets
 

@@ -1,9 +1,9 @@
-"""What is told of share groups (KIP-932): records that were given up, that came back again and again, and places set from outside.
+"""Findings about share groups (KIP-932): records that were archived or redelivered again and again, and offsets set from outside.
 
 Rules:
-1. `__share_group_state` has outcomes and counts, and no acquisitions. Why a record came back is told as far as its time shows it: as a
-   member went; and one that waited for seconds before it was delivered again was not released by an application that goes on reading,
-   for such a record is delivered again at once.
+1. `__share_group_state` has outcomes and counts, and no acquisitions. Why a record was redelivered is stated as far as its time shows
+   it: as a member went; and one that waited for seconds before it was delivered again was not released by an application that goes on
+   reading, for such a record is delivered again at once.
 2. A record that was released once and then taken is what share groups are for: a note.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.phrases import at_of, when
 
@@ -27,8 +27,8 @@ OFTEN = 3
 """Records that come back so often are on their way to be given up."""
 
 
-def _archived(facts: Facts) -> Iterable[Finding]:
-    """Records that nobody gets any more: given up, a warning; rejected, a note."""
+def _archived(facts: ReportFacts) -> Iterable[Finding]:
+    """Archived records: a warning for those at the delivery limit, a note for rejected ones."""
     for group, rows in by_group([row for row in facts.deliveries if row["outcome"] == "archived"]):
         worn = [row for row in rows if (row["deliveries"] or 0) > 1]
         for some, given_up in ((worn, True), ([row for row in rows if row not in worn], False)):
@@ -66,7 +66,7 @@ def _archived(facts: Facts) -> Iterable[Finding]:
             )
 
 
-def _redelivered(facts: Facts) -> Iterable[Finding]:
+def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
     """Records that came back and were taken in the end, or still wait."""
     for group, rows in by_group([row for row in facts.deliveries if row["returns"] and row["outcome"] != "archived"]):
         rows.sort(key=lambda row: row["first_ms"])
@@ -110,7 +110,7 @@ def _redelivered(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _set(facts: Facts) -> Iterable[Finding]:
+def _set(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.deliveries:
         if row["outcome"] != "reset":
             continue
@@ -129,14 +129,14 @@ def _set(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def _waited(row: Row, facts: Facts) -> int:
+def _waited(row: Row, facts: ReportFacts) -> int:
     """How long records that came back waited, to the end of what was read where they still do."""
     until_ms = row["last_ms"] if row["outcome"] is not None else (facts.to_ms or row["last_ms"])
     waited_ms: int = max(until_ms - row["first_ms"], 0) // max(row["returns"], 1)
     return waited_ms
 
 
-def _went(facts: Facts, group: str, at_ms: int) -> bool:
+def _went(facts: ReportFacts, group: str, at_ms: int) -> bool:
     """Whether the group lost a member then, or soon after."""
     for row in facts.rebalances:
         if row["group"] != group or row["cause"] not in ("gone", "leave", "session timeout", "unknown"):
@@ -147,8 +147,8 @@ def _went(facts: Facts, group: str, at_ms: int) -> bool:
     return False
 
 
-def _home(facts: Facts, group: str) -> int | None:
-    """Its partition of `__consumer_offsets`."""
+def _home(facts: ReportFacts, group: str) -> int | None:
+    """The partition of `__consumer_offsets` of a share group."""
     state = facts.states.get(group)
     return None if state is None else state["log_partition"]
 
@@ -163,4 +163,4 @@ def _where(row: Row) -> str:
     return f"offsets {row['from_offset']:,} to {row['to_offset'] - 1:,} of {_topic(row)}"
 
 
-ABOUT_SHARES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_archived, _redelivered, _set)
+ABOUT_SHARES: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_archived, _redelivered, _set)

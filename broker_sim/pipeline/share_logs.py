@@ -3,13 +3,13 @@
     rows_of_shares(["data/__share_group_state-0", ...])     rows of `tables.share_deliveries.SEEN`
 
 Rules:
-1. The log has no acquisitions: a record stands in it when it is acknowledged, comes back (released by its consumer, by a session that
+1. The log has no acquisitions: a record is written when it is acknowledged, comes back (released by its consumer, by a session that
    was closed, or by a lock that ran out) or is archived (rejected, or delivered as often as it may be). What it has of a record is its
    state and how often it was delivered.
-2. A snapshot, which each 500th write of a partition is, tells again what the updates before it told: only what has changed counts,
+2. A snapshot, which each 500th write of a partition is, repeats the updates before it: only changes count,
    offset by offset.
 3. Records that came back and were archived or acknowledged with each other are one row.
-4. A start offset that falls, or leaps over what nobody acknowledged by a snapshot of a new state epoch, was set from outside
+4. A start offset that falls, or skips unacknowledged records by a snapshot of a new state epoch, was set from outside
    (AlterShareGroupOffsets, or the group was made anew).
 5. Kafka 4.1 does not count a delivery whose session was closed, 4.4 does: there the same record comes back with the same count.
 
@@ -40,8 +40,8 @@ WIDEST = 100_000
 
 
 @dataclass(slots=True)
-class _Story:
-    """A record that came back: when first and last, where in the log that stands first, how often, and how often it was delivered."""
+class _RecordHistory:
+    """A record that came back: when first and last, the log offset of the first return, how often, and how often it was delivered."""
 
     first_ms: int
     place: int
@@ -60,8 +60,8 @@ class _Partition:
     log_partition: int
     start: int = -1
     state_epoch: int | None = None
-    open: dict[int, _Story] = field(default_factory=dict)
-    told: dict[int, tuple[int, int]] = field(default_factory=dict)
+    open: dict[int, _RecordHistory] = field(default_factory=dict)
+    delivered: dict[int, tuple[int, int]] = field(default_factory=dict)
     """offset -> state and count, as they were told last, from the start offset on."""
 
 
@@ -83,105 +83,111 @@ def rows_of_shares(folders: Iterable[str], tell: Tell = lambda skipped: None) ->
             if value is None:
                 known.pop(place, None)
                 continue
-            one = known.get(place)
-            if one is None:
+            partition = known.get(place)
+            if partition is None:
                 topic_id = uuid_text(key.topic_id)
-                one = known[place] = _Partition(key.group_id, topic_id, key.partition, log_partition)
-            yield from _take(one, value, record.timestamp, record.offset)
-        for one in known.values():
-            yield from _rows(one, sorted(one.open.items()), None, None)
+                partition = known[place] = _Partition(key.group_id, topic_id, key.partition, log_partition)
+            yield from _take(partition, value, record.timestamp, record.offset)
+        for partition in known.values():
+            yield from _rows(partition, sorted(partition.open.items()), None, None)
 
 
 def _take(
-    one: _Partition, value: ShareSnapshotValue | ShareUpdateValue, at_ms: int, place: int
+    partition: _Partition, value: ShareSnapshotValue | ShareUpdateValue, at_ms: int, place: int
 ) -> Iterator[dict[str, Any]]:
     if isinstance(value, ShareSnapshotValue):
-        fell = 0 <= value.start_offset < one.start
-        anew = one.state_epoch is not None and value.state_epoch != one.state_epoch
-        if one.start >= 0 and value.start_offset >= 0 and (fell or (anew and value.start_offset > one.start)):
+        fell = 0 <= value.start_offset < partition.start
+        anew = partition.state_epoch is not None and value.state_epoch != partition.state_epoch
+        if (
+            partition.start >= 0
+            and value.start_offset >= 0
+            and (fell or (anew and value.start_offset > partition.start))
+        ):
             yield {
-                **_whose(one), "from_offset": one.start, "to_offset": value.start_offset, "returns": 0, "outcome": RESET,
+                **_key_of(partition), "from_offset": partition.start, "to_offset": value.start_offset, "returns": 0, "outcome": RESET,
                 "first_ms": at_ms, "last_ms": at_ms, "log_offset": place,
             }  # fmt: skip
-            one.open.clear()
-            one.told.clear()
-        one.state_epoch = value.state_epoch
-    archived: list[tuple[int, _Story]] = []
-    accepted: list[tuple[int, _Story]] = []
+            partition.open.clear()
+            partition.delivered.clear()
+        partition.state_epoch = value.state_epoch
+    archived: list[tuple[int, _RecordHistory]] = []
+    accepted: list[tuple[int, _RecordHistory]] = []
     for batch in value.state_batches:
-        _changed(one, batch, at_ms, place, archived, accepted)
-    yield from _rows(one, archived, ARCHIVED, at_ms)
-    yield from _rows(one, accepted, ACKNOWLEDGED, at_ms)
-    if value.start_offset > one.start:
-        one.start = value.start_offset
-        passed = sorted((offset, story) for offset, story in one.open.items() if offset < one.start)
+        _changed(partition, batch, at_ms, place, archived, accepted)
+    yield from _rows(partition, archived, ARCHIVED, at_ms)
+    yield from _rows(partition, accepted, ACKNOWLEDGED, at_ms)
+    if value.start_offset > partition.start:
+        partition.start = value.start_offset
+        passed = sorted((offset, story) for offset, story in partition.open.items() if offset < partition.start)
         for offset, _ in passed:
-            del one.open[offset]
-        yield from _rows(one, passed, PASSED, at_ms)
-        one.told = {offset: state for offset, state in one.told.items() if offset >= one.start}
-    elif 0 <= value.start_offset < one.start:
-        one.start = value.start_offset
+            del partition.open[offset]
+        yield from _rows(partition, passed, PASSED, at_ms)
+        partition.delivered = {
+            offset: state for offset, state in partition.delivered.items() if offset >= partition.start
+        }
+    elif 0 <= value.start_offset < partition.start:
+        partition.start = value.start_offset
 
 
 def _changed(
-    one: _Partition, batch: StateBatch, at_ms: int, place: int,
-    archived: list[tuple[int, _Story]], accepted: list[tuple[int, _Story]],
+    partition: _Partition, batch: StateBatch, at_ms: int, place: int,
+    archived: list[tuple[int, _RecordHistory]], accepted: list[tuple[int, _RecordHistory]],
 ) -> None:  # fmt: skip
     """Note what a batch says of its offsets that is new."""
     state, deliveries = batch.delivery_state, batch.delivery_count
     for offset in range(batch.first_offset, min(batch.last_offset, batch.first_offset + WIDEST) + 1):
-        if one.told.get(offset) == (state, deliveries):
+        if partition.delivered.get(offset) == (state, deliveries):
             continue
-        one.told[offset] = state, deliveries
-        story = one.open.get(offset)
+        partition.delivered[offset] = state, deliveries
+        story = partition.open.get(offset)
         if state == _AVAILABLE and deliveries > 0:
             if story is None:
-                story = one.open[offset] = _Story(at_ms, place)
+                story = partition.open[offset] = _RecordHistory(at_ms, place)
             else:
                 story.returns += 1
             story.deliveries, story.last_ms = max(story.deliveries, deliveries), at_ms
         elif state in (_ARCHIVING, _ARCHIVED):
             if story is None:
-                story = _Story(at_ms, place, 0)
+                story = _RecordHistory(at_ms, place, 0)
             story.deliveries = max(story.deliveries, deliveries)
             if state == _ARCHIVING:
-                one.open[offset] = story
+                partition.open[offset] = story
             else:
-                one.open.pop(offset, None)
+                partition.open.pop(offset, None)
                 archived.append((offset, story))
         elif state == _DONE and story is not None:
-            del one.open[offset]
+            del partition.open[offset]
             story.deliveries = max(story.deliveries, deliveries)
             accepted.append((offset, story))
 
 
-def _whose(one: _Partition) -> dict[str, Any]:
+def _key_of(partition: _Partition) -> dict[str, Any]:
     return {
-        "group": one.group,
-        "topic_id": one.topic_id,
-        "partition": one.partition,
-        "log_partition": one.log_partition,
+        "group": partition.group,
+        "topic_id": partition.topic_id,
+        "partition": partition.partition,
+        "log_partition": partition.log_partition,
     }
 
 
 def _rows(
-    one: _Partition, stories: Iterable[tuple[int, _Story]], outcome: str | None, at_ms: int | None
+    partition: _Partition, stories: Iterable[tuple[int, _RecordHistory]], outcome: str | None, at_ms: int | None
 ) -> Iterator[dict[str, Any]]:
     """Offsets that follow each other and have the same story are one row."""
-    first: tuple[int, int, _Story] | None = None
-    for offset, story in [*sorted(stories, key=lambda each: each[0]), (-1, None)]:
+    first: tuple[int, int, _RecordHistory] | None = None
+    for offset, story in [*sorted(stories, key=lambda entry: entry[0]), (-1, None)]:
         if first is not None:
             begin, last, same = first
-            if story is not None and offset == last + 1 and _alike(story, same):
+            if story is not None and offset == last + 1 and _same_history(story, same):
                 first = begin, offset, same
                 continue
             yield {
-                **_whose(one), "from_offset": begin, "to_offset": last + 1, "records": last + 1 - begin, "returns": same.returns,
+                **_key_of(partition), "from_offset": begin, "to_offset": last + 1, "records": last + 1 - begin, "returns": same.returns,
                 "deliveries": same.deliveries, "outcome": outcome, "first_ms": same.first_ms,
                 "last_ms": at_ms if at_ms is not None else same.last_ms, "log_offset": same.place,
             }  # fmt: skip
         first = None if story is None else (offset, offset, story)
 
 
-def _alike(one: _Story, other: _Story) -> bool:
-    return (one.returns, one.deliveries, one.first_ms) == (other.returns, other.deliveries, other.first_ms)
+def _same_history(story: _RecordHistory, other: _RecordHistory) -> bool:
+    return (story.returns, story.deliveries, story.first_ms) == (other.returns, other.deliveries, other.first_ms)

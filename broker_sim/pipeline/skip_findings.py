@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_sim.explain.phrases import count, times
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.phrases import when
 
@@ -31,7 +31,7 @@ _ELSE = (
 )
 
 
-def read_over(facts: Facts) -> Iterable[Finding]:
+def read_over(facts: ReportFacts) -> Iterable[Finding]:
     """Records that members were not given, by group: the widest stretch."""
     for group, rows in by_group(row for row in facts.skips if row["began"] != "first"):
         worst = max(rows, key=lambda row: row["by"])
@@ -63,7 +63,7 @@ def read_over(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def from_the_end(facts: Facts) -> Iterable[Finding]:
+def from_the_end(facts: ReportFacts) -> Iterable[Finding]:
     """Groups that began at the end of logs that were there before: a choice, by auto.offset.reset."""
     for group, rows in by_group(row for row in facts.skips if row["began"] == "first"):
         worst, records = max(rows, key=lambda row: row["by"]), sum(row["by"] for row in rows)

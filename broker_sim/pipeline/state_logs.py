@@ -2,9 +2,9 @@
 batch: pure reading, no Spark.
 
 Rules:
-1. What can't be read ends its file's story here, for these logs say how things went on from record to record; it is told with file and
-   byte, and the next file is read.
-2. A header that says more bytes than its file has is what a copy in the middle of a write leaves: told as well.
+1. What can't be read ends its file's story here, for these logs say how things went on from record to record; it is reported with file
+   and byte, and the next file is read.
+2. A header that says more bytes than its file has is the trace of a copy in the middle of a write: also reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline.files import Source
-from broker_sim.pipeline.segments import Segment, Skipped, segments_of
+from broker_sim.pipeline.segments import SegmentFile, Skipped, segments_of
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -41,7 +41,7 @@ def batch_headers(folder: str, tell: Tell = lambda skipped: None) -> Iterator[tu
         yield from _of_file(segment, tell)
 
 
-def _of_file(segment: Segment, tell: Tell) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
+def _of_file(segment: SegmentFile, tell: Tell) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
     try:
         with Source(segment.path) as file:
             at, size = 0, file.size()
@@ -87,9 +87,9 @@ def records_of(folder: str, tell: Tell = lambda skipped: None) -> Iterator[tuple
         try:
             batch = read()
             check_crc(batch, 0, header)
-            found = list(records(batch, 0))
+            rows = list(records(batch, 0))
         except RecordBatchError as error:
             tell(Skipped(folder, None, header.size, f"the batch at offset {header.base_offset}: {error}"))
             continue
-        for record in found:
+        for record in rows:
             yield record, header

@@ -1,6 +1,6 @@
 """Streams whose batches are appended to Parquet, each line of the input once, over restarts.
 
-    events = Appended(spark, EVENTS, "run-1", folder, checkpoint, lock)
+    events = AppendedStream(spark, EVENTS, "run-1", folder, checkpoint, lock)
     events.begin(frame, every_ms=2000, then=lambda batch: ...)     # a streaming DataFrame; `then` gets each batch as it was written
     events.frame()                                                 # all that was appended, as a batch DataFrame
     events.stop()
@@ -9,7 +9,7 @@ Rules:
 1. Batch N of a stream is the folder ``batch=N``, written whole. A batch that was interrupted is asked for again by Spark under the same
    number, with the same input, and takes the place of what was left of it: nothing is there twice, nothing is lost.
 2. That holds as long as folder and checkpoint belong together; `watch` sees to it.
-3. Writing and reading take turns by ``lock``: nobody reads a batch that is half written. `then` is called while it is held.
+3. Writing and reading take turns by ``lock``: no reader sees a batch that is half written. `then` is called while it is held.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.schemas import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Appended", "StreamFailed"]
+__all__ = ["AppendedStream", "StreamFailed"]
 
 
 class _Stopping(RuntimeError):
@@ -34,11 +34,11 @@ class StreamFailed(RuntimeError):
     """A stream ended by itself; the text is what Spark says of it, in a line."""
 
 
-class Appended:
+class AppendedStream:
     """One stream of one run. ``folder``: where its batches go, as Spark writes it; ``batches``: how many this process has appended."""
 
     def __init__(
-        self, spark: Any, table: Table, run_id: str, folder: str, checkpoint: str, lock: threading.RLock
+        self, spark: Any, table: TableSchema, run_id: str, folder: str, checkpoint: str, lock: threading.RLock
     ) -> None:
         self.spark, self.table, self.run_id, self.folder, self.checkpoint = spark, table, run_id, folder, checkpoint
         self.batches = 0
@@ -93,15 +93,15 @@ class Appended:
 
         table = self.table.only(name for name in self.table.names if name != "run_id")
         rows = self.spark.read.schema(table.spark()).parquet(path).withColumn("run_id", f.lit(self.run_id))
-        found: DataFrame = rows.select(*self.table.names)
-        return found
+        selected: DataFrame = rows.select(*self.table.names)
+        return selected
 
     def is_there(self) -> bool:
         """Whether any batch was appended, by whomever."""
         jvm = self.spark.sparkContext._jvm
         path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/batch=*")
-        found = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()).globStatus(path)
-        return found is not None and len(found) > 0
+        batches = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()).globStatus(path)
+        return batches is not None and len(batches) > 0
 
     def check(self) -> None:
         """Raises StreamFailed where the stream has ended by itself."""

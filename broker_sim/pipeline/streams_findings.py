@@ -1,4 +1,4 @@
-"""What is told of streams groups (KIP-1071): topologies whose topics are not as they have to be, and who held on to tasks.
+"""Findings about streams groups (KIP-1071): topologies with missing or wrong topics, and members that revoked tasks late.
 
 Rules:
 1. A group's record says with each epoch whether its topology fits the topics. While it does not, its members are in and have no tasks.
@@ -11,32 +11,34 @@ from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import joined
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.phrases import records_of, when
 
-__all__ = ["ABOUT_STREAMS", "held_on"]
+__all__ = ["ABOUT_STREAMS", "late_revocation"]
 
 
-def _unready(facts: Facts) -> Iterable[Finding]:
+def _unready(facts: ReportFacts) -> Iterable[Finding]:
     """The longest time that a topology lacked topics, of each group."""
     for group, rows in by_group([row for row in facts.rebalances if row.get("topology_ready") is not None]):
         rows.sort(key=lambda row: row["generation"])
-        found: list[tuple[Row, int | None]] = []
+        stalls: list[tuple[Row, int | None]] = []
         since: Row | None = None
         for row in rows:
             lacks = row["topology_ready"] is False and row["end"] != "empty"
             if lacks and since is None:
                 since = row
             elif not lacks and since is not None:
-                found.append((since, row["started_ms"]))
+                stalls.append((since, row["started_ms"]))
                 since = None
         if since is not None:
-            found.append((since, None))
-        timed = [one for one in found if one[1] is None or one[1] - (one[0]["started_ms"] or 0) >= LONG_MS]
+            stalls.append((since, None))
+        timed = [stall for stall in stalls if stall[1] is None or stall[1] - (stall[0]["started_ms"] or 0) >= LONG_MS]
         if not timed:
             continue
-        first, until_ms = max(timed, key=lambda one: (one[1] is None, (one[1] or 0) - (one[0]["started_ms"] or 0)))
+        first, until_ms = max(
+            timed, key=lambda stall: (stall[1] is None, (stall[1] or 0) - (stall[0]["started_ms"] or 0))
+        )
         lasted = "" if until_ms is None else f" for {duration_text(until_ms - first['started_ms'])}"
         words = f"{group} had no task assigned{lasted} from {when(first['started_ms'])} on"
         yield Finding(
@@ -55,8 +57,8 @@ def _unready(facts: Facts) -> Iterable[Finding]:
         )
 
 
-def held_on(row: Row) -> str:
-    """Who held on to what it was told to give up, as a sentence; "" where nobody did for long."""
+def late_revocation(row: Row) -> str:
+    """The member that took long to revoke its tasks or partitions, as a sentence; "" if none did."""
     if not row.get("revoked_ms") or row["revoked_ms"] < LONG_MS:
         return ""
     tasks = row.get("revoked_tasks") or []
@@ -65,4 +67,4 @@ def held_on(row: Row) -> str:
     return f" {row['revoked_by']} held on to {what} for {duration_text(row['revoked_ms'])} after it was told to give {it} up."
 
 
-ABOUT_STREAMS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_unready,)
+ABOUT_STREAMS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_unready,)

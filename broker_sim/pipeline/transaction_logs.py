@@ -12,9 +12,9 @@ Rules:
 3. An abort is its coordinator's own where its record has a new epoch: after the transaction's timeout it `timed out`, before it its
    producer was `fenced`. Under transaction version 2 every end has a new epoch: there an abort behind which a producer begins anew at
    once was a fence.
-4. A record that is older than the abort behind which it stands came too late for its own transaction: it begins one of which no
+4. A record that is older than the abort before it came too late for its own transaction: it begins one of which no
    coordinator knows, and the next marker of its producer counts for it (KIP-890). `LATE_MS` is left for clocks that differ.
-5. What can't be read of the coordinator's log is told (`state_logs`); in a data topic's it ends the story of that file, quietly.
+5. What can't be read of the coordinator's log is reported (`state_logs`); in a data topic's it ends the story of that file, quietly.
 
 Source: TransactionLog.scala, TransactionMetadata (3.4), TransactionState.java (4.x), ProducerStateManager.java.
 """
@@ -26,7 +26,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.explain.transactions import WORTH_TELLING_MS, Found, Held, Transaction, transactions
+from broker_sim.explain.transactions import (
+    WORTH_TELLING_MS,
+    HeldStableOffset,
+    JournalTransactions,
+    Transaction,
+    transactions,
+)
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.state_logs import Tell, batch_headers, records_of
 from kafka_wire import transaction_log
@@ -50,7 +56,7 @@ _ENDS = {COMPLETE_COMMIT: "committed", COMPLETE_ABORT: "aborted"}
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenTransaction:
     """A transaction that has begun."""
 
     transactional_id: str
@@ -68,9 +74,9 @@ class _Open:
 def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> Iterator[dict[str, Any]]:
     """Rows of `tables.transactions.TRANSACTIONS`: transactional_id, producer_id, from_ms, to_ms, end, timeout_ms, partitions."""
     for folder in folders:
-        known: dict[str, _Open] = {}
+        known: dict[str, _OpenTransaction] = {}
         over: dict[
-            str, tuple[dict[str, Any], _Open]
+            str, tuple[dict[str, Any], _OpenTransaction]
         ] = {}  # until the next record of the id tells whether it was a fence
         last_ms = -1
         for record, _ in records_of(folder, tell):
@@ -82,58 +88,62 @@ def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> 
             if key is None:
                 continue
             last_ms = max(last_ms, record.timestamp)
-            one = known.get(key)
+            transaction = known.get(key)
             if key in over:
                 row, ended = over.pop(key)
-                yield _told(row, ended, None if value is None else value.transaction_status, record.timestamp)
+                yield _with_ending(row, ended, None if value is None else value.transaction_status, record.timestamp)
             if value is None:  # the id expired
                 known.pop(key, None)
                 continue
             status, at_ms = value.transaction_status, record.timestamp
             if status in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT):
                 began_ms = value.transaction_start_timestamp_ms
-                if one is None or one.from_ms != began_ms:
-                    one = known[key] = _Open(
+                if transaction is None or transaction.from_ms != began_ms:
+                    transaction = known[key] = _OpenTransaction(
                         key, value.producer_id, value.producer_epoch, began_ms, value.transaction_timeout_ms
                     )
-                if status != ONGOING and one.decided_ms is None:
-                    one.decided_ms, one.flow = at_ms, value.client_transaction_version
-                    one.bumped = value.producer_epoch > one.epoch
-                one.partitions |= dict.fromkeys(
-                    f"{each.topic}-{index}"
-                    for each in value.transaction_partitions or ()
-                    for index in each.partition_ids
+                if status != ONGOING and transaction.decided_ms is None:
+                    transaction.decided_ms, transaction.flow = at_ms, value.client_transaction_version
+                    transaction.bumped = value.producer_epoch > transaction.epoch
+                transaction.partitions |= dict.fromkeys(
+                    f"{topic.topic}-{index}"
+                    for topic in value.transaction_partitions or ()
+                    for index in topic.partition_ids
                 )
-            elif status in _ENDS and one is not None:
+            elif status in _ENDS and transaction is not None:
                 del known[key]
-                over[key] = _row(one, at_ms, _ENDS[status]), one
+                over[key] = _row(transaction, at_ms, _ENDS[status]), transaction
         for row, ended in over.values():
-            yield _told(row, ended, None, last_ms)
-        for one in known.values():
-            yield {**_row(one, None, None), "until_ms": last_ms}
+            yield _with_ending(row, ended, None, last_ms)
+        for transaction in known.values():
+            yield {**_row(transaction, None, None), "until_ms": last_ms}
 
 
-def _told(row: dict[str, Any], one: _Open, then: int | None, then_ms: int) -> dict[str, Any]:
+def _with_ending(row: dict[str, Any], transaction: _OpenTransaction, then: int | None, then_ms: int) -> dict[str, Any]:
     """The row of one that is over, with who ended it; ``then``: the status of the id's next record."""
     if row["end"] == "committed":
         return {**row, "ends": "commit"}
-    decided_ms = row["to_ms"] if one.decided_ms is None else one.decided_ms
-    fenced = one.bumped if one.flow < _EVERY_END_BUMPS else then == EMPTY and then_ms - row["to_ms"] <= AT_ONCE_MS
-    if (one.bumped or fenced) and decided_ms - one.from_ms >= one.timeout_ms:
+    decided_ms = row["to_ms"] if transaction.decided_ms is None else transaction.decided_ms
+    fenced = (
+        transaction.bumped
+        if transaction.flow < _EVERY_END_BUMPS
+        else then == EMPTY and then_ms - row["to_ms"] <= AT_ONCE_MS
+    )
+    if (transaction.bumped or fenced) and decided_ms - transaction.from_ms >= transaction.timeout_ms:
         return {**row, "ends": "timed out"}
     return {**row, "ends": "fenced" if fenced else "abort"}
 
 
-def _row(one: _Open, to_ms: int | None, end: str | None) -> dict[str, Any]:
+def _row(transaction: _OpenTransaction, to_ms: int | None, end: str | None) -> dict[str, Any]:
     return {
-        "decided_ms": one.decided_ms,
-        "transactional_id": one.transactional_id,
-        "producer_id": one.producer_id,
-        "from_ms": one.from_ms,
+        "decided_ms": transaction.decided_ms,
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "from_ms": transaction.from_ms,
         "to_ms": to_ms,
         "end": end,
-        "timeout_ms": one.timeout_ms,
-        "partitions": list(one.partitions),
+        "timeout_ms": transaction.timeout_ms,
+        "partitions": list(transaction.partitions),
         "source": "state",
     }
 
@@ -154,7 +164,7 @@ def rows_of_data(folders: Iterable[tuple[str, int, str]]) -> Iterator[dict[str, 
 
 
 @dataclass(slots=True)
-class _Begun:
+class _PartitionTransaction:
     """A transaction in a partition; ``late``: what ended its producer's one before was an abort, and it is older than that;
     ``held_ms``: since when it is the earliest, at which readers of what is committed stop; None: it never was."""
 
@@ -165,7 +175,7 @@ class _Begun:
 
 
 def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
-    open_: dict[int, _Begun] = {}
+    open_: dict[int, _PartitionTransaction] = {}
     aborted_ms: dict[int, int] = {}
     last_ms = -1
     for header, read in batch_headers(folder):
@@ -177,7 +187,9 @@ def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
             if producer_id not in open_:
                 late = header.max_timestamp + LATE_MS <= aborted_ms.get(producer_id, -1)
                 began_ms = aborted_ms[producer_id] if late else header.base_timestamp
-                open_[producer_id] = _Begun(header.base_offset, began_ms, late, None if open_ else began_ms)
+                open_[producer_id] = _PartitionTransaction(
+                    header.base_offset, began_ms, late, None if open_ else began_ms
+                )
             continue
         try:
             kind = control_type(next(records(read(), 0)).key)
@@ -194,12 +206,14 @@ def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
             following = next(iter(open_.values()), None)
             if following is not None and following.held_ms is None:
                 following.held_ms = header.max_timestamp
-            yield _held(name, producer_id, begun, header.max_timestamp, end)
+            yield _data_row(name, producer_id, begun, header.max_timestamp, end)
     for producer_id, begun in open_.items():
-        yield {**_held(name, producer_id, begun, None, None), "until_ms": last_ms}
+        yield {**_data_row(name, producer_id, begun, None, None), "until_ms": last_ms}
 
 
-def _held(name: str, producer_id: int, begun: _Begun, to_ms: int | None, end: str | None) -> dict[str, Any]:
+def _data_row(
+    name: str, producer_id: int, begun: _PartitionTransaction, to_ms: int | None, end: str | None
+) -> dict[str, Any]:
     return {
         "producer_id": producer_id,
         "from_ms": begun.from_ms,
@@ -215,9 +229,9 @@ def _held(name: str, producer_id: int, begun: _Begun, to_ms: int | None, end: st
 
 def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     """Rows of `tables.transactions.SEEN` out of a journal's lines: the transactions that `broker_sim.explain` tells, in its words."""
-    found = transactions(_events(lines))
-    rows = [_story(one, found) for one in found.transactions]
-    return [*rows, *(_stray(held, found) for held in found.hanging)]
+    result = transactions(_events(lines))
+    rows = [_journal_row(transaction, result) for transaction in result.transactions]
+    return [*rows, *(_hanging_row(held, result) for held in result.hanging)]
 
 
 _ABOUT = (
@@ -247,48 +261,48 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _story(one: Transaction, found: Found) -> dict[str, Any]:
-    held = {each.log: (each.to_ms or found.last_ms) - each.from_ms for each in one.held}
-    readers = {name: None for each in one.held for name in each.readers if _waited(each, name, found)}
-    end = None if one.completed_ms is None else "committed" if one.ends == "commit" else "aborted"
+def _journal_row(transaction: Transaction, result: JournalTransactions) -> dict[str, Any]:
+    held = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.held}
+    readers = {name: None for span in transaction.held for name in span.readers if _waited(span, name, result)}
+    end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"
     return {
-        "transactional_id": one.transactional_id,
-        "producer_id": one.producer_id,
-        "from_ms": found.first_ms if one.begun_ms is None else one.begun_ms,
-        "decided_ms": one.decided_ms,
-        "to_ms": one.completed_ms,
-        "until_ms": found.last_ms,
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "from_ms": result.first_ms if transaction.begun_ms is None else transaction.begun_ms,
+        "decided_ms": transaction.decided_ms,
+        "to_ms": transaction.completed_ms,
+        "until_ms": result.last_ms,
         "end": end,
-        "ends": one.ends or None,
-        "began_by": None if one.began_by is None else one.began_by.client_id,
-        "ended_by": None if one.ended_by is None else one.ended_by.client_id,
-        "timeout_ms": one.timeout_ms,
-        "partitions": list(one.partitions),
-        "held": [f"{each.log} at {each.offset}" for each in one.held],
+        "ends": transaction.ends or None,
+        "began_by": None if transaction.began_by is None else transaction.began_by.client_id,
+        "ended_by": None if transaction.ended_by is None else transaction.ended_by.client_id,
+        "timeout_ms": transaction.timeout_ms,
+        "partitions": list(transaction.partitions),
+        "held": [f"{span.log} at {span.offset}" for span in transaction.held],
         "held_ms": max(held.values(), default=None),
         "readers": list(readers),
         "source": "journal",
     }
 
 
-def _stray(held: Held, found: Found) -> dict[str, Any]:
+def _hanging_row(held: HeldStableOffset, result: JournalTransactions) -> dict[str, Any]:
     ended = held.ended_by
     return {
         "producer_id": held.producer_id,
         "from_ms": held.from_ms,
         "to_ms": held.to_ms,
-        "until_ms": found.last_ms,
+        "until_ms": result.last_ms,
         "end": None if held.to_ms is None else "committed" if held.lost_abort else "aborted",
         "ended_by": ended if isinstance(ended, str) else None,
         "partitions": [held.log],
         "held": [f"{held.log} at {held.offset}"],
-        "held_ms": (held.to_ms or found.last_ms) - held.from_ms,
-        "readers": [name for name in held.readers if _waited(held, name, found)],
+        "held_ms": (held.to_ms or result.last_ms) - held.from_ms,
+        "readers": [name for name in held.readers if _waited(held, name, result)],
         "hangs": True,
         "lost_abort": held.lost_abort,
         "source": "journal",
     }
 
 
-def _waited(held: Held, reader: str, found: Found) -> bool:
-    return (held.to_ms or found.last_ms) - held.readers[reader] >= WORTH_TELLING_MS
+def _waited(held: HeldStableOffset, reader: str, result: JournalTransactions) -> bool:
+    return (held.to_ms or result.last_ms) - held.readers[reader] >= WORTH_TELLING_MS

@@ -1,4 +1,4 @@
-"""The verb ``broker-sim pipeline watch``: what `run` does, while it happens. How it is done stands in `watching.py`."""
+"""The verb ``broker-sim pipeline watch``: `run` repeated while data arrives. `watching.py` implements it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ exit codes: 0 it was ended, 1 Spark failed, 2 a wrong argument, or an OUT that b
 
 
 def register(verbs: Any, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of this verb to those of ``broker-sim pipeline``."""
     verb = add_command(
         verbs,
         name,
@@ -91,7 +91,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _retries(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of times")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
 
 
@@ -100,9 +100,9 @@ def watch(arguments: argparse.Namespace) -> int:
     from broker_sim.pipeline.progress import Steps, gateway_is_quiet
     from broker_sim.pipeline.run import JobFailed
     from broker_sim.pipeline.streams import StreamFailed
-    from broker_sim.pipeline.watching import Options, Watch
+    from broker_sim.pipeline.watching import PipelineWatch, WatchOptions
 
-    options = Options(
+    options = WatchOptions(
         out=arguments.out,
         input=arguments.input,
         journal=arguments.journal,
@@ -119,7 +119,7 @@ def watch(arguments: argparse.Namespace) -> int:
     )
     try:
         with gateway_is_quiet():
-            Watch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
+            PipelineWatch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
     except KeyboardInterrupt:  # before anything began, or asked twice: the next start goes on all the same
         return DONE
     except UsageError as error:

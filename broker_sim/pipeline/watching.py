@@ -5,15 +5,15 @@ Rules:
 2. All other tables are functions of these two. They are made again, whole, from all that was appended, by the very code of `run`: so
    nothing that crosses a batch (a rebalance that goes on, a member's tenure) is kept anywhere else, and they are what `run` would make
    of the same input. That takes the longer the more there is, so it is done a fifth of the time at most, and at the end.
-3. What is stuck can't wait for that: `jams.py` looks at each batch as it comes.
-4. A finding is told once, over restarts, too: what was told stands in OUT/findings.json.
+3. What is stuck can't wait for that: `stuck_alerts.py` reads each batch as it arrives.
+4. A finding is reported once, also across restarts: OUT/findings.json has the reported ones.
 5. OUT and checkpoint belong together: a watch goes on where both are as the last one left them, else it refuses.
 6. It ends after the batch that is under way, and then makes the tables once more; asked twice, it ends without.
-7. A Spark that fails - a worker that doesn't come up on a busy machine, a disk that is full for a while - is told in a line and asked
-   again after a pause that doubles; `Options.retries` failures without a success between them end the watch. Nothing is lost or doubled
-   by it (rule 1). What is wrong with the arguments is not tried again.
+7. If Spark fails - a worker that doesn't come up on a busy machine, a disk that is full for a while - the failure is logged in one line
+   and Spark is called again after a pause that doubles; `WatchOptions.retries` failures without a success between them end the watch.
+   Nothing is lost or written twice (rule 1). Invalid arguments are not tried again.
 8. Logs of brokers and clients are read again, whole, each time the tables are made, and the folders that were named are looked through
-   for new ones: a log that is rolled goes on under its new name, and one that has gone is told as skipped. Where they alone have grown
+   for new ones: a log that is rolled goes on under its new name, and a deleted one is reported as skipped. Where they alone have grown
    the tables are made, too: a stuck partition of a real cluster is one that nothing is written to.
 """
 
@@ -35,12 +35,11 @@ from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
 from broker_sim.pipeline.lines import reading
 from broker_sim.pipeline.lines.reading import LineFile
-from broker_sim.pipeline.metrics import Metrics, Snapshot
+from broker_sim.pipeline.metrics import Metrics, MetricsSnapshot
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import JobFailed, Run, at_work, spark_s_reason
-from broker_sim.pipeline.run import Options as RunOptions
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.run import JobFailed, PipelineRun, RunOptions, at_work, spark_s_reason
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
 from broker_sim.pipeline.tables.events import EVENTS, skipped
 from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
@@ -49,15 +48,15 @@ if TYPE_CHECKING:
 
     from broker_sim.pipeline.findings import Finding
     from broker_sim.pipeline.inputs import Inputs
-    from broker_sim.pipeline.streams import Appended
+    from broker_sim.pipeline.streams import AppendedStream
 
-__all__ = ["LEDGER", "Options", "Watch"]
+__all__ = ["LEDGER", "PipelineWatch", "WatchOptions"]
 
 LEDGER = "broker-sim-watch.json"
 """In OUT: which input and which checkpoint it belongs to."""
 
 TICK_S = 0.1
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 """An input that isn't there yet is looked for so often."""
 
 SHARE = 4
@@ -83,7 +82,7 @@ _ONCE = ("lag", "hot", "placed", "churn", "skipped")
 
 
 @dataclass(frozen=True)
-class Options:
+class WatchOptions:
     """What a user may say: see ``broker-sim pipeline watch --help``."""
 
     out: str
@@ -101,14 +100,14 @@ class Options:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-class Watch:
+class PipelineWatch:
     """``tell(line)``: a finding; ``steps``: progress. `stop` may be called from any thread."""
 
-    def __init__(self, options: Options, tell: Callable[[str], object], steps: Steps) -> None:
+    def __init__(self, options: WatchOptions, tell: Callable[[str], object], steps: Steps) -> None:
         self.options, self.tell, self.steps = options, tell, steps
         self.metrics = Metrics()
         self._over = threading.Event()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def stop(self) -> None:
         """End it, as a signal does."""
@@ -140,24 +139,24 @@ class Watch:
             step.done(f"{spark.version}, {spark.sparkContext.master}")
         with at_work(spark, stop=ours), _signals(self.stop):
             folder = Folder.remote(self.options.out, spark) if remote else Folder.local(self.options.out)
-            _Watching(self, spark, folder, inputs).all()
+            _WatchSession(self, spark, folder, inputs).all()
 
     def over(self, wait_s: float) -> bool:
         """Whether it shall end; waits so long for that."""
         return self._over.wait(wait_s)
 
-    def tell_new(self, found: list[Finding], *, stuck: bool) -> None:
-        """Findings that were not told yet. ``stuck``: those of stuck partitions, too."""
-        for one in sorted(found, key=lambda one: one.at_ms or 0):
-            if one.kind != "nothing" and _key(one.to_dict()) not in self._told:
-                self._told.add(_key(one.to_dict()))
-                if one.kind != "stuck" or stuck:
-                    self.tell(f"{clock(one.at_ms)}  {one.text}" if one.at_ms is not None else one.text)
+    def report_new(self, findings: list[Finding], *, stuck: bool) -> None:
+        """Report findings that are new. ``stuck``: also those of stuck partitions."""
+        for finding in sorted(findings, key=lambda finding: finding.at_ms or 0):
+            if finding.kind != "nothing" and _key(finding.to_dict()) not in self._reported:
+                self._reported.add(_key(finding.to_dict()))
+                if finding.kind != "stuck" or stuck:
+                    self.tell(f"{clock(finding.at_ms)}  {finding.text}" if finding.at_ms is not None else finding.text)
 
-    def was_told(self, text: str | None) -> None:
+    def restore_reported(self, text: str | None) -> None:
         """``text``: findings.json of an earlier watch."""
         if text is not None:
-            self._told.update(_key(one) for one in json.loads(text)["findings"])
+            self._reported.update(_key(finding) for finding in json.loads(text)["findings"])
 
 
 def _key(finding: Mapping[str, Any]) -> str:
@@ -179,27 +178,27 @@ def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
 # ------------------------------------------------------------------------------------------------ what belongs together
 
 
-def _inputs(options: Options) -> Inputs:
+def _inputs(options: WatchOptions) -> Inputs:
     """What there is; of a folder that is there and has nothing yet, its name alone. Raises UsageError."""
     lines = _lines(options)
     try:
-        found = places.find(options.input, options.journal, options.run_id)
-        return replace(found, lines=lines)
+        inputs = places.find(options.input, options.journal, options.run_id)
+        return replace(inputs, lines=lines)
     except UsageError:
         known = [name for name in (options.input, options.journal) if name is not None]
         there = [files.entry(name) for name in known]
-        if options.for_ms == 0 or not known or not all(one is not None and one.is_dir for one in there):
+        if options.for_ms == 0 or not known or not all(folder is not None and folder.is_dir for folder in there):
             raise
         return places.Inputs(places.run_name(options.run_id, known[0]), None, None, lines=lines)
 
 
-def _lines(options: Options) -> tuple[LineFile, ...]:
+def _lines(options: WatchOptions) -> tuple[LineFile, ...]:
     """The files of brokers' and clients' logs as they are now. Raises UsageError."""
-    found = (*reading.find(options.broker_logs, "broker"), *reading.find(options.client_logs, "client"))
-    return tuple(replace(one, path=places.everywhere(one.path)) for one in found)
+    line_files = (*reading.find(options.broker_logs, "broker"), *reading.find(options.client_logs, "client"))
+    return tuple(replace(file, path=places.everywhere(file.path)) for file in line_files)
 
 
-def _ledger(options: Options, inputs: Inputs) -> dict[str, Any]:
+def _ledger(options: WatchOptions, inputs: Inputs) -> dict[str, Any]:
     checkpoint = Folder.local(options.checkpoint).where if options.checkpoint else None
     return {"run_id": inputs.run_id, "input": options.input, "journal": options.journal, "checkpoint": checkpoint}
 
@@ -211,7 +210,7 @@ def _belongs(folder: Folder, ledger: Mapping[str, Any]) -> bool:
     where = Folder.local(ledger["checkpoint"]) if ledger["checkpoint"] else None
     if text is None:
         if names is None or names:
-            raise UsageError(f"--out {folder.path}: it is there, and no watch made it; nothing was changed")
+            raise UsageError(f"--out {folder.path}: the folder exists and was not made by a watch; nothing was changed")
         if where is not None and where.names():
             raise UsageError(f"--checkpoint {where.path}: it belongs to another --out; nothing was changed")
         return False
@@ -220,36 +219,36 @@ def _belongs(folder: Folder, ledger: Mapping[str, Any]) -> bool:
         if known.get(name) != value:
             raise UsageError(
                 f"--out {folder.path}: the watch that made it had {known.get(name)!r} as {name.replace('_', '-')}, not {value!r};"
-                " tell another --out"
+                " choose another --out"
             )
     if "checkpoint" not in (names or ()) and not (where is not None and where.names()):
-        raise UsageError(f"--out {folder.path}: the checkpoint of the watch that made it is gone; tell another --out")
+        raise UsageError(f"--out {folder.path}: the checkpoint of its watch is missing; choose another --out")
     return True
 
 
 # ------------------------------------------------------------------------------------------------ watching
 
 
-class _Watching:
+class _WatchSession:
     """A watch in its session."""
 
-    def __init__(self, watch: Watch, spark: SparkSession, folder: Folder, inputs: Inputs) -> None:
-        from broker_sim.pipeline.jams import Jams
-        from broker_sim.pipeline.streams import Appended
+    def __init__(self, watch: PipelineWatch, spark: SparkSession, folder: Folder, inputs: Inputs) -> None:
+        from broker_sim.pipeline.streams import AppendedStream
+        from broker_sim.pipeline.stuck_alerts import StuckAlerts
 
         self.watch, self.spark, self.folder, self.inputs = watch, spark, folder, inputs
         self.steps, self.options = watch.steps, watch.options
         self.lock = threading.RLock()
-        self.jams = Jams(watch.tell)
+        self.alerts = StuckAlerts(watch.tell)
         checkpoint = _ledger(self.options, inputs)["checkpoint"] or f"{folder.where}/checkpoint"
 
-        def appended(table: Table, name: str) -> Appended:
-            return Appended(
+        def appended(table: TableSchema, name: str) -> AppendedStream:
+            return AppendedStream(
                 spark, table, inputs.run_id, folder.table(table.name, inputs.run_id), f"{checkpoint}/{name}", self.lock
             )
 
         self.events, self.log = appended(EVENTS, "journal"), appended(OFFSET_LOG, "offsets")
-        self._patience = {name: _Patience(self.options.retries) for name in ("journal", "offsets", "tables")}
+        self._patience = {name: _RetryLimit(self.options.retries) for name in ("journal", "offsets", "tables")}
         self._looked = self._quiet = stopwatch()
         self._made: tuple[object, ...] | None = None
         self._stuck: set[str] = set()
@@ -261,12 +260,12 @@ class _Watching:
     def all(self) -> None:
         ledger = _ledger(self.options, self.inputs)
         if _belongs(self.folder, ledger):
-            self.watch.was_told(self.folder.read("findings.json"))
+            self.watch.restore_reported(self.folder.read("findings.json"))
         else:
             self.folder.prepare(self.inputs.run_id, overwrite=False)
             self.folder.write(LEDGER, json.dumps(ledger) + "\n")
         if self.events.is_there():
-            self.jams.look(self.events.frame(), past=True)
+            self.alerts.add(self.events.frame(), past=True)
         try:
             self._begin()
             self._follow()
@@ -283,21 +282,21 @@ class _Watching:
         while not self.watch.over(TICK_S):
             if self.options.for_ms is not None and self._watch_s() * 1000 >= self.options.for_ms:
                 return
-            if not (self.events.begun and self.log.begun) and self._looked() > LOOK_S:
+            if not (self.events.begun and self.log.begun) and self._looked() > POLL_INTERVAL_S:
                 self._looked = stopwatch()
                 self._begin()
             for name, stream in (("journal", self.events), ("offsets", self.log)):
                 self._see_to(name, stream)
             if self.lock.acquire(blocking=False):
                 try:
-                    self.jams.older(self._quiet() * 1000)
+                    self.alerts.older(self._quiet() * 1000)
                 finally:
                     self.lock.release()
-            self.watch.metrics.stuck(self._stuck.union(period.log for period in self.jams.open if period.told))
+            self.watch.metrics.stuck(self._stuck.union(period.log for period in self.alerts.open if period.reported))
             if self._watch_s() >= self._next_s:
                 self._make()
 
-    def _see_to(self, name: str, stream: Appended) -> None:
+    def _see_to(self, name: str, stream: AppendedStream) -> None:
         """Begin a stream again that has ended by itself. Raises StreamFailed, or what our own code raised, where that was too often."""
         patience = self._patience[name]
         if patience.waits_s is not None:
@@ -327,30 +326,32 @@ class _Watching:
 
     def _begin(self) -> None:
         """The streams whose input is there by now."""
-        found = _inputs(self.options)
+        inputs = _inputs(self.options)
         self.spark.sparkContext.setLocalProperty(
             "spark.scheduler.pool", "streams"
         )  # a share of the cores while tables are made
         try:
-            self._begin_with(found)
+            self._begin_with(inputs)
         finally:
             self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
-        self.inputs = found
+        self.inputs = inputs
 
-    def _begin_with(self, found: Inputs) -> None:
+    def _begin_with(self, inputs: Inputs) -> None:
         reader = self.spark.readStream.option("runId", self.inputs.run_id)
-        if found.journal is not None and not self.events.begun:
-            frame = reader.format("sim_journal").option("body", "false").load(found.journal)
+        if inputs.journal is not None and not self.events.begun:
+            frame = reader.format("sim_journal").option("body", "false").load(inputs.journal)
             self.events.begin(frame, self.options.every_ms, self._came)
-            self.steps.say(f"following the journal {found.journal}")
+            self.steps.say(f"following the journal {inputs.journal}")
         reader = self.spark.readStream.option("runId", self.inputs.run_id)
-        if found.log is not None and not self.log.begun:
-            self.log.begin(reader.format("consumer_offsets").load(found.log), self.options.every_ms, lambda batch: None)
-            self.steps.say(f"following __consumer_offsets in {found.log}")
+        if inputs.log is not None and not self.log.begun:
+            self.log.begin(
+                reader.format("consumer_offsets").load(inputs.log), self.options.every_ms, lambda batch: None
+            )
+            self.steps.say(f"following __consumer_offsets in {inputs.log}")
 
     def _came(self, batch: DataFrame) -> None:
         """A batch of events, on a thread of Spark's that holds the lock."""
-        self.jams.look(batch)
+        self.alerts.add(batch)
         self._quiet = stopwatch()
 
     def _make(self, *, last: bool = False) -> None:
@@ -371,7 +372,7 @@ class _Watching:
         """The tables, the report and the findings, if anything has come since the last time; given up for the last ones."""
         batches = (self.events.batches, self.log.batches)
         self._look_for_lines()
-        state = (*batches, *((one.path, one.size) for one in self.inputs.lines))
+        state = (*batches, *((file.path, file.size) for file in self.inputs.lines))
         if state == self._made or (batches == (0, 0) and not self.inputs.lines):
             return
         took, over = stopwatch(), (lambda: False) if last else (lambda: self.watch.over(0))
@@ -379,21 +380,21 @@ class _Watching:
             with self.steps.step("tables and report") as step:
                 with self.lock:
                     events, log = self.events.frame(), self.log.frame()
-                again = _Again(self, events, log, over)
+                again = _RepeatedRun(self, events, log, over)
                 made = again.all()
                 step.done(count(len(made.findings), "finding"))
-        except _GivenUp:
+        except _WatchEnded:
             return
         if self.options.metrics is not None:
             lag, rebalances = again.tables["lag"], again.tables["rebalances"]
-            self.watch.metrics.tables(Snapshot.of(lag, rebalances, made.findings, made.facts.to_ms))
+            self.watch.metrics.tables(MetricsSnapshot.of(lag, rebalances, made.findings, made.facts.to_ms))
         self._stuck = {row["log"] for row in made.facts.stuck if row["to_ms"] is None and row["evidence"] in OF_LINES}
-        self.watch.tell_new(made.findings, stuck=self.inputs.journal is None)
+        self.watch.report_new(made.findings, stuck=self.inputs.journal is None)
         self._made = state
         self._next_s = self._watch_s() + max(SHARE * took(), LEAST_PAUSE_S)
 
     def _look_for_lines(self) -> None:
-        """Which logs of brokers and clients there are by now. Where a name has nothing any more, those of before are told as gone."""
+        """Update the list of brokers' and clients' logs. If a name matches no file any more, its files are reported as deleted."""
         try:
             self.inputs = replace(self.inputs, lines=_lines(self.options))
         except UsageError as error:
@@ -402,7 +403,7 @@ class _Watching:
                 self.steps.say(f"{error} any more")
 
 
-class _Patience:
+class _RetryLimit:
     """How often something may fail in a row. ``waits_s``: how long it waits to be tried again, since `since` was started."""
 
     def __init__(self, most: int) -> None:
@@ -422,14 +423,14 @@ class _Patience:
         self.failures, self.batches, self.waits_s = 0, batches, None
 
 
-class _GivenUp(Exception):
+class _WatchEnded(Exception):
     """The watch is over: the tables will be made for the last time."""
 
 
-class _Again(Run):
+class _RepeatedRun(PipelineRun):
     """`run` over what was appended, into the same folder, unless it is ``over`` meanwhile."""
 
-    def __init__(self, watching: _Watching, events: DataFrame, log: DataFrame, over: Callable[[], bool]) -> None:
+    def __init__(self, watching: _WatchSession, events: DataFrame, log: DataFrame, over: Callable[[], bool]) -> None:
         options = RunOptions(watching.options.out, watching.options.input, watching.options.journal)
         quiet = Steps(watching.steps.stream, quiet=True)
         super().__init__(watching.spark, watching.inputs, watching.folder, options, quiet)
@@ -455,7 +456,7 @@ class _Again(Run):
     def _write(self, rows: DataFrame, where: str) -> None:
         """Readers of the folder see the old table or the new one."""
         if self._over():
-            raise _GivenUp
+            raise _WatchEnded
         new = f"{self.folder.where}/tables/_new/{where.removeprefix(self.folder.where)}"
         rows.write.mode("overwrite").parquet(new)
         jvm: Any = self.spark.sparkContext._jvm

@@ -1,12 +1,12 @@
-"""From a log directory to a test: a group's incident as a scenario file that makes it happen again, and how alike the two are.
+"""From a log directory to a test: a group's incident as a scenario file that reproduces it, and their similarity.
 
-    evidence.py    a directory's tables and findings, in memory, up to a moment
-    lives.py       what the log shows of one group: who was in it when, what each committed, what became of its offsets
-    incident.py    which finding it is about, and the causes that such a finding can have in a scenario
-    story.py       the scenario file, the offsets it begins with, and the pytest file
-    alike.py       the real group's events beside the simulated one's
-    page.py        both on a page
-    commands.py    ``broker-sim reproduce``
+    evidence.py            a directory's tables and findings, in memory, up to a moment
+    group_timeline.py      what the log shows of one group: its members over time, their commits, its offsets
+    incident.py            which finding it is about, and the causes that such a finding can have in a scenario
+    generated_scenario.py  the scenario file, the offsets it begins with, and the pytest file
+    similarity.py          the real group's events compared with the simulated one's
+    page.py                both on a page
+    commands.py            ``broker-sim reproduce``
 
 Rules:
 1. What is written comes out of the tables; what the log doesn't show is said on the page, and never made up silently.

@@ -29,7 +29,7 @@ TOUCHING_MS = 1000
 if TYPE_CHECKING:
     from broker_sim.scenario.apps.common import Live
 
-__all__ = ["evidence_of", "findings_of", "jams_of", "play_file", "played"]
+__all__ = ["evidence_of", "findings_of", "play_file", "played", "stuck_findings"]
 
 
 def play_file(path: Path, consumer: Live | None = None) -> tuple[Outcome, Path]:
@@ -49,22 +49,22 @@ def evidence_of(data: Path, group: str) -> Evidence:
     return read(str(data), Steps(sys.stderr, quiet=True), group=group)
 
 
-def jams_of(data: Path, group: str) -> list[Finding]:
+def stuck_findings(data: Path, group: str) -> list[Finding]:
     """When the group's offsets partition was stuck: of the simulated log its journal tells that, as lines do of a real one. What waited
     before the ISR shrank, and what was refused then, are two periods of a journal, and one of lines."""
-    told = read(str(data), Steps(sys.stderr, quiet=True), group=group, journal=True)
-    home, found = told.partition_of(group), list[Finding]()
-    mine = [one for one in told.findings if one.kind == "stuck" and one.log_partition == home]
-    for one in sorted(mine, key=lambda one: one.at_ms or 0):
-        before = found[-1] if found else None
-        if before is not None and before.to_ms is not None and (one.at_ms or 0) - before.to_ms <= TOUCHING_MS:
-            found[-1] = replace(before, to_ms=one.to_ms, text=f"{before.text} {one.text}")
+    evidence = read(str(data), Steps(sys.stderr, quiet=True), group=group, journal=True)
+    home, merged = evidence.partition_of(group), list[Finding]()
+    mine = [finding for finding in evidence.findings if finding.kind == "stuck" and finding.log_partition == home]
+    for finding in sorted(mine, key=lambda finding: finding.at_ms or 0):
+        before = merged[-1] if merged else None
+        if before is not None and before.to_ms is not None and (finding.at_ms or 0) - before.to_ms <= TOUCHING_MS:
+            merged[-1] = replace(before, to_ms=finding.to_ms, text=f"{before.text} {finding.text}")
         else:
-            found.append(one)
-    return found
+            merged.append(finding)
+    return merged
 
 
 def findings_of(data: Path, group: str) -> set[str]:
     """The kinds of findings about a group, with what each may be called where less is known."""
-    kinds = {one.kind for one in (*seen(evidence_of(data, group), group), *jams_of(data, group))}
+    kinds = {finding.kind for finding in (*seen(evidence_of(data, group), group), *stuck_findings(data, group))}
     return kinds | {kind for kind, others in SAME.items() if kinds & set(others)}

@@ -37,7 +37,7 @@ exit codes: 0 the finding occurs again, 1 it does not or can't be reproduced, 2 
 
 
 def register(commands: Any, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of ``broker-sim reproduce`` to the commands."""
     verb = add_command(
         commands,
         name,
@@ -87,17 +87,17 @@ def known_release(text: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """``broker-sim reproduce``."""
+    """Run ``broker-sim reproduce``. Returns the exit status."""
     if sys.argv[1:2] == ["reproduce"]:
         from broker_sim.simulation.virtual.hashseed import pin
 
         pin()
     from broker_sim.pipeline.progress import Steps
     from broker_sim.reproduce.incident import NotReproducible
-    from broker_sim.reproduce.reproduction import Options, reproduce
+    from broker_sim.reproduce.reproduction import ReproduceOptions, reproduce
 
     try:
-        options = Options(
+        options = ReproduceOptions(
             arguments.input,
             arguments.out,
             arguments.group,
@@ -118,17 +118,17 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write("broker-sim reproduce: interrupted\n")
         return 130
     if arguments.json:
-        told = {
+        table = {
             "group": made.incident.group,
             "kind": made.incident.finding.kind,
             "finding": made.incident.finding.to_dict(),
             "again": None if made.again is None else made.again.to_dict(),
-            "alike": round(made.alike.share, 3),
-            "apart_ms": made.alike.apart_ms,
+            "alike": round(made.similarity.share, 3),
+            "apart_ms": made.similarity.apart_ms,
             "verdict_code": made.outcome.code,
             "unknown": made.unknown,
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(table) + "\n")
     else:
-        sys.stdout.write("\n".join([*made.verdict(), made.alike.text(), f"{arguments.out}/page.html"]) + "\n")
+        sys.stdout.write("\n".join([*made.verdict(), made.similarity.text(), f"{arguments.out}/page.html"]) + "\n")
     return 0 if made.happened else 1

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.config.settings import ConfigError, parse_release
 from broker_sim.pipeline import inputs
 from broker_sim.pipeline.collect import collect
-from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.output import Folder
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import Options, Run
-from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.run import PipelineRun, RunOptions
+from broker_sim.pipeline.schemas import TableSchema
 from broker_sim.pipeline.scope import Scope, literally
 from broker_sim.pipeline.segments import OFFSETS_TOPIC
 
@@ -109,16 +109,16 @@ def read(
     """``group``: of that one alone. ``journal``: with the one that lies in the directory. Raises UsageError where there is nothing to
     read."""
     groups = () if group is None else (literally(group),)
-    options = Options(out="", input=directory, look_for_journal=journal, scope=Scope(None, until_ms, groups))
-    found = inputs.find(directory, None, None, look=journal, broker_logs=broker_logs, client_logs=client_logs)
-    return _InMemory(found, options, steps).evidence()
+    options = RunOptions(out="", input=directory, look_for_journal=journal, scope=Scope(None, until_ms, groups))
+    run_inputs = inputs.find(directory, None, None, look=journal, broker_logs=broker_logs, client_logs=client_logs)
+    return _InMemory(run_inputs, options, steps).evidence()
 
 
-class _InMemory(Run):
+class _InMemory(PipelineRun):
     """A run whose tables stay in the database."""
 
-    def __init__(self, found: inputs.Inputs, options: Options, steps: Steps) -> None:
-        super().__init__(Session(), found, Folder.local("."), options, steps)  # type: ignore[arg-type]
+    def __init__(self, run_inputs: inputs.Inputs, options: RunOptions, steps: Steps) -> None:
+        super().__init__(DuckSession(), run_inputs, Folder.local("."), options, steps)  # type: ignore[arg-type]
 
     def evidence(self) -> Evidence:
         self._read()
@@ -127,7 +127,7 @@ class _InMemory(Run):
         return Evidence(self.inputs.run_id, findings(facts), facts.from_ms, facts.to_ms, self.tables)
 
     @on_its_engine
-    def _keep(self, table: Table, frame: DataFrame, files: int | None = None) -> DataFrame:
+    def _keep(self, table: TableSchema, frame: DataFrame, files: int | None = None) -> DataFrame:
         rows: Any = table.conform(frame)
         self.tables[table.name] = self.spark.kept(rows)  # type: ignore[attr-defined]
         return self.tables[table.name]

@@ -17,9 +17,9 @@ from broker_sim.common.text import UsageError, clock, unknown
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.evidence import Evidence
-from broker_sim.reproduce.lives import read_lives
+from broker_sim.reproduce.group_timeline import read_timeline
 
-__all__ = ["Incident", "NotReproducible", "choose", "recurs", "seen"]
+__all__ = ["NotReproducible", "SelectedIncident", "choose", "recurs", "seen"]
 
 PLAYABLE = (
     *("stuck", "storm", "restless", "slow", "lost", "poll", "gone", "churn", "regression", "reset", "stalled", "moved", "deleted"),
@@ -59,7 +59,7 @@ class NotReproducible(UsageError):
 
 
 @dataclass(frozen=True)
-class Incident:
+class SelectedIncident:
     """``from_ms``, ``to_ms``: what of the group's life is played."""
 
     finding: Finding
@@ -70,19 +70,21 @@ class Incident:
 
 def seen(evidence: Evidence, group: str) -> list[Finding]:
     """What the tables of a group's log tell: the pipeline's findings, and what it has none for."""
-    found = [one for one in evidence.findings if one.group in (group, None)]
-    return found + [one for one in _own(evidence, group) if one.kind not in {each.kind for each in found}]
+    findings = [finding for finding in evidence.findings if finding.group in (group, None)]
+    return findings + [
+        finding for finding in _own(evidence, group) if finding.kind not in {finding.kind for finding in findings}
+    ]
 
 
 def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
     """Members that fall silent, that don't poll, whose partitions stand still; static members that bounce: by a log's records and
     commits alone."""
-    lives = read_lives(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
+    timeline = read_timeline(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
 
     def told(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
         return Finding(kind, "warn" if weight > 100 else "note", weight, text, group=group, at_ms=at_ms)
 
-    for act in lives.acts:
+    for act in timeline.acts:
         if act.kind == "crash" and act.removed:
             yield told("lost", 130, f"{act.who} of {group} fell silent: {act.why}.", act.at_ms)
         elif act.kind == "hang" and act.removed:
@@ -106,8 +108,8 @@ def _bounced(evidence: Evidence, group: str) -> int | None:
     """When a record first had another member id for an instance in the same generation."""
     known: dict[str, tuple[str, int]] = {}
     for row in sorted(evidence.of_group("offset_log", group), key=lambda row: row["log_offset"]):
-        for one in row["members"] or ():
-            name, now = one["group_instance_id"], (one["member_id"], row["generation"])
+        for member in row["members"] or ():
+            name, now = member["group_instance_id"], (member["member_id"], row["generation"])
             if name is not None and name in known and known[name][0] != now[0]:
                 return int(row["record_ts_ms"])
             if name is not None:
@@ -120,79 +122,89 @@ def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str, 
     groups = whole.groups()
     if group is not None and group not in groups:
         raise unknown("group", group, groups)
-    playable = [one for one in whole.findings if one.kind in PLAYABLE and one.kind != "lag"]
-    about = [one for one in playable if group is None or one.group == group or _in_partition(whole, one, group)]
+    playable = [finding for finding in whole.findings if finding.kind in PLAYABLE and finding.kind != "lag"]
+    about = [
+        finding
+        for finding in playable
+        if group is None or finding.group == group or _in_partition(whole, finding, group)
+    ]
     if at_ms is not None:
-        about.sort(key=lambda one: _away_ms(one, at_ms))
-    for one in about:
-        whose = group or one.group or _hit(whole, one)
+        about.sort(key=lambda finding: _away_ms(finding, at_ms))
+    for finding in about:
+        whose = group or finding.group or _hit(whole, finding)
         if whose is not None:
-            return whose, _of_its_own(whole, one, whose)
+            return whose, _of_its_own(whole, finding, whose)
     if group is None:
         raise NotReproducible(_why_not(whole.findings))
     return group, None
 
 
-def _away_ms(one: Finding, at_ms: int) -> float:
+def _away_ms(finding: Finding, at_ms: int) -> float:
     """How far from a moment a finding is: 0 within one that lasts."""
-    if one.at_ms is None:
+    if finding.at_ms is None:
         return float("inf")
-    return max(one.at_ms - at_ms, at_ms - max(one.to_ms or one.at_ms, one.at_ms), 0)
+    return max(finding.at_ms - at_ms, at_ms - max(finding.to_ms or finding.at_ms, finding.at_ms), 0)
 
 
-def _in_partition(whole: Evidence, one: Finding, group: str) -> bool:
-    if one.kind not in PARTITIONED and one.group is not None:
+def _in_partition(whole: Evidence, finding: Finding, group: str) -> bool:
+    if finding.kind not in PARTITIONED and finding.group is not None:
         return False
-    return whole.partition_of(group) in _partitions(whole, one)
+    return whole.partition_of(group) in _partitions(whole, finding)
 
 
-def _partitions(whole: Evidence, one: Finding) -> set[int]:
+def _partitions(whole: Evidence, finding: Finding) -> set[int]:
     """The offsets partitions of a finding: one finding has all moves of the same time."""
-    if one.log_partition is not None:
-        return {one.log_partition}
-    if one.kind != "moved" or one.at_ms is None:
+    if finding.log_partition is not None:
+        return {finding.log_partition}
+    if finding.kind != "moved" or finding.at_ms is None:
         return set()
-    last_ms = one.at_ms if one.to_ms is None else one.to_ms
+    last_ms = finding.at_ms if finding.to_ms is None else finding.to_ms
     moves = [row for row in whole.rows("coordinator_moves") if row["at_ms"] is not None]
-    return {row["log_partition"] for row in moves if one.at_ms <= row["at_ms"] <= last_ms}
+    return {row["log_partition"] for row in moves if finding.at_ms <= row["at_ms"] <= last_ms}
 
 
-def _of_its_own(whole: Evidence, one: Finding, group: str) -> Finding:
+def _of_its_own(whole: Evidence, finding: Finding, group: str) -> Finding:
     """The finding with the time of the group's own move, if it has several moves."""
-    if one.kind != "moved" or one.at_ms is None:
-        return one
+    if finding.kind != "moved" or finding.at_ms is None:
+        return finding
     home = whole.partition_of(group)
     moves = [row["at_ms"] for row in whole.rows("coordinator_moves") if row["log_partition"] == home and row["at_ms"]]
-    mine = [at_ms for at_ms in moves if one.at_ms <= at_ms <= (one.at_ms if one.to_ms is None else one.to_ms)]
-    return replace(one, at_ms=mine[0], to_ms=mine[0]) if mine else one
+    mine = [
+        at_ms
+        for at_ms in moves
+        if finding.at_ms <= at_ms <= (finding.at_ms if finding.to_ms is None else finding.to_ms)
+    ]
+    return replace(finding, at_ms=mine[0], to_ms=mine[0]) if mine else finding
 
 
-def _hit(whole: Evidence, one: Finding) -> str | None:
+def _hit(whole: Evidence, finding: Finding) -> str | None:
     """Of a partition's finding the busiest group in it; of several partitions that of the busiest one."""
-    mine = _partitions(whole, one)
+    mine = _partitions(whole, finding)
     rows = [row for row in whole.rows("coordinator_hotspots") if row["log_partition"] in mine and row["busiest_group"]]
     return max(rows, key=lambda row: (row["records"], -row["log_partition"]))["busiest_group"] if rows else None
 
 
-def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> Incident:
+def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> SelectedIncident:
     """What of one group's log is to be played. Raises NotReproducible."""
-    found = [one for one in seen(mine, group) if one.kind in PLAYABLE]
+    candidates = [finding for finding in seen(mine, group) if finding.kind in PLAYABLE]
     if of_all is not None and (of_all.kind in PARTITIONED or of_all.group is None):
-        found = [of_all]
+        candidates = [of_all]
     if of_all is not None:
-        alike = (of_all.kind, *SAME.get(of_all.kind, ()))
-        found = (
-            [one for one in found if one.kind == of_all.kind] or [one for one in found if one.kind in alike] or [of_all]
+        kinds = (of_all.kind, *SAME.get(of_all.kind, ()))
+        candidates = (
+            [finding for finding in candidates if finding.kind == of_all.kind]
+            or [finding for finding in candidates if finding.kind in kinds]
+            or [of_all]
         )
     else:
-        found = [one for one in found if one.kind not in ("lag", "bounce")] or found
-    found.sort(key=lambda one: -one.weight)
-    if not found:
+        candidates = [finding for finding in candidates if finding.kind not in ("lag", "bounce")] or candidates
+    candidates.sort(key=lambda finding: -finding.weight)
+    if not candidates:
         raise NotReproducible(f"{group}: {_why_not(mine.findings)}")
     wanted_ms = at_ms if at_ms is not None else of_all.at_ms if of_all is not None else None
     if wanted_ms is not None:
-        found.sort(key=lambda one: _away_ms(one, wanted_ms))
-    finding = found[0]
+        candidates.sort(key=lambda finding: _away_ms(finding, wanted_ms))
+    finding = candidates[0]
     first, last = mine.from_ms or 0, mine.to_ms or 0
     at = finding.at_ms if finding.at_ms is not None else last - AFTER_S * 1000
     over = getattr(finding, "to_ms", None) or at
@@ -203,14 +215,14 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
     end = min(last, over + AFTER_S * 1000)
     back_s = BEFORE_S + (120 if finding.kind in ("deleted", "gone", "lost", "poll", "regression", "reset") else 0)
     begin = max(first, at - back_s * 1000, end - MOST_S * 1000)
-    return Incident(finding, group, begin, max(end, begin + 1000))
+    return SelectedIncident(finding, group, begin, max(end, begin + 1000))
 
 
 def _why_not(findings: list[Finding]) -> str:
-    for one in findings:
-        if one.kind in UNPLAYABLE and one.kind not in ("nothing", "placed", "hot"):
-            when = f" ({clock(one.at_ms)})" if one.at_ms is not None else ""
-            return f"nothing that can be played again; {one.kind}{when}: {UNPLAYABLE[one.kind]}"
+    for finding in findings:
+        if finding.kind in UNPLAYABLE and finding.kind not in ("nothing", "placed", "hot"):
+            when = f" ({clock(finding.at_ms)})" if finding.at_ms is not None else ""
+            return f"nothing that can be played again; {finding.kind}{when}: {UNPLAYABLE[finding.kind]}"
     return "nothing unusual was found, so there is nothing to play again"
 
 
@@ -218,9 +230,9 @@ def recurs(finding: Finding, again: list[Finding], later_ms: int) -> Finding | N
     """The finding in the simulated log: of the same kind, else one that says the same with less known. What happened to a partition has
     to be there at its time, ``later_ms`` after the real one's, and be over when that was: another of its kind is another one."""
     for kind in (finding.kind, *SAME.get(finding.kind, ())):
-        for one in again:
-            if one.kind == kind and (kind not in PARTITIONED or _in_place(finding, one, later_ms)):
-                return one
+        for other in again:
+            if other.kind == kind and (kind not in PARTITIONED or _in_place(finding, other, later_ms)):
+                return other
     return None
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from broker_sim.common.text import clock, duration_text, visible
 from broker_sim.drawing.pages import page
-from broker_sim.reproduce.alike import Alike, Event, Pair
-from broker_sim.reproduce.lives import Act, Lives
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline
+from broker_sim.reproduce.similarity import Event, Pair, Similarity
 
 __all__ = ["html"]
 
 
-def html(title: str, verdict: list[str], alike: Alike, real: Lives, unknown: list[str]) -> str:
+def html(title: str, verdict: list[str], similarity: Similarity, real: GroupTimeline, unknown: list[str]) -> str:
     """``verdict``: lines; ``unknown``: what the log didn't show, and what is not as it was."""
     return page(
         "reproduce/page.html",
         title=visible(title),
         verdict=[visible(line) for line in verdict],
-        figure=alike.text(),
-        pairs=[_row(pair, real.from_ms) for pair in alike.pairs],
+        figure=similarity.text(),
+        pairs=[_row(pair, real.from_ms) for pair in similarity.pairs],
         acts=[_act(act, real.from_ms) for act in real.acts],
         unknown=[visible(line) for line in unknown],
         begin=clock(real.from_ms),

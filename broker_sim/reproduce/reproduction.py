@@ -12,25 +12,33 @@ from broker_sim.config.settings import parse_release
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.progress import Steps
 from broker_sim.reproduce import page
-from broker_sim.reproduce.again import evidence_of, jams_of, played
-from broker_sim.reproduce.alike import Alike, compare
+from broker_sim.reproduce.again import evidence_of, played, stuck_findings
 from broker_sim.reproduce.evidence import Evidence, read
+from broker_sim.reproduce.generated_scenario import (
+    BEGIN,
+    GROUPS,
+    PYTEST,
+    SCENARIO,
+    TEST,
+    GeneratedScenario,
+    scenario_of,
+)
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, read_timeline
 from broker_sim.reproduce.incident import (
     NEAR_MS,
     PARTITIONED,
-    Incident,
     NotReproducible,
+    SelectedIncident,
     choose,
     incident,
     recurs,
     seen,
 )
-from broker_sim.reproduce.lives import Act, Lives, read_lives
-from broker_sim.reproduce.story import BEGIN, GROUPS, PYTEST, SCENARIO, TEST, Story, story_of
+from broker_sim.reproduce.similarity import Similarity, compare
 from broker_sim.scenario.model import read as read_scenario
 from broker_sim.scenario.runner import Outcome
 
-__all__ = ["Options", "Reproduction", "reproduce"]
+__all__ = ["ReproduceOptions", "Reproduction", "reproduce"]
 
 VERDICT, PAGE = "verdict.txt", "page.html"
 MEMBERS = ("start", "leave", "crash", "hang")
@@ -39,7 +47,7 @@ MADE = (SCENARIO, GROUPS, PYTEST, VERDICT, PAGE, "data")
 
 
 @dataclass(frozen=True)
-class Options:
+class ReproduceOptions:
     """What a user may say."""
 
     input: str
@@ -56,10 +64,10 @@ class Options:
 class Reproduction:
     """``again``: the finding in the simulated log, None where it is not there."""
 
-    incident: Incident
+    incident: SelectedIncident
     again: Finding | None
     outcome: Outcome
-    alike: Alike
+    similarity: Similarity
     unknown: list[str]
 
     @property
@@ -90,7 +98,7 @@ def _dated(finding: Finding) -> str:
     return f"{date(at_ms)} {clock(at_ms)}  {finding.text.replace(chr(0xA0), ' ')}"
 
 
-def reproduce(options: Options, steps: Steps) -> Reproduction:
+def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
     """Do it, and write the files. Raises UsageError; NotReproducible with the reason."""
     out = Path(options.out)
     if out.exists() and (not out.is_dir() or any(name.name not in MADE for name in out.iterdir())):
@@ -101,44 +109,44 @@ def reproduce(options: Options, steps: Steps) -> Reproduction:
         whole = _read(options, steps)
         group, of_all = choose(whole, options.group, options.at_ms)
         mine = _read(options, steps, group)
-        found = incident(mine, group, of_all, options.at_ms)
-        step.done(f"{group}, {found.finding.kind}")
+        chosen = incident(mine, group, of_all, options.at_ms)
+        step.done(f"{group}, {chosen.finding.kind}")
     release, why = (options.as_version, "as it was asked for") if options.as_version else mine.release()
-    lives = read_lives(mine, group, found.from_ms, found.to_ms)
-    if found.finding.kind == "stuck":
-        _stuck(found, lives, mine, release)
-    if not lives.members and not lives.acts:
+    timeline = read_timeline(mine, group, chosen.from_ms, chosen.to_ms)
+    if chosen.finding.kind == "stuck":
+        _stuck(chosen, timeline, mine, release)
+    if not timeline.members and not timeline.acts:
         raise NotReproducible(f"{group}: its records of that time are gone, compaction took them")
-    if found.finding.kind in PARTITIONED and not lives.members:
+    if chosen.finding.kind in PARTITIONED and not timeline.members:
         raise NotReproducible(
             f"{group}: its members at that time are not in the log, so no client that tries to commit can be simulated"
         )
-    story = story_of(found, lives, release)
-    story.changed.append(f"the brokers behave as Kafka {release}: {why}")
-    _write(out, found, story)
+    generated = scenario_of(chosen, timeline, release)
+    generated.changed.append(f"the brokers behave as Kafka {release}: {why}")
+    _write(out, chosen, generated)
     with steps.step("playing it") as step:
         data = out / "data"
         _emptied(data)
         outcome = played(read_scenario(out / SCENARIO), data)
         step.done(f"{outcome.seconds:.0f} s of virtual time")
     again = evidence_of(data, group)
-    told = jams_of(data, group) if found.finding.kind == "stuck" else seen(again, group)
+    findings = stuck_findings(data, group) if chosen.finding.kind == "stuck" else seen(again, group)
     begin = next(
         (event["ts_ms"] for event in outcome.events if event["event"] == "mark" and event["text"] == BEGIN), None
     )
     if begin is None:
         raise NotReproducible(f"{group}: its members never came together: {outcome.late}")
-    shifted = read_lives(again, group, begin, begin + lives.to_ms - lives.from_ms)
-    if found.finding.kind == "stuck":
-        _stuck_again(told, shifted)
-    alike = compare(lives, shifted)
-    again_found = recurs(found.finding, told, begin - lives.from_ms)
-    made = Reproduction(found, again_found, outcome, alike, _unknown(lives, story))
-    _tell(out, made, lives, story)
+    shifted = read_timeline(again, group, begin, begin + timeline.to_ms - timeline.from_ms)
+    if chosen.finding.kind == "stuck":
+        _add_stuck_act(findings, shifted)
+    similarity = compare(timeline, shifted)
+    again_found = recurs(chosen.finding, findings, begin - timeline.from_ms)
+    made = Reproduction(chosen, again_found, outcome, similarity, _unknown(timeline, generated))
+    _write_report(out, made, timeline, generated)
     return made
 
 
-def _read(options: Options, steps: Steps, group: str | None = None) -> Evidence:
+def _read(options: ReproduceOptions, steps: Steps, group: str | None = None) -> Evidence:
     return read(
         options.input,
         steps_of(steps),
@@ -153,37 +161,37 @@ def steps_of(steps: Steps) -> Steps:
     return Steps(steps.stream, quiet=True)
 
 
-def _stuck(found: Incident, lives: Lives, mine: Evidence, release: str) -> None:
+def _stuck(chosen: SelectedIncident, timeline: GroupTimeline, mine: Evidence, release: str) -> None:
     """What happened to the group's offsets partition. What its members did meanwhile came of it, and is left to come of it again."""
-    finding = found.finding
+    finding = chosen.finding
     assert finding.at_ms is not None
-    to_ms = finding.to_ms if finding.to_ms is not None else found.to_ms
-    at_ms = max(finding.at_ms, lives.from_ms)
+    to_ms = finding.to_ms if finding.to_ms is not None else chosen.to_ms
+    at_ms = max(finding.at_ms, timeline.from_ms)
     jam = Act(at_ms, "jam", None, max(to_ms - at_ms, 1000), (), _shown(finding), finding.certainty == "certain")
     lines = mine.lines_of(finding.log_partition) if finding.log_partition is not None else []
     within = [row for row in lines if finding.at_ms - NEAR_MS <= row["ts_ms"] < to_ms - 1000]
     shrinks = [row["ts_ms"] for row in within if row["what"] == "ISR shrinks"]
     refused = [row["ts_ms"] for row in within if row["what"] == "refused"]
     # of what the controller does to the ISR 3.x has no line of its own, but a new epoch
-    epochs = [act.at_ms for act in lives.acts if act.kind == "epoch" and at_ms <= act.at_ms < to_ms - 1000]
+    epochs = [act.at_ms for act in timeline.acts if act.kind == "epoch" and at_ms <= act.at_ms < to_ms - 1000]
     if refused or (shrinks and parse_release(release) >= (4, 0)):
         jam = replace(jam, refused_ms=min([*shrinks, *refused, *epochs]))
-    kept = list(_not_of_it(lives, jam))
-    if len(kept) < len(lives.acts):
-        lives.notes.append(
+    kept = list(_not_of_it(timeline, jam))
+    if len(kept) < len(timeline.acts):
+        timeline.notes.append(
             "What members did while nothing was committed (sessions that ran out, commits that stood still, a new epoch) is not played:"
             " it came of it."
         )
-    lives.acts = sorted([*kept, jam], key=lambda act: act.at_ms)
+    timeline.acts = sorted([*kept, jam], key=lambda act: act.at_ms)
 
 
-def _stuck_again(told: list[Finding], shifted: Lives) -> None:
+def _add_stuck_act(findings: list[Finding], shifted: GroupTimeline) -> None:
     """The same of the simulated group's life."""
-    for one in told:
-        if one.at_ms is None or not shifted.from_ms <= one.at_ms <= shifted.to_ms:
+    for finding in findings:
+        if finding.at_ms is None or not shifted.from_ms <= finding.at_ms <= shifted.to_ms:
             continue
-        lasted_ms = (shifted.to_ms if one.to_ms is None else one.to_ms) - one.at_ms
-        jam = Act(one.at_ms, "jam", None, lasted_ms, why="the journal's appends")
+        lasted_ms = (shifted.to_ms if finding.to_ms is None else finding.to_ms) - finding.at_ms
+        jam = Act(finding.at_ms, "jam", None, lasted_ms, why="the journal's appends")
         shifted.acts = sorted([*_not_of_it(shifted, jam), jam], key=lambda act: act.at_ms)
 
 
@@ -195,20 +203,20 @@ def _shown(finding: Finding) -> str:
     return "no append was committed, by how its groups' commits came"
 
 
-def _not_of_it(lives: Lives, jam: Act) -> Iterator[Act]:
+def _not_of_it(timeline: GroupTimeline, jam: Act) -> Iterator[Act]:
     """The acts but for those of members that were back behind it, and for new epochs of the same leader."""
     until = jam.at_ms + jam.for_ms + NEAR_MS
     mine = [
         act
-        for act in lives.acts
+        for act in timeline.acts
         if jam.at_ms - 1000 <= act.at_ms + (act.for_ms if act.kind == "hang" else 0) and act.at_ms <= until
     ]
-    runs = {one.name: one.first for one in lives.members}
-    for act in lives.acts:
+    runs = {member.name: member.first for member in timeline.members}
+    for act in timeline.acts:
         if act not in mine and act.at_ms < jam.at_ms and act.kind in MEMBERS:
             runs[str(act.who)] = act.kind not in ("leave", "crash")
     last = {str(act.who): act for act in mine if act.kind in MEMBERS}
-    for act in lives.acts:
+    for act in timeline.acts:
         if act not in mine or act.kind not in (*MEMBERS, "epoch"):
             yield act
             continue
@@ -217,13 +225,13 @@ def _not_of_it(lives: Lives, jam: Act) -> Iterator[Act]:
             yield act
 
 
-def _unknown(lives: Lives, story: Story) -> list[str]:
-    unsure = [act for act in lives.acts if not act.sure]
-    found = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
-    found += lives.notes
-    found += [f"{one[0].upper()}{one[1:]}." for one in dict.fromkeys(story.changed)]
+def _unknown(timeline: GroupTimeline, generated: GeneratedScenario) -> list[str]:
+    unsure = [act for act in timeline.acts if not act.sure]
+    unknowns = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
+    unknowns += timeline.notes
+    unknowns += [f"{change[0].upper()}{change[1:]}." for change in dict.fromkeys(generated.changed)]
     return [
-        *found,
+        *unknowns,
         "When members heartbeat, and how long each works on a record, is not in the log: heartbeats come each 3 s here.",
         "The clients are aiokafka's; another library rejoins, commits and leaves at other moments.",
     ]
@@ -233,25 +241,25 @@ def _emptied(data: Path) -> None:
     shutil.rmtree(data, ignore_errors=True)
 
 
-def _write(out: Path, found: Incident, story: Story) -> None:
+def _write(out: Path, chosen: SelectedIncident, generated: GeneratedScenario) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / SCENARIO).write_text(story.scenario(_dated(found.finding)), encoding="utf-8")
-        (out / GROUPS).write_text(story.begin(), encoding="utf-8")
-        title = f"{found.group}: {found.finding.kind}".replace("\\", "\\\\").replace('"', "'")
+        (out / SCENARIO).write_text(generated.scenario(_dated(chosen.finding)), encoding="utf-8")
+        (out / GROUPS).write_text(generated.begin(), encoding="utf-8")
+        title = f"{chosen.group}: {chosen.finding.kind}".replace("\\", "\\\\").replace('"', "'")
         test = TEST.format(
             title=title,
             scenario=SCENARIO,
-            kind=found.finding.kind,
-            group=found.group.replace("\\", "\\\\").replace('"', '\\"'),
+            kind=chosen.finding.kind,
+            group=chosen.group.replace("\\", "\\\\").replace('"', '\\"'),
         )
         (out / PYTEST).write_text(test, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
 
 
-def _tell(out: Path, made: Reproduction, lives: Lives, story: Story) -> None:
-    lines = [*made.verdict(), made.alike.text()]
+def _write_report(out: Path, made: Reproduction, timeline: GroupTimeline, generated: GeneratedScenario) -> None:
+    lines = [*made.verdict(), made.similarity.text()]
     (out / VERDICT).write_text("\n".join(lines) + "\n\n" + made.outcome.report() + "\n", encoding="utf-8")
     title = f"{made.incident.group}: {made.incident.finding.kind}"
-    (out / PAGE).write_text(page.html(title, made.verdict(), made.alike, lives, made.unknown), encoding="utf-8")
+    (out / PAGE).write_text(page.html(title, made.verdict(), made.similarity, timeline, made.unknown), encoding="utf-8")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker_sim.common.answers import errors_of
 from broker_sim.common.text import nearest, unknown
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
-from broker_sim.fields.kinds import Choice, Count, Kind
+from broker_sim.fields.kinds import Choice, Count, FieldKind
 from broker_sim.journal import EVENTS
 from broker_sim.scenario.files import Table, count, flag, table_of, text
 from kafka_wire.errors import Err
@@ -295,7 +295,7 @@ _SAYINGS = (
     *("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left"),
     *("begun", "aborted", "fenced"),
 )
-_NAMES: dict[str, Kind[Any]] = {"api": ApiName(), "error": ErrorCode(none=True), "timer": Choice(_TIMERS)}
+_NAMES: dict[str, FieldKind[Any]] = {"api": ApiName(), "error": ErrorCode(none=True), "timer": Choice(_TIMERS)}
 """The fields of events whose values are known beforehand."""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker_sim.common.text import UsageError, expected
-from broker_sim.fields.kinds import Count, Duration, Flag, Kind, ListOf, Text
+from broker_sim.fields.kinds import Count, Duration, FieldKind, Flag, ListOf, Text
 from broker_sim.fields.problems import WrongInput
 
 __all__ = ["Table", "WrongFile", "count", "duration", "flag", "load", "number", "pattern", "table_of", "text", "texts"]
@@ -106,7 +106,7 @@ class Table:
             return default
         value = self._values[key]
         try:
-            return read(plain(value) if isinstance(read, Kind) else value)
+            return read(plain(value) if isinstance(read, FieldKind) else value)
         except WrongFile as error:
             wrong = error
         except WrongInput as error:

@@ -35,7 +35,7 @@ from typing import Any, TypeVar
 
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.fields.kafka import ErrorCode
-from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, Setting
+from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, SettingValue
 from broker_sim.fields.problems import WrongInput
 from broker_sim.scenario.expectations import Matcher, matchers_of
 from broker_sim.scenario.files import (
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "ScenarioStep", "TopicPlan", "parse", "read"]
 
-SETTINGS_OF = MapOf(Setting())
+SETTINGS_OF = MapOf(SettingValue())
 KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "streams", "transactional", "outside")
 SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "epochs", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")

@@ -25,7 +25,7 @@ from broker_sim.common.text import UsageError, unknown
 from broker_sim.control.resolve import OFFSETS_TOPIC, TRANSACTION_TOPIC, examine_log
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.selectors import fits
-from broker_sim.fields.kafka import OfTransactions
+from broker_sim.fields.kafka import TransactionalIdLog
 from broker_sim.journal import EVENTS
 from broker_sim.scenario.expectations import (
     ClientMatcher,
@@ -315,7 +315,7 @@ class _Names:
             return
         if isinstance(named, str):
             self._look("group", named, where, f"log: {text}")
-        elif isinstance(named, OfTransactions):
+        elif isinstance(named, TransactionalIdLog):
             self._look("transactional_id", named.transactional_id, where, f"log: {text}")
         else:
             self._partition(f"{named[0]}-{named[1]}", where, "log")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim import ClusterThread
-from broker_sim.explain.transaction_story import explain_transactions
+from broker_sim.explain.transaction_text import explain_transactions
 from broker_sim.explain.transactions import transactions
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, build_batch
 from tests.clients.test_kafka_tools import MAIN

@@ -13,7 +13,7 @@ from broker_sim.control.resolve import examine_log
 from broker_sim.control.table import operation
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import RULE_KEYS
-from broker_sim.fields.kafka import OfTransactions
+from broker_sim.fields.kafka import TransactionalIdLog
 from broker_sim.fields.kinds import MAX_ITEMS, MAX_TEXT, Count
 
 
@@ -158,7 +158,7 @@ def test_what_is_wrong_is_one_line_that_names_it(case: str) -> None:
         ("__consumer_offsets-49", ("__consumer_offsets", 49)),
         ("offsets(billing)", "billing"),
         ("offsets(a (b) c)", "a (b) c"),
-        ("transactions(orders-app)", OfTransactions("orders-app")),
+        ("transactions(orders-app)", TransactionalIdLog("orders-app")),
     ],
 )
 def test_logs_are_named_as_text(text: str, named: Any) -> None:

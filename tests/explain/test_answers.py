@@ -12,7 +12,7 @@ from broker_sim import Cluster
 from broker_sim.common.answers import in_words, rows
 from broker_sim.explain import explain
 from broker_sim.explain.events import Call
-from broker_sim.explain.transaction_story import explain_transactions
+from broker_sim.explain.transaction_text import explain_transactions
 from broker_sim.scenario.expectations import EventMatcher
 from broker_sim.scenario.files import Table
 from kafka_wire.messages.k08_offset_commit import (

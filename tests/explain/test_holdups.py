@@ -6,7 +6,7 @@ import pytest
 
 from broker_sim.explain.history import history
 from broker_sim.explain.holdups import advice, chief, holdups
-from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.tables.rebalances import rebalances
 from tests.explain.journals import LOG, Script
@@ -88,7 +88,7 @@ def test_explanations_and_tables_have_one_cause(case: str) -> None:
     held = chief(holdups(history(script.events, "billing").rebalances[number]))
     assert held is not None
     assert (held.what, held.members, held.ms) == (what, who, ms)
-    table = rows(rebalances(Session().of_arrow(arrow(script.events))), "started_ms")
+    table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
     row = table[number]
     assert (row["held_by"], row["held_who"], row["held_ms"]) == (what, who, ms)
     told = [one for one in findings(facts(rebalances=table)) if one.kind == "slow"]
@@ -104,7 +104,7 @@ def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
         "For 40 s it waited until the session of app-2 ran out, whose connection had been closed without a LeaveGroup."
         in words
     )
-    table = rows(rebalances(Session().of_arrow(arrow(script.events))), "started_ms")
+    table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
     (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
     assert (
         "40 s of it until the session of app-2 ran out, whose connection had been closed without a LeaveGroup"
@@ -118,6 +118,6 @@ def test_a_session_that_ran_out_over_an_open_connection_is_not_said_to_be_a_proc
     script = killed()
     script.events = [event for event in script.events if event["event"] != "connection"]
     assert "ran out, whose" not in said(script, 2)
-    table = rows(rebalances(Session().of_arrow(arrow(script.events))), "started_ms")
+    table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
     (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
     assert "of a process that lived" in found.advice.lower()

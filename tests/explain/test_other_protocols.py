@@ -9,7 +9,7 @@ import pytest
 
 from broker_sim import Cluster
 from broker_sim.explain import explain, recent
-from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.tables.rebalances import rebalances
 from kafka_wire.codec import encode
@@ -120,7 +120,7 @@ async def test_a_killed_worker_is_told_without_topics(kafka: Cluster) -> None:
     whole(recent(events, "workers"))
     assert "joined again with config offset 6 (it was 5)" in words
     assert "waited until the session of w-2 ran out" in words
-    table = rows(rebalances(Session().of_arrow(arrow(events))), "started_ms")
+    table = rows(rebalances(DuckSession().of_arrow(arrow(events))), "started_ms")
     assert {row["protocol_type"] for row in table} == {"connect"}
     for found in findings(facts(rebalances=table)):
         if found.kind != "nothing":
@@ -144,7 +144,7 @@ async def test_another_protocol_has_metadata_that_nobody_reads(kafka: Cluster) -
     whole(words)
     assert "registry-2 at /127.0.0.1 joined again with other metadata." in words
     assert [view.worker for view in kafka.group("workers").members] == [None, None]
-    table = rows(rebalances(Session().of_arrow(arrow(kafka.journal.events))), "started_ms")
+    table = rows(rebalances(DuckSession().of_arrow(arrow(kafka.journal.events))), "started_ms")
     assert table[-1]["protocol_type"] == "sr"
     joining.cancel()
     for worker in (one, two):

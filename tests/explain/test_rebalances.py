@@ -6,23 +6,35 @@ from typing import get_args
 
 import pytest
 
-from broker_sim.explain.events import Snapshot
-from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
+from broker_sim.explain.events import GroupSnapshot
+from broker_sim.explain.generations import Generation, Generations, GroupMetadataRecord, StoredMember
 from broker_sim.explain.history import history
-from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind, Phases, Rebalances, Step
+from broker_sim.explain.rebalances import (
+    COMPLETING,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    Cause,
+    GroupStep,
+    Kind,
+    Phases,
+    Rebalances,
+)
 from broker_sim.pipeline.log_causes import CAUSES
 from tests.explain.journals import Script
 
 
-def group(state: str, generation: int, *members: str) -> Snapshot:
-    return Snapshot(state, generation, None, None, {name: {} for name in members}, [], len(members))
+def group(state: str, generation: int, *members: str) -> GroupSnapshot:
+    return GroupSnapshot(state, generation, None, None, {name: {} for name in members}, [], len(members))
 
 
-def read(*steps: tuple[int, Snapshot | None, Snapshot | None, Kind]) -> tuple[list[list[str]], list[Phases]]:
+def read(*steps: tuple[int, GroupSnapshot | None, GroupSnapshot | None, Kind]) -> tuple[list[list[str]], list[Phases]]:
     """What each step did, and the rebalances."""
     reader = Rebalances(Phases)
-    turns = [[turn for turn, _ in reader.take(Step(at, old, new, Cause(kind, at)))] for at, old, new, kind in steps]
-    return turns, reader.found
+    turns = [
+        [turn for turn, _ in reader.take(GroupStep(at, old, new, Cause(kind, at)))] for at, old, new, kind in steps
+    ]
+    return turns, reader.rebalances
 
 
 OPEN, CLOSED, STILL = group(PREPARING, 1, "a"), group(COMPLETING, 2, "a"), group(STABLE, 2, "a")
@@ -63,7 +75,7 @@ def test_one_that_begins_before_the_last_is_over_makes_that_one_fail() -> None:
     ("kind", "after", "end"),
     [("unloaded", None, "moved"), ("deleted", None, "dead"), ("loaded", group(STABLE, 1, "a"), "moved")],
 )
-def test_a_group_that_goes_away(kind: Kind, after: Snapshot | None, end: str) -> None:
+def test_a_group_that_goes_away(kind: Kind, after: GroupSnapshot | None, end: str) -> None:
     """A broker that was killed tells nothing: what its coordinator had open is over when the next one has loaded the group."""
     _, (one,) = read((10, group(STABLE, 1, "a"), OPEN, "joined"), (20, None if kind == "loaded" else OPEN, after, kind))
     assert (one.end, one.ended_ms, one.generation) == (end, 20, None)
@@ -94,8 +106,8 @@ def test_every_cause_has_a_word_in_the_table_or_is_no_beginning() -> None:
 def stored(*records: tuple[int, int | None, str], lasted: int = 5) -> list[Generation]:
     reader = Generations()
     for at, generation, members in records:
-        reader.take(GroupRecord(at, at - lasted, generation, tuple(StoredMember(name) for name in members)))
-    return reader.found
+        reader.take(GroupMetadataRecord(at, at - lasted, generation, tuple(StoredMember(name) for name in members)))
+    return reader.generations
 
 
 def test_generations_of_a_log() -> None:
@@ -132,7 +144,7 @@ def test_after_a_tombstone_a_group_begins_anew() -> None:
 
 def test_a_log_without_times_of_states_tells_no_closing() -> None:
     reader = Generations()
-    reader.take(GroupRecord(10, None, 1, (StoredMember("a"),)))
-    reader.take(GroupRecord(20, None, 2, ()))
-    one, two = reader.found
+    reader.take(GroupMetadataRecord(10, None, 1, (StoredMember("a"),)))
+    reader.take(GroupMetadataRecord(20, None, 2, ()))
+    one, two = reader.generations
     assert (one.closed_ms, one.stored_ms, one.left_ms, two.closed_ms) == (None, 10, 20, 20)

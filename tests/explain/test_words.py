@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker_sim.explain import explain, recent
-from broker_sim.explain.model import Info
-from broker_sim.explain.names import short_names
+from broker_sim.explain.model import MemberInfo
+from broker_sim.explain.short_ids import short_names
 from tests.explain.journals import LOG, Script
 
 A, B, C = "app-1~aaaa", "app-2~bbbb", "app-3~cccc"
@@ -317,7 +317,7 @@ def test_commits_that_were_stored_although_their_answer_said_no() -> None:
 
 def test_clients_that_share_a_client_id_are_told_apart() -> None:
     ids = ["app-1a2b3c", "app-1a2f99", "other-77"]
-    infos = [Info(one, client_id=one.partition("-")[0]) for one in ids]
+    infos = [MemberInfo(one, client_id=one.partition("-")[0]) for one in ids]
     assert short_names(infos) == {ids[0]: "app-1a2b", ids[1]: "app-1a2f", ids[2]: "other"}
 
 

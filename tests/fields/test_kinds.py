@@ -17,7 +17,7 @@ from broker_sim.fields.field import Field, read
 from broker_sim.fields.problems import Problem, WrongInput
 from broker_sim.simulation.faults.kinds import KINDS, Seconds
 
-KINDS_OF_VALUES: list[kinds.Kind[Any]] = [
+KINDS_OF_VALUES: list[kinds.FieldKind[Any]] = [
     kinds.Flag(),
     kinds.Count(0, 100),
     kinds.Count(),
@@ -29,7 +29,7 @@ KINDS_OF_VALUES: list[kinds.Kind[Any]] = [
     kinds.Text(),
     kinds.Choice(("Stable", "Empty")),
     kinds.NameOrNumber(),
-    kinds.Setting(),
+    kinds.SettingValue(),
     kinds.ListOf(kinds.Count()),
     kinds.MapOf(kinds.Text(0)),
     kinds.OneOrMore(),
@@ -37,7 +37,7 @@ KINDS_OF_VALUES: list[kinds.Kind[Any]] = [
     kafka.ErrorCode(none=True),
     kafka.ApiName(),
     kafka.ApiNames(),
-    kafka.Versions(),
+    kafka.VersionRange(),
     kafka.LogName(),
 ]
 
@@ -63,7 +63,9 @@ VALUES = st.recursive(SCALARS, lambda one: st.lists(one, max_size=3) | st.dictio
 
 
 @given(st.sampled_from(KINDS_OF_VALUES), VALUES)
-def test_any_value_is_read_or_refused_and_what_was_read_reads_as_itself(kind: kinds.Kind[Any], value: object) -> None:
+def test_any_value_is_read_or_refused_and_what_was_read_reads_as_itself(
+    kind: kinds.FieldKind[Any], value: object
+) -> None:
     try:
         once = kind.read(value, "it")
     except UsageError:
@@ -89,7 +91,7 @@ def test_a_text_is_a_list_with_commas_and_a_list_is_one(value: object, list_: li
     ("value", "written"), [(True, "true"), (0.5, "0.5"), (6, "6"), ("", ""), (["a", "b"], "a,b"), ("True", "True")]
 )
 def test_a_setting_is_written_as_kafka_writes_it(value: object, written: str) -> None:
-    assert kinds.Setting().read(value) == written
+    assert kinds.SettingValue().read(value) == written
 
 
 def test_a_name_that_was_meant_otherwise_is_not_missing_too() -> None:

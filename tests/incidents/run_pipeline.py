@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import Options, pipeline
+from broker_sim.pipeline.run import RunOptions, pipeline
 from tests.incidents.ledger import Ledger
 from tests.incidents.score import Score, judge
 
@@ -32,13 +32,13 @@ def findings_of(folder: Path, out: Path, *, logs: bool = True, client_logs: bool
         "engine": "duckdb",
         "overwrite": True,
     }
-    known = {one.name for one in fields(Options)}
+    known = {one.name for one in fields(RunOptions)}
     if logs and "broker_logs" in known:
         given |= {
             "broker_logs": (str(folder / "logs" / "brokers"),),
             "client_logs": (str(folder / "logs" / "clients"),) if client_logs else (),
         }
-    outcome = pipeline(Options(**given), Steps(sys.stderr, quiet=True))
+    outcome = pipeline(RunOptions(**given), Steps(sys.stderr, quiet=True))
     return [one.to_dict() for one in outcome.findings]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS
 from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN
 from broker_sim.pipeline.tables.offset_regressions import OFFSET_REGRESSIONS
@@ -14,7 +14,7 @@ from tests.pipeline.offsets import T0
 Row = dict[str, Any]
 
 
-def facts(**columns: Any) -> Facts:
+def facts(**columns: Any) -> ReportFacts:
     """Ten minutes of a run with two groups, unless told otherwise."""
     known = {
         "run_id": "r1",
@@ -25,7 +25,7 @@ def facts(**columns: Any) -> Facts:
         "groups": 2,
         "commits": 100,
     }
-    return Facts(**{**known, **columns})
+    return ReportFacts(**{**known, **columns})
 
 
 def row(names: tuple[str, ...], **columns: Any) -> Row:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from broker_sim.journal import plain, problems
-from broker_sim.pipeline.journal_events import Where, batches, rows_of
+from broker_sim.pipeline.journal_events import LineSource, batches, rows_of
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
@@ -34,7 +34,7 @@ def arrow(events: Iterable[Mapping[str, Any]], run_id: str = "run", journal: int
     """The rows of EVENTS that the source makes of these events."""
     import pyarrow
 
-    where = Where(run_id, journal, f"{run_id}/journal-{journal:06}.ndjson")
+    where = LineSource(run_id, journal, f"{run_id}/journal-{journal:06}.ndjson")
     lines = ((place, line(event), True) for place, event in enumerate(events))
     return pyarrow.Table.from_batches(batches(rows_of(lines, where)), EVENTS.arrow())
 

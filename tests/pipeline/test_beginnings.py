@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.explain import history
-from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.tables.offset_skips import offset_skips
 from tests.pipeline.facts import facts
@@ -13,8 +13,8 @@ from tests.pipeline.support_journal import LOG, Book, arrow, member, picked, pla
 
 
 @pytest.fixture(scope="module")
-def duck() -> Session:
-    return Session()
+def duck() -> DuckSession:
+    return DuckSession()
 
 
 def member_of(book: Book) -> None:
@@ -59,7 +59,7 @@ def at_the_end() -> Book:
     return book
 
 
-def test_a_new_partition_that_is_begun_at_its_end_is_a_loss_and_a_groups_first_start_is_not(duck: Session) -> None:
+def test_a_new_partition_that_is_begun_at_its_end_is_a_loss_and_a_groups_first_start_is_not(duck: DuckSession) -> None:
     found = rows(offset_skips(duck.of_arrow(arrow(at_the_end().events))), "partition", "from_offset")
     names = ("group", "client_id", "partition", "from_offset", "to_offset", "by", "committed", "began")
     assert picked(found, *names) == [
@@ -84,7 +84,7 @@ def test_a_new_partition_that_is_begun_at_its_end_is_a_loss_and_a_groups_first_s
     assert ": up to 20 records before that are not read;" in chosen.text
 
 
-def test_explain_and_the_table_have_one_reader(duck: Session) -> None:
+def test_explain_and_the_table_have_one_reader(duck: DuckSession) -> None:
     """What one says the other says."""
     events = at_the_end().events
     told = [one.text for one in history(events, "billing").incidents if "begins to read" in one.text]
@@ -96,7 +96,7 @@ def test_explain_and_the_table_have_one_reader(duck: Session) -> None:
 
 @pytest.mark.parametrize(("reason", "expected"), [("expired", [(10, "reached")]), ("requested", [(0, "first")])])
 def test_an_offset_that_expired_is_where_the_group_had_got_to(
-    duck: Session, reason: str, expected: list[tuple[int, str]]
+    duck: DuckSession, reason: str, expected: list[tuple[int, str]]
 ) -> None:
     book = Book()
     partitions_told(book, 2)
@@ -111,7 +111,7 @@ def test_an_offset_that_expired_is_where_the_group_had_got_to(
     assert picked(found, "from_offset", "began") == expected
 
 
-def test_members_of_a_group_by_epochs_begin_at_the_end_too(duck: Session) -> None:
+def test_members_of_a_group_by_epochs_begin_at_the_end_too(duck: DuckSession) -> None:
     book = Book()
     partitions_told(book, 1)
     about = {
@@ -164,7 +164,7 @@ expect:
 """
 
 
-def test_a_clients_library_that_learns_late_of_new_partitions(duck: Session) -> None:
+def test_a_clients_library_that_learns_late_of_new_partitions(duck: DuckSession) -> None:
     outcome = played_text(GROWS)
     assert outcome.code == 0, outcome.report()
     found = rows(offset_skips(duck.of_arrow(arrow(outcome.events))), "partition")

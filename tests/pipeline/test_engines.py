@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.engine import engine_of, functions
 from broker_sim.pipeline.lines import broker_lines, client_lines
 from broker_sim.pipeline.run import derived
-from broker_sim.pipeline.schemas import OFFSET_LOG, Table
+from broker_sim.pipeline.schemas import OFFSET_LOG, TableSchema
 from broker_sim.pipeline.scope import CONTEXT_MS, Scope
 from broker_sim.pipeline.segments import read_offsets
 from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, java_hash
@@ -45,17 +45,17 @@ SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
-def duck() -> Session:
-    return Session()
+def duck() -> DuckSession:
+    return DuckSession()
 
 
 class Both:
     """One input in both engines."""
 
-    def __init__(self, spark: Any, duck: Session, folder: Path) -> None:
+    def __init__(self, spark: Any, duck: DuckSession, folder: Path) -> None:
         self.spark, self.duck, self.folder = spark, duck, folder
 
-    def frames(self, table: Table, rows: Any) -> tuple[Any, Any]:
+    def frames(self, table: TableSchema, rows: Any) -> tuple[Any, Any]:
         """``rows``: a pyarrow.Table. Spark has it from a file: rows within a plan make plans slow."""
         from pyarrow import parquet
 
@@ -77,7 +77,7 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both(spark: Any, duck: Session, tmp_path_factory: pytest.TempPathFactory) -> Both:
+def both(spark: Any, duck: DuckSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     return Both(spark, duck, tmp_path_factory.mktemp("inputs"))
 
 
@@ -123,11 +123,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def empty(table: Table) -> Any:
+def empty(table: TableSchema) -> Any:
     return table.arrow().empty_table()
 
 
-def of_rows(table: Table, made: Iterable[Mapping[str, Any]]) -> Any:
+def of_rows(table: TableSchema, made: Iterable[Mapping[str, Any]]) -> Any:
     import pyarrow
 
     return pyarrow.Table.from_pylist([{name: row.get(name) for name in table.names} for row in made], table.arrow())
@@ -355,7 +355,7 @@ def test_what_a_scope_leaves(both: Both) -> None:
     for events, kept, known, said in zip(*(both.frames(table, rows) for table, rows in inputs), strict=True):
         ours = scope.log(kept)
         tables = derived(events, ours, scope.ends(known), 1000, lines=scope.lines(said, ours))
-        told = {table.name: rows(scope.told(table.name, tables[table]())) for table in (LAG, STUCK_PARTITIONS)}
+        told = {table.name: rows(scope.filtered(table.name, tables[table]())) for table in (LAG, STUCK_PARTITIONS)}
         made.append({"log": rows(ours), "lines": rows(scope.lines(said, ours)), **told})
     for name, found in made[0].items():
         assert found == made[1][name], name
@@ -375,7 +375,7 @@ def test_java_s_hash_of_any_name(both: Both) -> None:
         "line\nend",
         *map(chr, range(0x20, 0x300, 37)),
     ]
-    table = Table("names", (OFFSET_LOG["group"],))
+    table = TableSchema("names", (OFFSET_LOG["group"],))
     found = []
     for frame in both.frames(table, of_rows(table, [{"group": name} for name in names])):
         with engine_of(frame):
@@ -384,6 +384,6 @@ def test_java_s_hash_of_any_name(both: Both) -> None:
     assert len(found[0]) == len(names)
 
 
-def test_a_moment_is_utc(duck: Session) -> None:
+def test_a_moment_is_utc(duck: DuckSession) -> None:
     [row] = OFFSET_LOG.frame(duck, [{"record_ts": datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)}]).collect()
     assert row.record_ts == datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)

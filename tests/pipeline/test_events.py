@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_sim.journal.vocabulary import EVENTS as KINDS
-from broker_sim.pipeline.journal_events import Where, row_of
+from broker_sim.pipeline.journal_events import LineSource, row_of
 from broker_sim.pipeline.schemas import SKIPPED
 from broker_sim.pipeline.tables.events import EVENTS, by_partition, calls, skipped
 from kafka_wire.api_keys import ApiKey
@@ -26,7 +26,7 @@ from tests.pipeline.support_journal import (
     snapshot,
 )
 
-WHERE = Where("run", 1, "journal")
+WHERE = LineSource("run", 1, "journal")
 
 
 def read(event: dict[str, Any]) -> dict[str, Any]:

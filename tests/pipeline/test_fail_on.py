@@ -38,7 +38,7 @@ def test_a_severity_means_it_or_worse_and_a_kind_itself(wanted: list[str], kinds
 
 
 def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> int:
-    outcome = run.Outcome(facts(), FOUND, "file:///report.html")
+    outcome = run.RunResult(facts(), FOUND, "file:///report.html")
     monkeypatch.setattr(run, "pipeline", lambda options, steps: outcome)
     return main(["pipeline", "run", "--input", str(tmp_path), "--out", str(tmp_path / "report"), *words])
 

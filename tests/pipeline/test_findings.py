@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker_sim.pipeline.compaction import compaction
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.findings import MOST_ALIKE, findings, text
 from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS
 from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS
@@ -52,7 +52,7 @@ def duplicate(first: int, behind: int, **columns: Any) -> Row:
     return row(DUPLICATE_WINDOWS.names, **{**known, **columns})
 
 
-def only(known: Facts) -> str:
+def only(known: ReportFacts) -> str:
     """The one finding's sentence."""
     (found,) = findings(known)
     return found.text

@@ -19,7 +19,7 @@ from broker_sim.pipeline.hadoop_files import HadoopFiles, check, offset_rows
 from broker_sim.pipeline.log_ends import log_ends_rows
 from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import Options, pipeline
+from broker_sim.pipeline.run import RunOptions, pipeline
 from broker_sim.pipeline.segments import read_offsets
 from tests.incidents.run_pipeline import recorded, unpack
 from tests.support.hadoop_jars import aws_jars, mini_jars
@@ -195,8 +195,8 @@ def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> N
             "s3a:// is hadoop-aws's, which Spark does not have: --conf spark.jars.packages=org.apache.",
         ),
         ({"input": "s3://logs/broker-3"}, "--input s3://logs/broker-3: Hadoop's name for that is s3a://logs/broker-3"),
-        ({"input": "s3a:///broker-3"}, "which bucket? s3a://BUCKET/DIR"),
-        ({"input": "hdfs:/logs"}, "no address, as hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR"),
+        ({"input": "s3a:///broker-3"}, "the bucket is missing (expected s3a://BUCKET/DIR)"),
+        ({"input": "hdfs:/logs"}, "not an address (expected hdfs://HOST:PORT/DIR or s3a://BUCKET/DIR)"),
         ({"input": "hdfs://name/logs", "engine": "duckdb"}, "--input hdfs://name/logs is for Spark"),
         ({"input": "hdfs://name/logs", "journal": "hdfs://name/journal"}, "that is read from this machine's disks"),
         (
@@ -211,7 +211,7 @@ def test_what_can_be_told_before_is(
     monkeypatch.setattr("broker_sim.pipeline.session.is_running", lambda: False)
     monkeypatch.setattr("broker_sim.pipeline.session.spark_session", lambda *args: pytest.fail("Spark was started"))
     with pytest.raises(UsageError) as told:
-        pipeline(Options(str(tmp_path / "out"), **given), Steps(sys.stderr, quiet=True))
+        pipeline(RunOptions(str(tmp_path / "out"), **given), Steps(sys.stderr, quiet=True))
     assert words in str(told.value)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "out").exists()

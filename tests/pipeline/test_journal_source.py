@@ -22,7 +22,7 @@ from broker_sim.pipeline.journal_files import (
     refusal,
     tasks,
 )
-from broker_sim.pipeline.journal_source import JournalReader, JournalStream, Options, SkippedReader
+from broker_sim.pipeline.journal_source import JournalOptions, JournalReader, JournalStream, SkippedJournalReader
 from broker_sim.pipeline.tables.events import EVENTS, skipped
 from tests.pipeline.support_journal import line, played, write
 
@@ -43,7 +43,7 @@ def found(path: Path, *, run_id: str | None = None) -> list[JournalFile]:
 
 def read(path: Path | str, **options: str) -> list[dict[str, Any]]:
     """The rows of a batch, without Spark."""
-    reader = JournalReader(Options.of({"path": str(path), **options}), list(EVENTS.names))
+    reader = JournalReader(JournalOptions.of({"path": str(path), **options}), list(EVENTS.names))
     return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
 
 
@@ -54,7 +54,7 @@ def streamed(stream: JournalStream, start: Any, end: Any) -> list[dict[str, Any]
 
 
 def stream_of(path: Path, **options: str) -> JournalStream:
-    return JournalStream(Options.of({"path": str(path), **options}), list(EVENTS.names))
+    return JournalStream(JournalOptions.of({"path": str(path), **options}), list(EVENTS.names))
 
 
 # ------------------------------------------------------------------------------------------------ files
@@ -94,7 +94,7 @@ def test_the_whole_file_counts_where_its_part_is_there_too(tmp_path: Path) -> No
 
 def test_a_part_that_has_become_whole_since(tmp_path: Path) -> None:
     part = marks(tmp_path / "j" / "journal-000001.ndjson.part", 1, 3)
-    reader = JournalReader(Options.of({"path": str(tmp_path / "j")}), ["seq"])
+    reader = JournalReader(JournalOptions.of({"path": str(tmp_path / "j")}), ["seq"])
     planned = reader.partitions()
     part.rename(part.with_suffix(""))
     assert sum(batch.num_rows for task in planned for batch in reader.read(task)) == 3
@@ -125,7 +125,7 @@ def test_files_that_were_deleted_do_not_change_what_a_stream_has_found_out(tmp_p
 def test_what_can_not_be_asked_for(tmp_path: Path, text: str) -> None:
     name, _, value = text.partition("=")
     with pytest.raises(UsageError) as told:
-        Options.of({"path": str(tmp_path), name: value} if name else {})
+        JournalOptions.of({"path": str(tmp_path), name: value} if name else {})
     assert "\n" not in str(told.value)
 
 
@@ -239,7 +239,7 @@ def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None:
     assert sorted(row["type"] for row in rows) == ["mark", "mark", "skipped"]
     (row,) = [row for row in rows if row["type"] == "skipped"]
     assert (row["file"], row["position"], row["bytes"]) == (str(other), None, len(content))
-    reader = SkippedReader(Options.of({"path": str(tmp_path / "j"), "runId": "r"}))
+    reader = SkippedJournalReader(JournalOptions.of({"path": str(tmp_path / "j"), "runId": "r"}))
     assert [one[:4] for task in reader.partitions() for one in reader.read(task)] == [
         ("r", str(other), None, len(content))
     ]
@@ -297,7 +297,7 @@ def test_a_stream_over_a_file_that_grows_and_is_rotated(tmp_path: Path) -> None:
     data = b"".join(line(event) + b"\n" for event in events)
     directory = tmp_path / "j"
     directory.mkdir()
-    position, seen = JournalStream(Options.of({"path": str(directory)}), ["seq"]).initialOffset(), []
+    position, seen = JournalStream(JournalOptions.of({"path": str(directory)}), ["seq"]).initialOffset(), []
     first, second = data[: data.index(b"\n", 600) + 1], data[data.index(b"\n", 600) + 1 :]
     for number, part in ((1, first), (2, second)):
         path = directory / f"journal-{number:06}.ndjson.part"

@@ -14,7 +14,7 @@ import pytest
 from broker_sim.api.cluster import Cluster
 from broker_sim.metadata.topics import OFFSETS_TOPIC
 from broker_sim.pipeline.offset_logs import find_logs
-from broker_sim.pipeline.offsets_source import OffsetsStream, Options
+from broker_sim.pipeline.offsets_source import OffsetsOptions, OffsetsStream
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from kafka_wire.errors import Err
 from tests.conformance.driver import Kafka, create_topic, offsets_topic_ready, topic_known
@@ -37,7 +37,7 @@ class Follower:
     """A stream's reader, driven as Spark drives it, with a new one now and then as after a restart."""
 
     def __init__(self, directory: Path) -> None:
-        self.options = Options.of({"path": str(directory)})
+        self.options = OffsetsOptions.of({"path": str(directory)})
         self.table = OFFSET_LOG.only(COLUMNS)
         self.stream = OffsetsStream(self.options, self.table)
         self.at: dict[str, int] = {}

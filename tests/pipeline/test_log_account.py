@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.findings import findings, text
 from broker_sim.pipeline.log_stalls import stalls_of
@@ -224,7 +224,7 @@ def test_an_open_transaction_of_a_data_partition(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ sentences
 
 
-def only(known: Facts) -> Finding:
+def only(known: ReportFacts) -> Finding:
     found = [one for tell in ABOUT_ACCOUNTS for one in tell(known)]
     assert len(found) == 1, [one.text for one in found]
     return found[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.explain.generations import Generations, GroupRecord, StoredMember
+from broker_sim.explain.generations import Generations, GroupMetadataRecord, StoredMember
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.rebalance_rows import rebalances_of
@@ -155,8 +155,8 @@ def test_records_and_rows_mean_the_same() -> None:
     reader = Generations()
     for row in storm().rows:
         members = tuple(StoredMember(one["member"], one["client_id"]) for one in row["members_after"])
-        reader.take(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members))
-    assert [one.generation for one in reader.found] == list(range(1, 14))
+        reader.take(GroupMetadataRecord(row["ts_ms"], row["state_ms"], row["generation"], members))
+    assert [one.generation for one in reader.generations] == list(range(1, 14))
 
 
 @pytest.mark.parametrize(

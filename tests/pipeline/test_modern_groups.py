@@ -11,7 +11,7 @@ import pytest
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.cli.main import main
-from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.group_states import group_states
@@ -168,7 +168,7 @@ class Records(Log):
 
 
 def of_members(log: Log) -> list[tuple[Any, ...]]:
-    duck = Session()
+    duck = DuckSession()
     rows = memberships(EVENTS.frame(duck), OFFSET_LOG.frame(duck, log.rows)).orderBy("member").collect()
     return [(row["member"], row["joined_ms"] is not None, row["left_ms"] is not None) for row in rows]
 
@@ -202,7 +202,7 @@ def test_a_group_that_is_deleted_has_nobody() -> None:
     log.joins(0, "a", 1)
     log.told(1, "MemberMetadata", "a", gone=True)
     log.told(1, "Metadata", gone=True)
-    states = group_states(OFFSET_LOG.frame(Session(), log.rows)).orderBy("log_offset").collect()
+    states = group_states(OFFSET_LOG.frame(DuckSession(), log.rows)).orderBy("log_offset").collect()
     assert [(row["kind"], row["generation"]) for row in states] == [("group", 1), ("group_tombstone", None)]
     assert of_members(log) == [("a", True, True)]
 
@@ -226,7 +226,7 @@ def test_an_epoch_whose_last_member_is_gone_before_it_reached_it_was_never_stabl
         log.told(at, "CurrentMemberAssignment", member, gone=True)
         log.told(at, "MemberMetadata", member, gone=True)
         log.told(at, "Metadata", epoch=epoch)
-    duck = Session()
+    duck = DuckSession()
     found = rebalances(EVENTS.frame(duck), OFFSET_LOG.frame(duck, log.rows)).orderBy("generation").collect()
     assert [(row["generation"], row["end"]) for row in found] == [
         (1, "stable"),

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_sim.pipeline import record_places
-from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode, decode_plainly
+from broker_sim.pipeline.offset_columns import Decoded, RowSelection, SegmentOrigin, decode, decode_plainly
 from broker_sim.pipeline.record_places import Piece, places_of
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG
 from kafka_wire.messages import offsets_log as messages
@@ -27,8 +27,8 @@ from kafka_wire.offsets_log import (
 from kafka_wire.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch, varint
 from tests.importing.logs import NOW_MS, commit, gone, group_of
 
-ORIGIN = Origin("run", 12, 100)
-WANTED = Wanted(ORIGIN)
+ORIGIN = SegmentOrigin("run", 12, 100)
+WANTED = RowSelection(ORIGIN)
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
 INT64 = struct.Struct(">q")
 
@@ -45,7 +45,7 @@ def rows(decoded: Decoded) -> list[dict[str, Any]]:
     return list(decoded.rows.to_pylist())
 
 
-def both(given: Piece, wanted: Wanted = WANTED) -> list[dict[str, Any]]:
+def both(given: Piece, wanted: RowSelection = WANTED) -> list[dict[str, Any]]:
     """The rows, after a look whether both ways give them."""
     quick, plain = decode(given, wanted), decode_plainly(given, wanted)
     assert quick.rows.schema == wanted.table.arrow()
@@ -178,7 +178,7 @@ def test_so_they_are_where_bytes_have_changed(batches: list[bytes], data: st.Dat
 
 @given(st.lists(some_batches(), min_size=1, max_size=3), st.integers(0, 2**41), st.integers(0, 2**41))
 def test_offsets_are_those_in_the_range(batches: list[bytes], start: int, more: int) -> None:
-    wanted = Wanted(ORIGIN, start, start + more)
+    wanted = RowSelection(ORIGIN, start, start + more)
     given = piece(*batches)
     inside = [row for row in both(given) if start <= row["log_offset"] < start + more]
     assert both(given, wanted) == inside
@@ -188,7 +188,7 @@ def test_offsets_are_those_in_the_range(batches: list[bytes], start: int, more: 
 @example(build_batch([commit("g", "t", 0, 1)], NOW_MS), ["group"])
 def test_some_columns_alone(batch: bytes, names: list[str]) -> None:
     given = piece(batch)
-    narrow = both(given, Wanted(ORIGIN, table=OFFSET_LOG.only(names)))
+    narrow = both(given, RowSelection(ORIGIN, table=OFFSET_LOG.only(names)))
     assert narrow == [{name: row[name] for name in names} for row in both(given)]
 
 

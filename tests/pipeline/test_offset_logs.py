@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
-from broker_sim.pipeline.offset_logs import LEAST_BYTES, Found, Log, find_logs, packed, share_out
-from broker_sim.pipeline.segments import Segment
+from broker_sim.pipeline.offset_logs import LEAST_BYTES, FoundLogs, Log, find_logs, packed, share_out
+from broker_sim.pipeline.segments import SegmentFile
 from tests.importing.logs import batch_of, commit, write_log
 
 OFFSETS = "__consumer_offsets"
@@ -31,11 +31,11 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def keys(found: Found) -> list[str]:
+def keys(found: FoundLogs) -> list[str]:
     return [log.key for log in found.logs]
 
 
-def why(found: Found) -> list[tuple[str, str]]:
+def why(found: FoundLogs) -> list[tuple[str, str]]:
     return [(Path(one.file).name, one.reason) for one in found.skipped]
 
 
@@ -80,7 +80,7 @@ def test_the_names_in_options(data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere/*", "file:///nowhere/at/all"])
 def test_a_name_that_leads_nowhere(name: str, data: Path) -> None:
-    with pytest.raises(UsageError, match="there is nothing of that name"):
+    with pytest.raises(UsageError, match="no such file or folder"):
         find_logs([str(data), name])
 
 
@@ -119,7 +119,7 @@ def test_folders_that_kafka_was_about_to_drop_are_told(data: Path) -> None:
 def test_a_folder_that_may_not_be_read_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_all = files.listing
 
-    def refusing(folder: str) -> list[files.Entry]:
+    def refusing(folder: str) -> list[files.FileEntry]:
         if folder.endswith("-1"):
             raise UsageError(f"{folder}: Permission denied")
         return list_all(folder)
@@ -188,7 +188,7 @@ def log_of(partition: int, *sizes: int) -> Log:
     bases = range(0, 100 * len(sizes), 100)
     untils = [*bases[1:], None]
     segments = tuple(
-        Segment(f"{base}", base, size, until) for base, size, until in zip(bases, sizes, untils, strict=True)
+        SegmentFile(f"{base}", base, size, until) for base, size, until in zip(bases, sizes, untils, strict=True)
     )
     return Log("run", partition, f"/{partition}", segments)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_sim.common.text import UsageError
-from broker_sim.pipeline.offsets_source import ConsumerOffsets, OffsetsStream, Options
+from broker_sim.pipeline.offsets_source import ConsumerOffsets, OffsetsOptions, OffsetsStream
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.segments import read_offsets
 from broker_sim.storage import partition_for
@@ -182,7 +182,7 @@ def test_fail_fast_names_file_and_position(spark: Any, logs: Logs) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"tasks": "0"}, "tasks of consumer_offsets is a whole number from 1 on, not '0'"),
+        ({"tasks": "0"}, "tasks of consumer_offsets: '0' is not a whole number from 1 on"),
         ({"mode": "failfats"}, "no mode of consumer_offsets 'failfats'; did you mean 'failfast'"),
         ({"runid": "x", "task": "3"}, "no option of consumer_offsets 'task'; did you mean 'tasks'"),
         ({"startingOffsets": "now"}, "no startingOffsets of consumer_offsets 'now'"),
@@ -190,12 +190,12 @@ def test_fail_fast_names_file_and_position(spark: Any, logs: Logs) -> None:
 )
 def test_options_that_are_none(options: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        Options.of({"path": "x", **options})
+        OffsetsOptions.of({"path": "x", **options})
 
 
 def test_a_directory_without_groups_is_empty(spark: Any, tmp_path: Path) -> None:
     assert reading(spark, tmp_path).count() == 0
-    with pytest.raises(Exception, match="nowhere: there is nothing of that name"):
+    with pytest.raises(Exception, match="nowhere: no such file or folder"):
         reading(spark, tmp_path / "nowhere").count()
 
 
@@ -287,7 +287,7 @@ def test_a_batch_that_failed_comes_again_as_it_was(spark: Any, logs: Logs, tmp_p
 
 @pytest.fixture
 def stream(logs: Logs) -> OffsetsStream:
-    return OffsetsStream(Options.of({"path": str(logs.directory), "tasks": "2"}), OFFSET_LOG)
+    return OffsetsStream(OffsetsOptions.of({"path": str(logs.directory), "tasks": "2"}), OFFSET_LOG)
 
 
 def between(stream: OffsetsStream, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int, int]]:
@@ -302,7 +302,7 @@ def test_offsets_are_told_by_run_and_partition(stream: OffsetsStream, logs: Logs
 
 
 def test_from_latest_on(logs: Logs) -> None:
-    late = OffsetsStream(Options.of({"path": str(logs.directory), "startingOffsets": "latest"}), OFFSET_LOG)
+    late = OffsetsStream(OffsetsOptions.of({"path": str(logs.directory), "startingOffsets": "latest"}), OFFSET_LOG)
     start, seen = late.initialOffset(), len(logs.expected)
     logs.append("billing", 3)
     logs.append("newcomer", 1)
@@ -338,7 +338,7 @@ def test_every_record_comes_once_whatever_happens(
 ) -> None:
     logs = Logs(tmp_path_factory.mktemp("run") / "data", partitions=2)
     logs.append("billing")
-    options = Options.of({"path": str(logs.directory), "maxOffsetsPerTrigger": "4"})
+    options = OffsetsOptions.of({"path": str(logs.directory), "maxOffsetsPerTrigger": "4"})
     stream, at, got = OffsetsStream(options, OFFSET_LOG), {}, []
     limits = st.sampled_from([stream.getDefaultReadLimit(), None])
     missing: dict[Path, bytes] = {}

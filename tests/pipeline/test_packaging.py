@@ -106,12 +106,12 @@ def test_an_archive_is_replaced_and_a_stranger_s_file_is_not(tmp_path: Path) -> 
     packaging.package(path)
 
     path.write_bytes(b"a thesis")
-    with pytest.raises(UsageError, match=r"out\.zip exists, and is no archive of broker-sim's"):
+    with pytest.raises(UsageError, match=r"out\.zip exists and is not an archive of broker-sim"):
         packaging.package(path)
     assert path.read_bytes() == b"a thesis"
     other, program = tmp_path / "other.zip", tmp_path / "other.py"
     program.write_text("print('mine')\n")
-    with pytest.raises(UsageError, match=r"other\.py exists, and is no program of broker-sim's"):
+    with pytest.raises(UsageError, match=r"other\.py exists and is not a program of broker-sim"):
         packaging.package(other)
     assert (other.exists(), program.read_text()) == (False, "print('mine')\n")
 

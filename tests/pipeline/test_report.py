@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from broker_sim.drawing.scale import Scale
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.report import lanes
 from broker_sim.pipeline.report.bars import churn
@@ -55,12 +55,12 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def page(known: Facts) -> tuple[str, Page]:
+def page(known: ReportFacts) -> tuple[str, Page]:
     text = html(known, findings(known))
     return text, Page(text)
 
 
-def busy() -> Facts:
+def busy() -> ReportFacts:
     """A bit of everything."""
     fall = regression(156_000, 1200, 950)
     return facts(
@@ -165,7 +165,7 @@ def test_text_from_outside_does_nothing() -> None:
 
 
 def test_nothing_at_all_makes_a_page_too() -> None:
-    text, parsed = page(Facts("empty", None, None))
+    text, parsed = page(ReportFacts("empty", None, None))
     assert [attributes["id"] for tag, attributes in parsed.tags if tag == "section"] == ["findings"]
     assert "Nothing unusual was found in 0 groups, 0 committed offsets and 0 rebalances." in text
 

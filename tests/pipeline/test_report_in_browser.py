@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.report.page import html
 from tests.pipeline.facts import facts, rebalance, regression, window
@@ -37,7 +37,7 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-def known() -> Facts:
+def known() -> ReportFacts:
     """Sixty groups; ``billing`` in trouble, ``audit-07`` set back once."""
     groups = [f"audit-{n:02}" for n in range(59)]
     return facts(

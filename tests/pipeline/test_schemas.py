@@ -10,31 +10,44 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from broker_sim.pipeline import schemas, tables
-from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, StructOf, Table, moment
+from broker_sim.pipeline.schemas import (
+    INT,
+    LONG,
+    OFFSET_LOG,
+    RUN_ID,
+    STRING,
+    ArrayOf,
+    ColumnSpec,
+    StructOf,
+    TableSchema,
+    moment,
+)
 
 
-def all_tables() -> dict[str, Table]:
+def all_tables() -> dict[str, TableSchema]:
     """Those of schemas.py and of every module below tables/."""
     modules = [schemas]
     modules += [
         importlib.import_module(f"{tables.__name__}.{module.name}") for module in pkgutil.iter_modules(tables.__path__)
     ]
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Table)]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, TableSchema)]
     return {table.name: table for table in found}
 
 
 TABLES = all_tables()
-SMALL = Table(
+SMALL = TableSchema(
     "small",
     (
         RUN_ID,
         *moment("began", "when it began", "log"),
-        Column(
+        ColumnSpec(
             "parts",
-            ListOf(StructOf((Column("topic", STRING, "a topic"), Column("at", ListOf(INT), "its | partitions")))),
+            ArrayOf(
+                StructOf((ColumnSpec("topic", STRING, "a topic"), ColumnSpec("at", ArrayOf(INT), "its | partitions")))
+            ),
             "parts",
         ),
-        Column("number", LONG, "a number"),
+        ColumnSpec("number", LONG, "a number"),
     ),
     "Rows.",
 )
@@ -61,7 +74,7 @@ def test_columns_by_name() -> None:
         with pytest.raises(KeyError, match="table small has no column 'numbr'"):
             wrong()  # type: ignore[no-untyped-call]
     with pytest.raises(ValueError, match="table twice has columns twice: a"):
-        Table("twice", (Column("a", INT, "one"), Column("a", INT, "two")))
+        TableSchema("twice", (ColumnSpec("a", INT, "one"), ColumnSpec("a", INT, "two")))
 
 
 def test_what_documents_and_sql_say() -> None:

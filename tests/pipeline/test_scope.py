@@ -18,7 +18,7 @@ from broker_sim.pipeline import scope as scopes
 from broker_sim.pipeline.commands import moment
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import Options, Outcome, pipeline
+from broker_sim.pipeline.run import RunOptions, RunResult, pipeline
 from broker_sim.pipeline.scope import Scope, literally, pattern_of
 from tests.incidents.run_pipeline import recorded, unpack
 
@@ -33,8 +33,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in (unpack(packed, folder) for packed in recorded())}
 
 
-def told(folder: Path, out: Path, scope: Scope) -> Outcome:
-    options = Options(
+def told(folder: Path, out: Path, scope: Scope) -> RunResult:
+    options = RunOptions(
         str(out),
         str(folder / "data"),
         look_for_journal=False,
@@ -56,7 +56,7 @@ def table(out: Path, name: str) -> list[dict[str, Any]]:
     return sorted(plain, key=lambda row: json.dumps(row, default=str, sort_keys=True))
 
 
-def of_kind(outcome: Outcome, kind: str) -> list[Finding]:
+def of_kind(outcome: RunResult, kind: str) -> list[Finding]:
     return [one for one in outcome.findings if one.kind == kind]
 
 
@@ -173,5 +173,5 @@ def test_groups_alone_tell_what_they_tell_among_others(kept: dict[str, Path], tm
 
 
 def test_a_group_that_is_not_there_is_said_in_a_line(kept: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--group scors-\*: no group of what was read is called so"):
+    with pytest.raises(UsageError, match=r"--group scors-\*: no group of the input matches"):
         told(kept[STUCK], tmp_path, Scope(groups=("scores-*", "scors-*")))

@@ -16,8 +16,8 @@ from broker_sim.common.text import UsageError
 from broker_sim.pipeline import journal_files
 from broker_sim.pipeline.duck import columns
 from broker_sim.pipeline.duck import functions as f
-from broker_sim.pipeline.duck.session import Session
-from broker_sim.pipeline.run import LARGE, Options, engine_for
+from broker_sim.pipeline.duck.session import DuckSession
+from broker_sim.pipeline.run import LARGE, RunOptions, engine_for
 from broker_sim.scenario.commands import shipped
 from tests.incidents.run_pipeline import recorded, unpack
 from tests.support import processes
@@ -94,13 +94,13 @@ def test_what_can_t_be_read_is_told(incident: Path, tmp_path: Path, capsys: pyte
     ],
 )
 def test_which_engine(options: dict[str, Any], size: int, engine: str) -> None:
-    assert engine_for(Options(**{"out": "out", **options}), size) == engine
+    assert engine_for(RunOptions(**{"out": "out", **options}), size) == engine
 
 
 def test_duckdb_can_t_go_elsewhere() -> None:
     for more in ({"master": "yarn"}, {"out": "hdfs://name/out"}, {"conf": {"a": "b"}}):
         with pytest.raises(UsageError, match="is for Spark"):
-            engine_for(Options(**{"out": "out", "engine": "duckdb", **more}), 1)
+            engine_for(RunOptions(**{"out": "out", "engine": "duckdb", **more}), 1)
 
 
 def test_without_duckdb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, incident: Path, capsys: Any) -> None:
@@ -108,7 +108,7 @@ def test_without_duckdb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inciden
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "duckdb" else found(name, *more)
     )
-    assert engine_for(Options("out"), 1) == "spark"
+    assert engine_for(RunOptions("out"), 1) == "spark"
     command = ["pipeline", "run", "--input", str(incident / "data"), "--out", str(tmp_path / "out")]
     assert main([*command, "--engine", "duckdb"]) == 2
     said = capsys.readouterr().err
@@ -133,7 +133,7 @@ def test_types() -> None:
 def test_names_and_texts_of_anybody() -> None:
     import pyarrow
 
-    frame = Session().of_arrow(pyarrow.table({"group": ["it's", 'say "x"', None]}))
+    frame = DuckSession().of_arrow(pyarrow.table({"group": ["it's", 'say "x"', None]}))
     found = frame.where(f.col("group").isin("it's", 'say "x"')).orderBy("group").collect()
     assert [row.group for row in found] == ["it's", 'say "x"']
 
@@ -141,7 +141,7 @@ def test_names_and_texts_of_anybody() -> None:
 def test_a_column_that_would_be_there_twice() -> None:
     import pyarrow
 
-    one = Session().of_arrow(pyarrow.table({"a": [1], "b": [2]}))
+    one = DuckSession().of_arrow(pyarrow.table({"a": [1], "b": [2]}))
     with pytest.raises(ValueError, match="twice: b"):
         one.join(one, "a")
 

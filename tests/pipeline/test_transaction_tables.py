@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from broker_sim.cli.main import main
-from broker_sim.explain.transactions import Found, transactions
+from broker_sim.explain.transactions import JournalTransactions, transactions
 from broker_sim.journal import read as read_journal
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS, seen_rows
 from broker_sim.pipeline.transaction_logs import LATE_MS, rows_of_data, rows_of_journal, rows_of_state
 from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe
@@ -56,7 +56,7 @@ def lines(folder: Path) -> list[bytes]:
     return [line for path in sorted((folder / "journal").iterdir()) for line in path.read_bytes().splitlines()]
 
 
-def story(folder: Path) -> Found:
+def story(folder: Path) -> JournalTransactions:
     return transactions(read_journal(folder / "journal"))
 
 
@@ -216,7 +216,7 @@ def test_each_end_has_its_sentence() -> None:
         "timed out": {"ends": "timed out", "end": "aborted", "to_ms": T0 + 5000, "timeout_ms": 4000},
         "decided": {"ends": "commit", "decided_ms": T0 + 1000},
     }.items():
-        facts = Facts("run", None, None, transactions=[row | more])
+        facts = ReportFacts("run", None, None, transactions=[row | more])
         (told[what],) = [one for tell in ABOUT_ACCOUNTS for one in tell(facts)]
     assert {what: one.severity for what, one in told.items()} == {
         "hangs": "bad", "hung": "warn", "lost": "bad", "fenced": "note", "timed out": "warn", "decided": "bad",

@@ -1,4 +1,4 @@
-"""``broker-sim pipeline watch``: each line once, whatever happens in between; jams told at once; the tables of `run`."""
+"""``broker-sim pipeline watch``: each line once, whatever happens in between; stuck partitions are reported at once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import pytest
 
 from broker_sim import Cluster, ClusterThread
 from broker_sim.common.text import UsageError
-from broker_sim.pipeline.jams import Jams, Period
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.schemas import OFFSET_LOG
-from broker_sim.pipeline.streams import Appended, StreamFailed
+from broker_sim.pipeline.streams import AppendedStream, StreamFailed
+from broker_sim.pipeline.stuck_alerts import StuckAlerts, StuckPeriod
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.stuck_partitions import HOMES, stuck_partitions
-from broker_sim.pipeline.watching import LEDGER, Options, Watch
+from broker_sim.pipeline.watching import LEDGER, PipelineWatch, WatchOptions
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -38,7 +38,7 @@ from tests.support.wire import Wire
 WAIT_S = 180.0
 
 
-# ------------------------------------------------------------------------------------------------ jams
+# ------------------------------------------------------------------------------------------------ alerts
 
 
 @pytest.mark.spark
@@ -58,15 +58,15 @@ def test_jams_are_the_periods_of_the_table_whatever_the_batches(spark: Any) -> N
 
 
 def periods(rows: list[dict[str, Any]], size: int) -> list[tuple[Any, ...]]:
-    """What jams makes of the events of a run, in batches of ``size``; where groups live is known beforehand, as it is to the table."""
-    ended: list[Period] = []
-    jams = Jams(lambda text: None, ended.append)
-    jams.homes.update({row["group"]: row["log"] for row in rows if row["type"] in HOMES})
+    """The periods that `StuckAlerts` finds in a run's events, in batches of ``size``; the groups' partitions are known beforehand."""
+    ended: list[StuckPeriod] = []
+    alerts = StuckAlerts(lambda text: None, ended.append)
+    alerts.homes.update({row["group"]: row["log"] for row in rows if row["type"] in HOMES})
     for begin in range(0, len(rows), size):
-        jams.take(rows[begin : begin + size])
+        alerts.add_rows(rows[begin : begin + size])
     found = [
         (one.log, one.from_ms, one.to_ms, one.attempts, one.waiting, sorted(one.errors), sorted(one.groups))
-        for one in [*ended, *jams.open]
+        for one in [*ended, *alerts.open]
     ]
     return sorted(found, key=lambda one: (one[0], one[1], one[2] or 0))
 
@@ -82,16 +82,16 @@ def home(seq: int, group: str) -> dict[str, Any]:
 
 def test_a_jam_is_told_once_when_it_is_old_enough_and_again_when_it_is_over() -> None:
     told: list[str] = []
-    jams = Jams(told.append)
-    jams.take([home(1, "billing"), home(2, "audit"), home(3, "shop")])
+    alerts = StuckAlerts(told.append)
+    alerts.add_rows([home(1, "billing"), home(2, "audit"), home(3, "shop")])
 
-    jams.take([sign(4, 10_000)])
-    jams.older(900)
+    alerts.add_rows([sign(4, 10_000)])
+    alerts.older(900)
     assert told == []
-    jams.older(1000)
-    jams.older(5000)
-    jams.take([sign(5, 14_000, error="NOT_ENOUGH_REPLICAS")])
-    jams.take([sign(6, 51_000, "committed", high_watermark=6)])
+    alerts.older(1000)
+    alerts.older(5000)
+    alerts.add_rows([sign(5, 14_000, error="NOT_ENOUGH_REPLICAS")])
+    alerts.add_rows([sign(6, 51_000, "committed", high_watermark=6)])
 
     assert told == [
         "00:00:10.000  __consumer_offsets-12 takes no append (2 other groups in it: audit and shop): 1 attempt of billing, since then",
@@ -103,12 +103,12 @@ def test_a_jam_within_one_batch_is_told_when_it_is_over_and_not_of_the_past() ->
     batch = [sign(1, 1_000, error="NOT_ENOUGH_REPLICAS"), sign(2, 4_000, "committed", high_watermark=9)]
     short = [sign(3, 5_000), sign(4, 5_200, "committed", high_watermark=9)]
     told: list[str] = []
-    Jams(told.append).take([*batch, *short])
+    StuckAlerts(told.append).add_rows([*batch, *short])
     assert told == [
         "00:00:01.000  __consumer_offsets-12 took no append: 1 attempt of billing, answered NOT_ENOUGH_REPLICAS, for 3 s"
     ]
     told.clear()
-    Jams(told.append).take(batch, past=True)
+    StuckAlerts(told.append).add_rows(batch, past=True)
     assert told == []
 
 
@@ -138,12 +138,12 @@ def marks(first: int, last: int) -> list[dict[str, Any]]:
     return [{"seq": n, "ts_ms": 1000 * n, "event": "mark", "text": str(n)} for n in range(first, last + 1)]
 
 
-def appended(spark: Any, tmp_path: Path) -> Appended:
+def appended(spark: Any, tmp_path: Path) -> AppendedStream:
     out = tmp_path / "out" / "events"
-    return Appended(spark, EVENTS, "run", out.as_uri(), (tmp_path / "checkpoint").as_uri(), threading.RLock())
+    return AppendedStream(spark, EVENTS, "run", out.as_uri(), (tmp_path / "checkpoint").as_uri(), threading.RLock())
 
 
-def drained(spark: Any, events: Appended, journal: Path, then: Any) -> None:
+def drained(spark: Any, events: AppendedStream, journal: Path, then: Any) -> None:
     """What is there, then stop."""
     spark.sparkContext.setLogLevel("OFF")  # Spark tells what a batch raises
     try:
@@ -158,7 +158,7 @@ def drained(spark: Any, events: Appended, journal: Path, then: Any) -> None:
         spark.sparkContext.setLogLevel("ERROR")
 
 
-def seqs(events: Appended) -> list[int]:
+def seqs(events: AppendedStream) -> list[int]:
     return [row.seq for row in events.frame().select("seq").orderBy("seq").collect()]
 
 
@@ -195,8 +195,8 @@ def committed(wire: Wire, offset: int) -> asyncio.Future[Any]:
 def watched(data: Path, out: Path) -> list[str]:
     """Read what is there; returns what was told."""
     told: list[str] = []
-    options = Options(str(out), str(data), for_ms=0, every_ms=100)
-    Watch(options, told.append, Steps(io.StringIO(), quiet=True)).run()
+    options = WatchOptions(str(out), str(data), for_ms=0, every_ms=100)
+    PipelineWatch(options, told.append, Steps(io.StringIO(), quiet=True)).run()
     return told
 
 
@@ -215,7 +215,7 @@ def test_a_watch_that_is_started_again_goes_on_and_comes_to_what_a_run_comes_to(
     assert watched(data, out) == [], "nothing is new, nothing is told"
 
     again = tmp_path / "run"
-    run.pipeline(run.Options(str(again), str(data)), Steps(io.StringIO(), quiet=True))
+    run.pipeline(run.RunOptions(str(again), str(data)), Steps(io.StringIO(), quiet=True))
     for table in (
         "events",
         "offset_log",
@@ -256,18 +256,18 @@ def test_an_out_that_belongs_to_something_else_is_refused_before_spark_starts(tm
     elif change == "checkpoint gone":
         (out / "checkpoint" / "journal").rename(tmp_path / "elsewhere")
         (out / "checkpoint").rmdir()
-        says = "the checkpoint of the watch that made it is gone"
+        says = "the checkpoint of its watch is missing"
     elif change == "something else's":
         (out / LEDGER).unlink()
-        says = "it is there, and no watch made it; nothing was changed"
+        says = "the folder exists and was not made by a watch; nothing was changed"
     elif change == "a file":
-        options["out"], says = str(data / "journal" / "journal-000001.ndjson"), "no watch made it"
+        options["out"], says = str(data / "journal" / "journal-000001.ndjson"), "not made by a watch"
     else:
         options["out"], options["checkpoint"] = str(tmp_path / "new"), str(out / "checkpoint")
         says = "it belongs to another --out"
 
     with pytest.raises(UsageError, match=re.escape(says)):
-        Watch(Options(**options), print, Steps(io.StringIO(), quiet=True)).run()  # type: ignore[arg-type]
+        PipelineWatch(WatchOptions(**options), print, Steps(io.StringIO(), quiet=True)).run()  # type: ignore[arg-type]
 
 
 def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,11 +19,11 @@ from broker_sim.common.text import UsageError
 from broker_sim.pipeline import watching
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.inputs import Inputs
-from broker_sim.pipeline.metrics import METRICS, Metrics, Snapshot, address
+from broker_sim.pipeline.metrics import METRICS, Metrics, MetricsSnapshot, address
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.run import JobFailed
 from broker_sim.pipeline.streams import StreamFailed
-from broker_sim.pipeline.watching import Options, Watch
+from broker_sim.pipeline.watching import PipelineWatch, WatchOptions
 from tests.incidents import run_pipeline
 from tests.incidents.run_pipeline import unpack
 from tests.pipeline.support_journal import write
@@ -59,14 +59,14 @@ class Bad:
         self.now_s = 0.0
         monkeypatch.setattr(watching, "stopwatch", self.stopwatch)
         self.said = io.StringIO()
-        self.watch = Watch(Options("out", retries=retries), print, Steps(self.said, quiet=False))
-        self.watching: Any = watching._Watching.__new__(watching._Watching)
+        self.watch = PipelineWatch(WatchOptions("out", retries=retries), print, Steps(self.said, quiet=False))
+        self.watching: Any = watching._WatchSession.__new__(watching._WatchSession)
         self.watching.watch, self.watching.steps, self.watching.options = (
             self.watch,
             self.watch.steps,
             self.watch.options,
         )
-        self.watching._patience = {name: watching._Patience(retries) for name in ("journal", "offsets", "tables")}
+        self.watching._patience = {name: watching._RetryLimit(retries) for name in ("journal", "offsets", "tables")}
         self.watching._watch_s = self.stopwatch()
         self.stream = Stream()
 
@@ -199,8 +199,8 @@ def test_logs_that_go_on_and_are_rolled_bring_what_a_run_with_them_tells(spark: 
 
     def watched() -> list[str]:
         told: list[str] = []
-        options = Options(str(tmp_path / "out"), str(folder / "data"), broker_logs=(str(logs),), for_ms=0)
-        Watch(options, told.append, Steps(io.StringIO(), quiet=True)).run()
+        options = WatchOptions(str(tmp_path / "out"), str(folder / "data"), broker_logs=(str(logs),), for_ms=0)
+        PipelineWatch(options, told.append, Steps(io.StringIO(), quiet=True)).run()
         return told
 
     before = watched()
@@ -226,9 +226,9 @@ def test_logs_that_go_on_and_are_rolled_bring_what_a_run_with_them_tells(spark: 
 
 
 def test_a_log_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
-    options = Options(str(tmp_path / "out"), str(tmp_path), broker_logs=(str(tmp_path / "server.log"),))
+    options = WatchOptions(str(tmp_path / "out"), str(tmp_path), broker_logs=(str(tmp_path / "server.log"),))
     with pytest.raises(UsageError, match=r"--broker-log .*server\.log: there is no such file or folder"):
-        Watch(options, print, Steps(io.StringIO(), quiet=True)).run()
+        PipelineWatch(options, print, Steps(io.StringIO(), quiet=True)).run()
 
 
 def test_logs_that_are_gone_meanwhile_are_told_once_and_those_of_before_kept(
@@ -237,7 +237,7 @@ def test_logs_that_are_gone_meanwhile_are_told_once_and_those_of_before_kept(
     log = tmp_path / "server.log"
     log.write_text("nothing\n")
     bad = Bad(monkeypatch, retries=1)
-    bad.watching.options = Options("out", str(tmp_path), broker_logs=(str(log),))
+    bad.watching.options = WatchOptions("out", str(tmp_path), broker_logs=(str(log),))
     bad.watching.inputs, bad.watching._missed = Inputs("run", None, None), ""
     bad.watching._look_for_lines()
     (kept,) = bad.watching.inputs.lines
@@ -272,7 +272,7 @@ def test_what_a_watch_knows_is_scraped() -> None:
     assert set(nothing) == {"broker_sim_group_lag_left_out"}
     odd = 'a "group"\nof \\ two lines'
     metrics.tables(
-        Snapshot(
+        MetricsSnapshot(
             {("billing", "orders", 0): 41, (odd, "orders", 1): 7},
             3,
             {"billing": 5},
@@ -304,9 +304,9 @@ def test_each_metric_stands_in_the_documentation_as_it_is() -> None:
 
 def test_what_is_over_has_no_series_any_more() -> None:
     metrics = Metrics()
-    metrics.tables(Snapshot({("billing", "orders", 0): 41}))
+    metrics.tables(MetricsSnapshot({("billing", "orders", 0): 41}))
     metrics.stuck([LOG])
-    metrics.tables(Snapshot({("audit", "orders", 0): 1}))
+    metrics.tables(MetricsSnapshot({("audit", "orders", 0): 1}))
     metrics.stuck([])
     found = scraped(metrics)
     assert found["broker_sim_group_lag"] == {("audit", "orders", "0"): 1}
@@ -315,7 +315,9 @@ def test_what_is_over_has_no_series_any_more() -> None:
 
 def test_a_port_in_use_is_told_before_spark_starts() -> None:
     with Metrics().served("127.0.0.1", 0) as port:
-        watch = Watch(Options("out", "in", metrics=("127.0.0.1", port)), print, Steps(io.StringIO(), quiet=True))
+        watch = PipelineWatch(
+            WatchOptions("out", "in", metrics=("127.0.0.1", port)), print, Steps(io.StringIO(), quiet=True)
+        )
         with pytest.raises(UsageError, match=f"--metrics 127.0.0.1:{port}: "):
             watch.run()
 
@@ -345,7 +347,7 @@ def test_addresses(text: str, meant: tuple[str, int] | None) -> None:
     if meant is not None:
         assert address(text) == meant
         return
-    with pytest.raises(UsageError, match="a port is meant"):
+    with pytest.raises(UsageError, match="is not PORT or HOST:PORT"):
         address(text)
 
 
@@ -358,7 +360,7 @@ def test_the_tables_are_asked_for_what_they_say_last(spark: Any) -> None:
     )  # fmt: skip
     rebalances = spark.createDataFrame([("billing",), ("billing",), ("audit",)], "`group` string")
     found = [Finding("storm", "warn", 1.0, "words"), Finding("nothing", "good", 0.0, "words")]
-    snapshot = Snapshot.of(lag, rebalances, found, 7)
-    assert snapshot == Snapshot(
+    snapshot = MetricsSnapshot.of(lag, rebalances, found, 7)
+    assert snapshot == MetricsSnapshot(
         {("audit", "orders", 0): 40, ("billing", "orders", 0): 9}, 0, {"billing": 2, "audit": 1}, [("storm", "warn")], 7
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.findings import findings
-from broker_sim.pipeline.jams import Jams
 from broker_sim.pipeline.log_ends import log_ends_rows
+from broker_sim.pipeline.stuck_alerts import StuckAlerts
 from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
 from broker_sim.pipeline.tables.data_losses import data_losses
 from broker_sim.pipeline.tables.lag import LOG_ENDS, journal_ends, lag
@@ -30,8 +30,8 @@ UNKNOWN_TOPIC, NOT_AVAILABLE, REFUSED = 3, 15, 19
 
 
 @pytest.fixture(scope="module")
-def duck() -> Session:
-    return Session()
+def duck() -> DuckSession:
+    return DuckSession()
 
 
 def answered(book: Book, member_id: str, told: Mapping[str, int], first: str | None, **fields: Any) -> None:
@@ -66,7 +66,7 @@ def in_part() -> Book:
     return book
 
 
-def test_commits_that_were_refused_for_one_topic_and_taken_for_another(duck: Session) -> None:
+def test_commits_that_were_refused_for_one_topic_and_taken_for_another(duck: DuckSession) -> None:
     found = rows(commit_refusals(duck.of_arrow(arrow(in_part().events))), "client_id")
     names = ("client_id", "member", "topic", "error", "commits", "in_part", "taken_topics", "first_ms", "last_ms")
     assert picked(found, *names) == [
@@ -139,17 +139,17 @@ def unavailable_second() -> Book:
     return book
 
 
-def test_the_second_error_of_an_answer_shows_that_there_is_no_coordinator(duck: Session) -> None:
+def test_the_second_error_of_an_answer_shows_that_there_is_no_coordinator(duck: DuckSession) -> None:
     (found,) = rows(stuck_partitions(duck.of_arrow(arrow(unavailable_second().events))))
     assert (found["log"], found["attempts"], found["errors"]) == (LOG, 3, ["COORDINATOR_NOT_AVAILABLE"])
     assert found["to_ms"] == 1_008_000
     told: list[str] = []
-    Jams(told.append).take(arrow(unavailable_second().events).to_pylist())
+    StuckAlerts(told.append).add_rows(arrow(unavailable_second().events).to_pylist())
     assert "COORDINATOR_NOT_AVAILABLE" in " ".join(told)
     assert "UNKNOWN_TOPIC" not in " ".join(told)
 
 
-def test_a_produce_that_is_refused_for_two_partitions_with_two_errors(duck: Session) -> None:
+def test_a_produce_that_is_refused_for_two_partitions_with_two_errors(duck: DuckSession) -> None:
     book = Book()
     for _ in range(3):
         asked = {"topic_data": [{"name": "orders", "partition_data": [{"index": at} for at in (0, 1)]}]}
@@ -168,7 +168,7 @@ def test_a_produce_that_is_refused_for_two_partitions_with_two_errors(duck: Sess
 # ------------------------------------------------------------------------------------------------ offsets
 
 
-def lags(duck: Session, log: Log, *ends: tuple[int, int]) -> list[tuple[Any, ...]]:
+def lags(duck: DuckSession, log: Log, *ends: tuple[int, int]) -> list[tuple[Any, ...]]:
     told = [
         {"run_id": "r1", "source": "log", "topic": "orders", "partition": 0, "at_ms": T0 + at, "end": end}
         for at, end in ends
@@ -177,7 +177,7 @@ def lags(duck: Session, log: Log, *ends: tuple[int, int]) -> list[tuple[Any, ...
     return picked(rows(table, "window_start_ms"), "committed", "end", "lag")
 
 
-def test_an_offset_beyond_the_end_is_told_where_that_is_known(duck: Session) -> None:
+def test_an_offset_beyond_the_end_is_told_where_that_is_known(duck: DuckSession) -> None:
     log = Log()
     log.commit(0, 100)
     log.commit(5000, 95)
@@ -196,7 +196,7 @@ def test_the_finding_of_an_offset_beyond_the_end() -> None:
     assert " may have " in found.advice
 
 
-def below(duck: Session, log: Log, *starts: tuple[int, int, int | None]) -> list[tuple[Any, ...]]:
+def below(duck: DuckSession, log: Log, *starts: tuple[int, int, int | None]) -> list[tuple[Any, ...]]:
     told = [
         {
             "run_id": "r1",
@@ -213,7 +213,7 @@ def below(duck: Session, log: Log, *starts: tuple[int, int, int | None]) -> list
     return picked(rows(table, "window_start_ms"), "committed", "start", "below_start")
 
 
-def test_an_offset_before_the_logs_start_is_told_from_when_that_is_known(duck: Session) -> None:
+def test_an_offset_before_the_logs_start_is_told_from_when_that_is_known(duck: DuckSession) -> None:
     log = Log()
     log.commit(0, 10)
     log.commit(5000, 70)
@@ -235,7 +235,7 @@ def test_the_finding_of_an_offset_before_the_logs_start() -> None:
     assert "is not known" in found.advice
 
 
-def test_where_a_log_begins_is_told_by_the_answers_to_fetches(duck: Session) -> None:
+def test_where_a_log_begins_is_told_by_the_answers_to_fetches(duck: DuckSession) -> None:
     book = Book()
     commit_of(book, 3)
     asked = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 8}]}]}
@@ -265,7 +265,7 @@ def lost(book: Book, part: str, first: int, last: int) -> None:
     book.write("lost", log="orders-0", part=part, first=first, last=last)
 
 
-def test_records_that_a_log_lost_and_the_groups_that_had_committed_there(duck: Session) -> None:
+def test_records_that_a_log_lost_and_the_groups_that_had_committed_there(duck: DuckSession) -> None:
     book = Book()
     commit_of(book, 90)
     book.write("offsets", log=LOG, group="audit", offsets={"orders-0": 20, "bills-0": 5})
@@ -290,7 +290,7 @@ def test_records_that_a_log_lost_and_the_groups_that_had_committed_there(duck: S
     assert (tail.group, head.group) == ("billing", "audit")
 
 
-def test_an_offset_that_went_back_to_where_the_log_was_cut_reads_nothing_again(duck: Session) -> None:
+def test_an_offset_that_went_back_to_where_the_log_was_cut_reads_nothing_again(duck: DuckSession) -> None:
     book = Book()
     commit_of(book, 100)
     book.later(1000)
@@ -309,7 +309,7 @@ def test_an_offset_that_went_back_to_where_the_log_was_cut_reads_nothing_again(d
         assert found.text.endswith("up to 40 records are read again.")
 
 
-def test_a_loss_that_meets_no_group_is_told_too(duck: Session) -> None:
+def test_a_loss_that_meets_no_group_is_told_too(duck: DuckSession) -> None:
     book = Book()
     lost(book, "tail", 60, 99)
     events = duck.of_arrow(arrow(book.events))
@@ -319,7 +319,7 @@ def test_a_loss_that_meets_no_group_is_told_too(duck: Session) -> None:
     assert finding.text.endswith("which were committed: offsets 60 to 99.")
 
 
-def test_a_reset_of_which_the_log_holds_no_offset_before_is_not_said_to_skip_nothing(duck: Session) -> None:
+def test_a_reset_of_which_the_log_holds_no_offset_before_is_not_said_to_skip_nothing(duck: DuckSession) -> None:
     log = Log()
     log.generation(0, 1)
     log.commit(10, 50, partition=1)
@@ -340,7 +340,7 @@ def test_a_reset_of_which_the_log_holds_no_offset_before_is_not_said_to_skip_not
         ("expired", "they expired"),
     ],
 )
-def test_why_offsets_ceased_to_exist_is_the_journals_word(duck: Session, reason: str, words: str) -> None:
+def test_why_offsets_ceased_to_exist_is_the_journals_word(duck: DuckSession, reason: str, words: str) -> None:
     book = Book()
     book.write("offsets", log=LOG, group="billing", offsets={"orders-0": 5})
     book.later(1000)
@@ -373,7 +373,7 @@ def read_over() -> Book:
     return book
 
 
-def test_records_that_a_member_read_over(duck: Session) -> None:
+def test_records_that_a_member_read_over(duck: DuckSession) -> None:
     (found,) = rows(offset_skips(duck.of_arrow(arrow(read_over().events))))
     names = ("group", "client_id", "topic", "partition", "from_offset", "to_offset", "by", "committed", "out_of_range")
     assert picked([found], *names) == [("billing", "app", "orders", 0, 3, 8, 5, True, True)]
@@ -392,7 +392,7 @@ def looked_up(book: Book, code: int, error: str | None) -> None:
     book.call("OffsetFetch", asked, told, "app", group="billing", member="m-1", topics=["orders-0"], **about)
 
 
-def test_a_lookup_that_was_refused_stands_with_what_was_read_over(duck: Session) -> None:
+def test_a_lookup_that_was_refused_stands_with_what_was_read_over(duck: DuckSession) -> None:
     """A client that goes where its fallback says, as its committed offset was not told to it."""
     book = Book()
     commit_of(book, 3)
@@ -416,14 +416,14 @@ def test_a_lookup_that_was_refused_stands_with_what_was_read_over(duck: Session)
     assert picked(rows(offset_skips(duck.of_arrow(arrow(book.events)))), "lookup_error") == [(None,)]
 
 
-def test_a_journal_without_a_log_has_lost_no_records(duck: Session) -> None:
+def test_a_journal_without_a_log_has_lost_no_records(duck: DuckSession) -> None:
     held = {"log_partition": 3, "records": 1, "first_offset": 40, "last_offset": 40, "commits": 1}
     (found,) = findings(facts(partitions=[held], logged=False))
     assert "are not there any more" not in found.text
     assert found.text.endswith("There is no log of offsets: committed offsets are those of the journal.")
 
 
-def test_reading_on_committing_and_seeking_beyond_the_end_skip_nothing(duck: Session) -> None:
+def test_reading_on_committing_and_seeking_beyond_the_end_skip_nothing(duck: DuckSession) -> None:
     book = Book()
     book.fetch("app", 0, 10)
     commit_of(book, 10)
@@ -439,7 +439,7 @@ def test_reading_on_committing_and_seeking_beyond_the_end_skip_nothing(duck: Ses
     assert rows(offset_skips(duck.of_arrow(arrow(book.events)))) == []
 
 
-def test_a_seek_forward_is_told_by_where_it_had_read_up_to(duck: Session) -> None:
+def test_a_seek_forward_is_told_by_where_it_had_read_up_to(duck: DuckSession) -> None:
     book = Book()
     commit_of(book, 0)
     book.fetch("app", 4, 0)
@@ -448,7 +448,7 @@ def test_a_seek_forward_is_told_by_where_it_had_read_up_to(duck: Session) -> Non
     assert picked(found, "from_offset", "to_offset", "committed") == [(0, 4, True), (4, 6, False)]
 
 
-def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: Session) -> None:
+def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: DuckSession) -> None:
     log = Log()
     log.generation(0, 1)
     log.commit(10, 100)

@@ -164,7 +164,7 @@ def test_before_it_happened_there_is_nothing(kept: dict[str, Path], tmp_path: Pa
     ("more", "words"),
     [
         (["--group", "returns-indx"], "returns-index"),
-        (["--at", "yesterday"], "is no moment"),
+        (["--at", "yesterday"], "is not a time"),
         (["--input", "nowhere"], "there is no such folder"),
     ],
 )

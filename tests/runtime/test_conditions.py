@@ -61,7 +61,7 @@ class Ailing(Groups):
         """What a commit is answered; None while it waits."""
         ctx, returned = self.commit(group, offset, broker=max(1, self.log_of(group).leader))
         if returned is not None and ctx.response is None:
-            self.runtime.flush_turn()
+            self.runtime.flush_batches()
         return Err(ctx.response.topics[0].partitions[0].error_code) if ctx.response else None
 
     def fetched(self, group: str) -> int:

@@ -13,8 +13,8 @@ from broker_sim.coordinator.transaction import ending, shard
 from broker_sim.explain import explain
 from broker_sim.explain.picture import html, svg
 from broker_sim.explain.terminal import timeline
-from broker_sim.explain.transaction_story import explain_transactions
-from broker_sim.explain.transactions import Found, transactions
+from broker_sim.explain.transaction_text import explain_transactions
+from broker_sim.explain.transactions import JournalTransactions, transactions
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse, read
@@ -151,7 +151,7 @@ def test_a_planted_bug_breaks_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> N
 # --- the story -----------------------------------------------------------------------------------------------------------
 
 
-def found(name: str) -> Found:
+def found(name: str) -> JournalTransactions:
     return transactions(played(f"transaction-{name}").events)
 
 

@@ -81,7 +81,7 @@ def test_a_transaction_that_is_complete_before_its_markers(monkeypatch: pytest.M
         ending._complete(shard, transaction)
         return after
 
-    monkeypatch.setattr(ending, "carry_out", hasty)
+    monkeypatch.setattr(ending, "send_markers", hasty)
     broken = _broken("transaction 4.1", 4)
     assert broken.rule == "a transaction completes after its markers are written"
     assert broken.path == (("P", "init"),)  # the rest is what whoever begins does anyway

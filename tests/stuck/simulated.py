@@ -101,7 +101,7 @@ class SimStuck(Stuck):
         returned = handler.handle(ctx, request)
         if returned is not None and returned is not DEFERRED:
             ctx.reply(returned)
-        self.runtime.flush_turn()
+        self.runtime.flush_batches()
         return ctx
 
     def start(self, request: Any, version: int, *, broker: int = 1, client_id: str = "c") -> Asked:

@@ -10,7 +10,7 @@ from broker_sim import Cluster, OpenTransaction, TransactionHandle, WaitTimeout
 from broker_sim.common.text import UsageError
 from broker_sim.control.operations import NotThere, check, perform
 from broker_sim.coordinator.transaction.transaction import State
-from broker_sim.explain.transaction_story import explain_transactions
+from broker_sim.explain.transaction_text import explain_transactions
 from broker_sim.explain.transactions import transactions
 from broker_sim.fields.kafka import TRANSACTION_STATE
 from kafka_wire import record_batch

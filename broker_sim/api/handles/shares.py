@@ -20,7 +20,7 @@ from broker_sim.common.text import UsageError, unknown
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share_partition import partition as at_leader
 from broker_sim.coordinator.share_state.state import NOWHERE, ShareKey
-from broker_sim.runtime.share_watch import member_text
+from broker_sim.runtime.share_observer import member_text
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:

@@ -167,7 +167,7 @@ class TransactionHandle:
 
     def explain(self) -> str:
         """How each transaction ended, who ended it, how long it took and what it delayed, as text."""
-        from broker_sim.explain.transaction_story import explain_transactions
+        from broker_sim.explain.transaction_text import explain_transactions
 
         return explain_transactions(self._journal.events, self.transactional_id)
 

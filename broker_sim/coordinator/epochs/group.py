@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from broker_sim.coordinator.epochs.metadata_hash import metadata_hash
-from broker_sim.coordinator.epochs.reconcile import MemberState
+from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.policy import Policy
+from broker_sim.coordinator.records import EpochRecord
 from broker_sim.coordinator.topics import Topics
 from kafka_wire.errors import Err
 from kafka_wire.group_states import GroupState
@@ -22,11 +23,13 @@ S = TypeVar("S", bound=EpochState[Any, Any])
 
 @dataclass(slots=True, eq=False)
 class EpochGroup(Group, Generic[S]):
-    """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as it was when the
-    last of them was heard of. Each kind names the class of its ``states`` and the ``layout`` of its records."""
+    """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as of their last
+    request. Each kind names the class of its ``states`` and the ``layout`` of its records."""
 
     states: ClassVar[type[Any]]
     layout: ClassVar[Layout[Any]]
+    counts_no_currents: ClassVar[bool] = True
+    """Whether members are answered without regard to where others stand."""
 
     stored: S = field(kw_only=True)
     latest: S = field(kw_only=True)
@@ -64,14 +67,14 @@ class EpochGroup(Group, Generic[S]):
     def timers_of(self, member_id: str) -> list[tuple[TimerKey, int]]:
         """The timers that run for a member, with their times in ms."""
         session = self.session_of(member_id)
-        found = [] if session is None else [session]
+        timers = [] if session is None else [session]
         if self.latest.current(member_id).state is MemberState.UNREVOKED:
             timeout_ms: int = self.latest.members[member_id].rebalance_timeout_ms
-            found.append((revocation_key(self.group_id, member_id), timeout_ms))
-        return found
+            timers.append((revocation_key(self.group_id, member_id), timeout_ms))
+        return timers
 
     def resume(self) -> bool:
-        """What is stored is all there is."""
+        """Set the latest state to the stored one."""
         self.latest = self.stored.copy()
         return self.stored.is_known
 
@@ -79,8 +82,23 @@ class EpochGroup(Group, Generic[S]):
         self.ended = True
         self.version += 1
 
+    def current_of(self, member_id: str) -> Current[Any] | None:
+        return self.latest.currents.get(member_id)
+
+    def apply(self, record: EpochRecord) -> None:
+        """Apply a record to ``latest``. ``version`` does not count that a member's epoch or assignment follows another one."""
+        is_own = record.type == self.layout.current and record.value is not None and self.counts_no_currents
+        if not is_own or record.key.member_id not in self.latest.currents:
+            self.version += 1
+        self.latest.replay(record)
+
+    def repeats(self, member_id: str) -> bool:
+        """Whether the response to a heartbeat that says nothing new is the same as long as ``version`` and ``current_of`` are: of one
+        that waits for partitions it is not, as others release them."""
+        return self.is_settled and self.latest.current(member_id).is_at(self.latest.target_epoch)
+
     def described(self, policy: Policy) -> DescribedGroup:
-        """It is no classic group, and DescribeGroups tells that."""
+        """An error row of DescribeGroups: it is no classic group."""
         return DescribedGroup(
             error_code=Err.GROUP_ID_NOT_FOUND,
             error_message=f"Group {self.group_id} is not a classic group.",
@@ -100,7 +118,7 @@ class EpochGroup(Group, Generic[S]):
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether a heartbeat that says nothing new would change nothing, however much time passes."""
+        """Whether a repeated heartbeat changes nothing, however much time passes."""
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

@@ -43,10 +43,10 @@ _TOKEN = re.compile(r"\w+|[<>:,]")
 def sql_type(spark: str) -> str:
     """DuckDB's name of a type that Spark's DDL names: ``array<struct<a:int>>`` is ``STRUCT("a" INTEGER)[]``. Raises ValueError."""
     tokens = _TOKEN.findall(spark)
-    found = _sql_type(tokens)
+    result = _sql_type(tokens)
     if tokens:
         raise ValueError(f"no type: {spark}")
-    return found
+    return result
 
 
 def _sql_type(tokens: list[str]) -> str:
@@ -116,7 +116,7 @@ class Column:
 
     def isin(self, *values: Any) -> Column:
         given = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set) else values
-        return Column(f"({self.sql} IN ({', '.join(lit(one).sql for one in given)}))" if given else "FALSE")
+        return Column(f"({self.sql} IN ({', '.join(lit(value).sql for value in given)}))" if given else "FALSE")
 
     def startswith(self, text: str) -> Column:
         return Column(f"starts_with({self.sql}, {lit(text).sql})")
@@ -192,10 +192,10 @@ def col(name: str) -> Column:
     if name.startswith("`"):
         return Column(quoted(name.strip("`")), name.strip("`"))
     first, *fields = name.split(".")
-    found = Column(quoted(first), first)
+    result = Column(quoted(first), first)
     for field in fields:
-        found = found[field]
-    return found
+        result = result[field]
+    return result
 
 
 def lit(value: Any) -> Column:
@@ -211,9 +211,9 @@ def lit(value: Any) -> Column:
     return Column(text_literal(str(value)))
 
 
-def expression(one: str | Column) -> Column:
+def expression(argument: str | Column) -> Column:
     """What most functions take: a column's name, or an expression."""
-    return col(one) if isinstance(one, str) else one
+    return col(argument) if isinstance(argument, str) else argument
 
 
 # ------------------------------------------------------------------------------------------------ windows
@@ -221,14 +221,14 @@ def expression(one: str | Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """What stands behind OVER."""
+    """The window of an expression: what follows OVER in SQL."""
 
     by: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
     frame: str = ""
 
     def partitionBy(self, *columns: str | Column) -> WindowSpec:
-        return replace(self, by=tuple(expression(one).sql for one in columns))
+        return replace(self, by=tuple(expression(column).sql for column in columns))
 
     def orderBy(self, *columns: str | Column) -> WindowSpec:
         return replace(self, order=tuple(sorting(columns)))
@@ -247,7 +247,7 @@ class WindowSpec:
 
 
 class Window:
-    """As `pyspark.sql.Window`."""
+    """The part of `pyspark.sql.Window` that the tables use, for DuckDB."""
 
     unboundedPreceding = -(1 << 63)
     unboundedFollowing = (1 << 63) - 1
@@ -263,8 +263,8 @@ class Window:
 
 
 def sorting(columns: Iterable[str | Column]) -> list[str]:
-    """What stands behind ORDER BY."""
-    return [f"{one.sql} {one.order}" for one in map(expression, columns)]
+    """The columns as ORDER BY takes them in SQL, with their directions."""
+    return [f"{column.sql} {column.order}" for column in map(expression, columns)]
 
 
 def _edge(rows: int) -> str:

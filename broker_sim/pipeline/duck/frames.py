@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.pipeline.duck.columns import Column, col, expression, quoted, sorting
 
 if TYPE_CHECKING:
-    from broker_sim.pipeline.duck.session import Session
+    from broker_sim.pipeline.duck.session import DuckSession
 
-__all__ = ["Frame", "Row"]
+__all__ = ["DuckRow", "Frame"]
 
 _numbers = count(1)
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN", "left_semi": "SEMI JOIN", "left_anti": "ANTI JOIN"}
 Given = str | Column
 
 
-class Row(dict[str, Any]):
-    """A row: `row["group"]`, `row.group`."""
+class DuckRow(dict[str, Any]):
+    """A row as Spark's `Row`: `row["group"]` and `row.group` are the same value."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -42,7 +42,7 @@ class Row(dict[str, Any]):
 class Frame:
     """``body``: its SELECT, in which other frames stand by their names; ``over``: those."""
 
-    def __init__(self, session: Session, body: str, columns: Iterable[str], over: Iterable[Frame] = ()) -> None:
+    def __init__(self, session: DuckSession, body: str, columns: Iterable[str], over: Iterable[Frame] = ()) -> None:
         self.session, self.body, self.over = session, body, tuple(over)
         self.columns = list(columns)
         self.name = f"f{next(_numbers)}"
@@ -60,7 +60,7 @@ class Frame:
         return self._new(f"SELECT {_listed(shown)} FROM {self.name}", [name for name, _ in shown])
 
     def withColumn(self, name: str, column: Column) -> Frame:
-        kept: list[Given] = [column.alias(name) if one == name else self[one] for one in self.columns]
+        kept: list[Given] = [column.alias(name) if present == name else self[present] for present in self.columns]
         return self.select(*kept, *([] if name in self.columns else [column.alias(name)]))
 
     def withColumnRenamed(self, old: str, new: str) -> Frame:
@@ -71,15 +71,15 @@ class Frame:
 
     def _shown(self, given: Iterable[Given | list[Given]]) -> Iterator[tuple[str, str]]:
         """(name, expression) of what a select has."""
-        for one in given:
-            if isinstance(one, list | tuple):
-                yield from self._shown(one)
-            elif isinstance(one, str) and one.endswith("*"):
-                inner = one.removesuffix("*").removesuffix(".")
+        for argument in given:
+            if isinstance(argument, list | tuple):
+                yield from self._shown(argument)
+            elif isinstance(argument, str) and argument.endswith("*"):
+                inner = argument.removesuffix("*").removesuffix(".")
                 names = self._fields(inner) if inner else self.columns
                 yield from ((name, (col(inner)[name] if inner else self[name]).sql) for name in names)
             else:
-                column = expression(one)
+                column = expression(argument)
                 yield from (
                     zip(column.names, column.parts, strict=True)
                     if column.parts
@@ -116,7 +116,7 @@ class Frame:
         return self._new(f"SELECT * FROM {self.name} LIMIT {number}")
 
     def groupBy(self, *given: Given) -> Grouped:
-        return Grouped(self, [expression(one) for one in given])
+        return Grouped(self, [expression(argument) for argument in given])
 
     def agg(self, *columns: Column) -> Frame:
         return self.groupBy().agg(*columns)
@@ -165,7 +165,7 @@ class Frame:
         return self.session.of_arrow(pyarrow.Table.from_batches(batches, schema))
 
     def persist(self) -> Frame:
-        """Computed now, and kept."""
+        """Compute the frame and keep its rows in the database; unlike Spark's, not lazily."""
         return self.session.kept(self)
 
     def unpersist(self) -> Frame:
@@ -175,31 +175,31 @@ class Frame:
     # --- out ------------------------------------------------------------------------------------------------------------
 
     def sql(self) -> str:
-        """The whole query."""
+        """The query of this frame and of all frames that it uses, as one SQL statement."""
         needed: dict[str, Frame] = {}
 
-        def take(one: Frame) -> None:
-            if one.name not in needed:
-                for each in one.over:
-                    take(each)
-                needed[one.name] = one
+        def take(frame: Frame) -> None:
+            if frame.name not in needed:
+                for source in frame.over:
+                    take(source)
+                needed[frame.name] = frame
 
-        for each in self.over:
-            take(each)
-        ctes = ", ".join(f"{one.name} AS ({one.body})" for one in needed.values())
+        for used in self.over:
+            take(used)
+        ctes = ", ".join(f"{frame.name} AS ({frame.body})" for frame in needed.values())
         return f"WITH {ctes} {self.body}" if ctes else self.body
 
     def relation(self) -> Any:
-        """DuckDB's own."""
+        """The frame as a relation of DuckDB's Python API."""
         return self.session.connection.sql(self.sql())
 
     def toArrow(self) -> Any:
         return self.relation().to_arrow_table()
 
-    def collect(self) -> list[Row]:
-        return [Row(row) for row in self.toArrow().to_pylist()]
+    def collect(self) -> list[DuckRow]:
+        return [DuckRow(row) for row in self.toArrow().to_pylist()]
 
-    def first(self) -> Row | None:
+    def first(self) -> DuckRow | None:
         return next(iter(self.limit(1).collect()), None)
 
     def count(self) -> int:
@@ -211,7 +211,7 @@ class Frame:
 
 
 class Grouped:
-    """A frame by keys."""
+    """A frame grouped by keys, as Spark's `GroupedData`."""
 
     def __init__(self, frame: Frame, keys: list[Column]) -> None:
         self.frame, self.keys = frame, keys

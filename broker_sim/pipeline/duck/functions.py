@@ -87,7 +87,7 @@ _numbers = counting(1)
 
 
 def _call(name: str, *given: Given) -> Column:
-    return Column(f"{name}({', '.join(expression(one).sql for one in given)})")
+    return Column(f"{name}({', '.join(expression(argument).sql for argument in given)})")
 
 
 def _aggregate(call: str, wrap: str = "{}") -> Column:
@@ -118,21 +118,21 @@ def least(*given: Given) -> Column:
     return _call("least", *given)
 
 
-def abs(one: Given) -> Column:
-    return _call("abs", one)
+def abs(column: Given) -> Column:
+    return _call("abs", column)
 
 
-def round(one: Given) -> Column:
-    return _call("round", one)
+def round(column: Given) -> Column:
+    return _call("round", column)
 
 
-def pmod(one: Given, by: Given) -> Column:
-    value, modulus = expression(one).sql, expression(by).sql
+def pmod(column: Given, by: Given) -> Column:
+    value, modulus = expression(column).sql, expression(by).sql
     return Column(f"((({value} % {modulus}) + {modulus}) % {modulus})")
 
 
-def floor(one: Given) -> Column:
-    return Column(f"CAST(floor({expression(one).sql}) AS BIGINT)")
+def floor(column: Given) -> Column:
+    return Column(f"CAST(floor({expression(column).sql}) AS BIGINT)")
 
 
 def timestamp_millis(ms: Given) -> Column:
@@ -141,139 +141,139 @@ def timestamp_millis(ms: Given) -> Column:
 
 def struct(*given: Given) -> Column:
     parts = []
-    for one in given:
-        column = expression(one)
+    for argument in given:
+        column = expression(argument)
         if column.name is None:
             raise TypeError(f"a field of a struct has no name: {column.sql}")
         parts.append(f"{quoted(column.name)} := {column.sql}")
     return Column(f"struct_pack({', '.join(parts)})")
 
 
-def to_json(one: Given) -> Column:
-    """As text. What is null in an object stands in it, unlike in Spark's."""
-    return Column(f"CAST(to_json({expression(one).sql}) AS VARCHAR)")
+def to_json(column: Given) -> Column:
+    """A value as JSON text. Fields that are null are written, unlike in Spark's."""
+    return Column(f"CAST(to_json({expression(column).sql}) AS VARCHAR)")
 
 
-def get_json_object(one: Given, path: str) -> Column:
-    return Column(f"json_extract_string({expression(one).sql}, {lit(path).sql})")
+def get_json_object(column: Given, path: str) -> Column:
+    return Column(f"json_extract_string({expression(column).sql}, {lit(path).sql})")
 
 
 # ------------------------------------------------------------------------------------------------ texts
 
 
 def concat(*given: Given) -> Column:
-    return Column(f"({' || '.join(expression(one).sql for one in given)})")
+    return Column(f"({' || '.join(expression(argument).sql for argument in given)})")
 
 
 def concat_ws(between: str, *given: Given) -> Column:
-    return Column(f"concat_ws({lit(between).sql}, {', '.join(expression(one).sql for one in given)})")
+    return Column(f"concat_ws({lit(between).sql}, {', '.join(expression(argument).sql for argument in given)})")
 
 
-def length(one: Given) -> Column:
-    return _call("length", one)
+def length(column: Given) -> Column:
+    return _call("length", column)
 
 
-def lower(one: Given) -> Column:
-    return _call("lower", one)
+def lower(column: Given) -> Column:
+    return _call("lower", column)
 
 
-def substr(one: Given, start: Given, many: Given) -> Column:
-    return _call("substr", one, start, many)
+def substr(column: Given, start: Given, many: Given) -> Column:
+    return _call("substr", column, start, many)
 
 
-def regexp_extract(one: Given, pattern: str, group: int) -> Column:
-    return Column(f"regexp_extract({expression(one).sql}, {lit(pattern).sql}, {group})")
+def regexp_extract(column: Given, pattern: str, group: int) -> Column:
+    return Column(f"regexp_extract({expression(column).sql}, {lit(pattern).sql}, {group})")
 
 
-def encode(one: Given, charset: str) -> Column:
+def encode(column: Given, charset: str) -> Column:
     """UTF-16BE alone, which DuckDB has no bytes for: code unit by code unit."""
     if charset != "UTF-16BE":
         raise ValueError(f"no charset of this engine: {charset}")
     return Column(
-        f"list_transform(regexp_extract_all({expression(one).sql}, '(?s).'), lambda c: CASE WHEN unicode(c) < 65536"
+        f"list_transform(regexp_extract_all({expression(column).sql}, '(?s).'), lambda c: CASE WHEN unicode(c) < 65536"
         " THEN printf('%04X', unicode(c))"
         " ELSE printf('%04X%04X', 55296 + ((unicode(c) - 65536) >> 10), 56320 + ((unicode(c) - 65536) & 1023)) END)"
     )
 
 
 def hex(encoded: Column) -> Column:
-    """Of what `encode` gives."""
+    """Hexadecimal digits of the bytes that `encode` returns."""
     return Column(f"array_to_string({encoded.sql}, '')")
 
 
-def conv(one: Given, from_base: int, to_base: int) -> Column:
+def conv(column: Given, from_base: int, to_base: int) -> Column:
     if (from_base, to_base) != (16, 10):
         raise ValueError(f"no conversion of this engine: {from_base} to {to_base}")
-    return Column(f"CAST(CAST('0x' || {expression(one).sql} AS BIGINT) AS VARCHAR)")
+    return Column(f"CAST(CAST('0x' || {expression(column).sql} AS BIGINT) AS VARCHAR)")
 
 
 # ------------------------------------------------------------------------------------------------ arrays
 
 
 def array(*given: Given) -> Column:
-    return Column(f"[{', '.join(expression(one).sql for one in given)}]")
+    return Column(f"[{', '.join(expression(argument).sql for argument in given)}]")
 
 
-def size(one: Given) -> Column:
-    return Column(f"CAST(len({expression(one).sql}) AS INTEGER)")
+def size(column: Given) -> Column:
+    return Column(f"CAST(len({expression(column).sql}) AS INTEGER)")
 
 
-def get(one: Given, index: Given) -> Column:
+def get(column: Given, index: Given) -> Column:
     """The element at an index from 0 on, null behind the end."""
-    return Column(f"list_extract({expression(one).sql}, {expression(index).sql} + 1)")
+    return Column(f"list_extract({expression(column).sql}, {expression(index).sql} + 1)")
 
 
 def sequence(start: Given, end: Given, step: Given | None = None) -> Column:
     return _call("generate_series", start, end, *([] if step is None else [step]))
 
 
-def array_contains(one: Given, value: Any) -> Column:
-    return Column(f"list_contains({expression(one).sql}, {lit(value).sql})")
+def array_contains(column: Given, value: Any) -> Column:
+    return Column(f"list_contains({expression(column).sql}, {lit(value).sql})")
 
 
-def array_distinct(one: Given) -> Column:
-    return _call("list_distinct", one)
+def array_distinct(column: Given) -> Column:
+    return _call("list_distinct", column)
 
 
-def array_union(one: Given, other: Given) -> Column:
-    return Column(f"list_distinct({expression(one).sql} || {expression(other).sql})")
+def array_union(column: Given, other: Given) -> Column:
+    return Column(f"list_distinct({expression(column).sql} || {expression(other).sql})")
 
 
-def array_intersect(one: Given, other: Given) -> Column:
-    return _call("list_intersect", one, other)
+def array_intersect(column: Given, other: Given) -> Column:
+    return _call("list_intersect", column, other)
 
 
-def array_sort(one: Given) -> Column:
-    return Column(f"list_sort({expression(one).sql}, 'ASC', 'NULLS LAST')")
+def array_sort(column: Given) -> Column:
+    return Column(f"list_sort({expression(column).sql}, 'ASC', 'NULLS LAST')")
 
 
-def array_max(one: Given) -> Column:
-    return _call("list_max", one)
+def array_max(column: Given) -> Column:
+    return _call("list_max", column)
 
 
-def array_min(one: Given) -> Column:
-    return _call("list_min", one)
+def array_min(column: Given) -> Column:
+    return _call("list_min", column)
 
 
-def array_join(one: Given, between: str) -> Column:
-    return Column(f"array_to_string({expression(one).sql}, {lit(between).sql})")
+def array_join(column: Given, between: str) -> Column:
+    return Column(f"array_to_string({expression(column).sql}, {lit(between).sql})")
 
 
-def array_repeat(one: Given, many: Given) -> Column:
-    value, times = expression(one).sql, expression(many).sql
+def array_repeat(column: Given, many: Given) -> Column:
+    value, times = expression(column).sql, expression(many).sql
     return Column(f"list_transform(range({times}), lambda ignored: {value})")
 
 
-def flatten(one: Given) -> Column:
-    return _call("flatten", one)
+def flatten(column: Given) -> Column:
+    return _call("flatten", column)
 
 
-def explode(one: Given) -> Column:
-    return Column(f"unnest({expression(one).sql})", "col")
+def explode(column: Given) -> Column:
+    return Column(f"unnest({expression(column).sql})", "col")
 
 
-def posexplode(one: Given) -> Column:
-    value = expression(one).sql
+def posexplode(column: Given) -> Column:
+    value = expression(column).sql
     places = f"unnest(list_transform(range(len({value})), lambda place: CAST(place AS INTEGER)))"
     return Column(value, parts=(places, f"unnest({value})"), names=("pos", "col"))
 
@@ -284,101 +284,101 @@ def _lambda(made: Callable[..., Column]) -> str:
     return f"lambda {', '.join(names)}: {made(*(Column(name) for name in names)).sql}"
 
 
-def transform(one: Given, each: Callable[..., Column]) -> Column:
-    return Column(f"list_transform({expression(one).sql}, {_lambda(each)})")
+def transform(column: Given, change: Callable[..., Column]) -> Column:
+    return Column(f"list_transform({expression(column).sql}, {_lambda(change)})")
 
 
-def filter(one: Given, keep: Callable[..., Column]) -> Column:
-    return Column(f"list_filter({expression(one).sql}, {_lambda(keep)})")
+def filter(column: Given, keep: Callable[..., Column]) -> Column:
+    return Column(f"list_filter({expression(column).sql}, {_lambda(keep)})")
 
 
-def exists(one: Given, holds: Callable[..., Column]) -> Column:
-    return Column(f"(len({filter(one, holds).sql}) > 0)")
+def exists(column: Given, holds: Callable[..., Column]) -> Column:
+    return Column(f"(len({filter(column, holds).sql}) > 0)")
 
 
-def forall(one: Given, holds: Callable[..., Column]) -> Column:
-    return Column(f"(len({filter(one, holds).sql}) = len({expression(one).sql}))")
+def forall(column: Given, holds: Callable[..., Column]) -> Column:
+    return Column(f"(len({filter(column, holds).sql}) = len({expression(column).sql}))")
 
 
-def aggregate(one: Given, start: Column, merge: Callable[..., Column]) -> Column:
-    return Column(f"list_reduce({expression(one).sql}, {_lambda(merge)}, {start.sql})")
+def aggregate(column: Given, start: Column, merge: Callable[..., Column]) -> Column:
+    return Column(f"list_reduce({expression(column).sql}, {_lambda(merge)}, {start.sql})")
 
 
 # ------------------------------------------------------------------------------------------------ aggregates
 
 
-def count(one: Given) -> Column:
-    return _aggregate("count(*)" if isinstance(one, str) and one == "*" else f"count({expression(one).sql})")
+def count(column: Given) -> Column:
+    return _aggregate("count(*)" if isinstance(column, str) and column == "*" else f"count({expression(column).sql})")
 
 
-def count_distinct(one: Given) -> Column:
-    return _aggregate(f"count(DISTINCT {expression(one).sql})")
+def count_distinct(column: Given) -> Column:
+    return _aggregate(f"count(DISTINCT {expression(column).sql})")
 
 
-def sum(one: Given) -> Column:
-    """Of whole numbers."""
-    return _aggregate(f"sum({expression(one).sql})", "CAST({} AS BIGINT)")
+def sum(column: Given) -> Column:
+    """The sum of whole numbers, as a BIGINT."""
+    return _aggregate(f"sum({expression(column).sql})", "CAST({} AS BIGINT)")
 
 
-def avg(one: Given) -> Column:
-    return _aggregate(f"avg({expression(one).sql})")
+def avg(column: Given) -> Column:
+    return _aggregate(f"avg({expression(column).sql})")
 
 
-def min(one: Given) -> Column:
-    return _aggregate(f"min({expression(one).sql})")
+def min(column: Given) -> Column:
+    return _aggregate(f"min({expression(column).sql})")
 
 
-def max(one: Given) -> Column:
-    return _aggregate(f"max({expression(one).sql})")
+def max(column: Given) -> Column:
+    return _aggregate(f"max({expression(column).sql})")
 
 
-def bool_or(one: Given) -> Column:
-    return _aggregate(f"bool_or({expression(one).sql})")
+def bool_or(column: Given) -> Column:
+    return _aggregate(f"bool_or({expression(column).sql})")
 
 
-def bool_and(one: Given) -> Column:
-    return _aggregate(f"bool_and({expression(one).sql})")
+def bool_and(column: Given) -> Column:
+    return _aggregate(f"bool_and({expression(column).sql})")
 
 
-def max_by(one: Given, by: Given) -> Column:
-    return _aggregate(f"arg_max_null({expression(one).sql}, {expression(by).sql})")
+def max_by(column: Given, by: Given) -> Column:
+    return _aggregate(f"arg_max_null({expression(column).sql}, {expression(by).sql})")
 
 
-def min_by(one: Given, by: Given) -> Column:
-    return _aggregate(f"arg_min_null({expression(one).sql}, {expression(by).sql})")
+def min_by(column: Given, by: Given) -> Column:
+    return _aggregate(f"arg_min_null({expression(column).sql}, {expression(by).sql})")
 
 
-def percentile_approx(one: Given, share: float) -> Column:
-    return _aggregate(f"quantile_disc({expression(one).sql}, {share})")
+def percentile_approx(column: Given, share: float) -> Column:
+    return _aggregate(f"quantile_disc({expression(column).sql}, {share})")
 
 
-def collect_list(one: Given) -> Column:
-    value = expression(one).sql
+def collect_list(column: Given) -> Column:
+    value = expression(column).sql
     return Column(f"coalesce(list({value}) FILTER (WHERE {value} IS NOT NULL), [])")
 
 
-def collect_set(one: Given) -> Column:
-    value = expression(one).sql
+def collect_set(column: Given) -> Column:
+    value = expression(column).sql
     return Column(f"coalesce(list(DISTINCT {value}) FILTER (WHERE {value} IS NOT NULL), [])")
 
 
-def first(one: Given, ignorenulls: bool = False) -> Column:
-    value = expression(one).sql
+def first(column: Given, ignorenulls: bool = False) -> Column:
+    value = expression(column).sql
     if ignorenulls:
         return replace(_aggregate(f"first_value({value} IGNORE NULLS)"), sql=f"any_value({value})")
     return replace(_aggregate(f"first_value({value})"), sql=f"first({value})")
 
 
-def last(one: Given, ignorenulls: bool = False) -> Column:
-    return _aggregate(f"last_value({expression(one).sql}{' IGNORE NULLS' if ignorenulls else ''})")
+def last(column: Given, ignorenulls: bool = False) -> Column:
+    return _aggregate(f"last_value({expression(column).sql}{' IGNORE NULLS' if ignorenulls else ''})")
 
 
-def lag(one: Given, back: int = 1) -> Column:
-    return _aggregate(f"lag({expression(one).sql}, {back})")
+def lag(column: Given, back: int = 1) -> Column:
+    return _aggregate(f"lag({expression(column).sql}, {back})")
 
 
-def lead(one: Given, ahead: int = 1) -> Column:
-    return _aggregate(f"lead({expression(one).sql}, {ahead})")
+def lead(column: Given, ahead: int = 1) -> Column:
+    return _aggregate(f"lead({expression(column).sql}, {ahead})")
 
 
 def row_number() -> Column:
@@ -388,12 +388,12 @@ def row_number() -> Column:
 # ------------------------------------------------------------------------------------------------ orders
 
 
-def asc(one: Given) -> Column:
-    return expression(one)
+def asc(column: Given) -> Column:
+    return expression(column)
 
 
-def desc(one: Given) -> Column:
-    return replace(expression(one), order="DESC NULLS LAST")
+def desc(column: Given) -> Column:
+    return replace(expression(column), order="DESC NULLS LAST")
 
 
 desc_nulls_last = desc

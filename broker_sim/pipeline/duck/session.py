@@ -1,6 +1,6 @@
-"""A database in memory that stands where a SparkSession would: reads the pipeline's sources, keeps frames, writes Parquet.
+"""A database in memory in the place of a SparkSession: reads the pipeline's sources, keeps frames, writes Parquet.
 
-    session = Session()
+    session = DuckSession()
     log = session.read.format("consumer_offsets").load("DIR")
     coordinator_hotspots(log).collect()
 
@@ -24,11 +24,11 @@ from broker_sim.pipeline.journal_events import batches as batches_of
 from broker_sim.pipeline.journal_events import rows_in
 from broker_sim.pipeline.journal_files import whole
 from broker_sim.pipeline.offset_logs import find_logs, share_out
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
 from broker_sim.pipeline.segments import Skipped, read_offsets
 from broker_sim.pipeline.tables.events import EVENTS
 
-__all__ = ["DuckMissing", "Reader", "Session", "is_installed"]
+__all__ = ["DuckMissing", "DuckReader", "DuckSession", "is_installed"]
 
 NEEDED = ("duckdb", "pyarrow", "numpy")
 _numbers = count(1)
@@ -43,13 +43,13 @@ def is_installed() -> bool:
 
 
 def need_duckdb() -> None:
-    """Raises DuckMissing."""
+    """Raises DuckMissing unless DuckDB can be imported."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise DuckMissing(f"{' and '.join(missing)} not installed; this needs: pip install 'broker-sim[pipeline]'")
 
 
-class Session:
+class DuckSession:
     """See the module. Raises DuckMissing."""
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ class Session:
         return frame
 
     def kept(self, frame: Frame) -> Frame:
-        """The frame, computed."""
+        """The frame with its rows computed and stored in the database."""
         name = f"t{next(_numbers)}"
         self._do(f"CREATE TABLE {name} AS {frame.sql()}")
         return Frame(self, f"SELECT * FROM {name}", frame.columns)
 
     @property
-    def read(self) -> Reader:
-        return Reader(self)
+    def read(self) -> DuckReader:
+        return DuckReader(self)
 
     def written(self, frame: Frame, where: str) -> Frame:
         """The frame, computed, and as one Parquet file in a folder of this machine (a path or a `file:` address). Raises UsageError."""
@@ -103,30 +103,30 @@ class Session:
         return kept
 
     def _do(self, statement: str) -> None:
-        """To its end: a result that nobody has read keeps a connection of DuckDB 2 busy."""
+        """Run a statement and read its result to the end: an unread result keeps a connection of DuckDB 2 busy."""
         self.connection.execute(statement).fetchall()
 
     def stop(self) -> None:
         self.connection.close()
 
 
-class Reader:
+class DuckReader:
     """``session.read.format("consumer_offsets").option("runId", "friday").load("DIR")``, as Spark has it: the same formats, of whose
     options those that choose what is read (`runId`, `body`)."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DuckSession) -> None:
         self._session, self._format, self._options = session, "", {"body": "true"}
 
-    def format(self, name: str) -> Reader:
+    def format(self, name: str) -> DuckReader:
         self._format = name
         return self
 
-    def option(self, name: str, value: str) -> Reader:
+    def option(self, name: str, value: str) -> DuckReader:
         self._options[name] = value
         return self
 
     def load(self, path: str) -> Frame:
-        """Raises UsageError."""
+        """Read the source's rows below ``path`` into a frame. Raises UsageError."""
         run_id = self._options.get("runId")
         body = self._options["body"] == "true"
         if self._format == "sim_journal":
@@ -138,21 +138,21 @@ class Reader:
         return self._session.of_batches(batches, table.arrow())
 
 
-def _offsets(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
-    slices = [one for share in share_out(find_logs([path], run_id).logs, 1) for one in share]
-    read = (read_offsets(one.path, start=one.start, end=one.end, run_id=one.run_id) for one in slices)
+def _offsets(path: str, run_id: str | None) -> tuple[TableSchema, Iterator[Any]]:
+    slices = [part for share in share_out(find_logs([path], run_id).logs, 1) for part in share]
+    read = (read_offsets(part.path, start=part.start, end=part.end, run_id=part.run_id) for part in slices)
     return OFFSET_LOG, chain.from_iterable(read)
 
 
-def _skipped(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
-    found = find_logs([path], run_id)
-    told = [(run_id, one) for one in found.skipped]
-    for part in (one for share in share_out(found.logs, 1) for one in share):
+def _skipped(path: str, run_id: str | None) -> tuple[TableSchema, Iterator[Any]]:
+    logs = find_logs([path], run_id)
+    skipped = [(run_id, entry) for entry in logs.skipped]
+    for part in (piece for share in share_out(logs.logs, 1) for piece in share):
         mine: list[Skipped] = []
         for _ in read_offsets(
             part.path, start=part.start, end=part.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
         ):
             pass
-        told += [(part.run_id, one) for one in mine]
-    rows = [dict(zip(SKIPPED.names, (run, *one), strict=True)) for run, one in told]
+        skipped += [(part.run_id, entry) for entry in mine]
+    rows = [dict(zip(SKIPPED.names, (run, *entry), strict=True)) for run, entry in skipped]
     return SKIPPED, batches_of(rows, SKIPPED)

@@ -8,7 +8,7 @@ appends: ReplicaManager.scala; the controller: ReplicationControlManager.java, B
 
 from __future__ import annotations
 
-from broker_sim.pipeline.lines.said import Forms, form
+from broker_sim.pipeline.lines.line_patterns import LinePatterns, form
 
 __all__ = ["BROKER", "KINDS", "NODE", "PLACE"]
 
@@ -62,7 +62,7 @@ KINDS = {
 }
 """Each kind of broker's line, and what it tells."""
 
-BROKER = Forms(
+BROKER = LinePatterns(
     [
         form(
             "preparing",

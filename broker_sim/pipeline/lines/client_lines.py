@@ -7,7 +7,7 @@ SubscriptionState.java; rdkafka_cgrp.c, rdkafka_request.c; aiokafka's group_coor
 
 from __future__ import annotations
 
-from broker_sim.pipeline.lines.said import Forms, form
+from broker_sim.pipeline.lines.line_patterns import LinePatterns, form
 
 __all__ = ["CLIENT", "JAVA", "KINDS", "RDKAFKA"]
 
@@ -40,7 +40,7 @@ KINDS = {
 }
 """Each kind of client's line, and what it tells."""
 
-CLIENT = Forms(
+CLIENT = LinePatterns(
     [
         form(
             "commit failed",

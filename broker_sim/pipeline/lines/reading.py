@@ -3,7 +3,7 @@
     for row in rows_of(LineFile("server.log", "broker")): ...
 
 Rules:
-1. Whoever names a file wants it read: one that can't be, that is none of text, or in which no line is known, is told. In a folder those
+1. A file that was named and can't be read, is not text, or has no known line is reported. In a folder those
    with names of logs are taken (`server.log`, `server.log.2026-03-29-10`, `x.log.gz`, `kafka.out`), and such as say nothing of groups
    are no matter; Kafka's segments, called `.log` too, are passed over. An empty file has been read.
 2. A line that says nothing known is no row. One that says something and has no moment has none in its row.
@@ -22,7 +22,7 @@ from typing import Any
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline.files import Source, entry, expand, inside, listing
 from broker_sim.pipeline.lines import broker_lines, client_lines
-from broker_sim.pipeline.lines.said import Forms
+from broker_sim.pipeline.lines.line_patterns import LinePatterns
 from broker_sim.pipeline.lines.stamps import Stamp, stamp
 
 __all__ = ["LineFile", "find", "rows_of"]
@@ -50,30 +50,30 @@ class LineFile:
 
 
 def find(names: Iterable[str], source: str) -> list[LineFile]:
-    """The files of these names: files, folders with all that is below them, wildcards. Raises UsageError where there is none."""
-    found: dict[str, LineFile] = {}
+    """The files of these names: files, folders with all that is below them, wildcards. Raises UsageError if none exists."""
+    files: dict[str, LineFile] = {}
     for name in names:
-        roots = [(one, there) for one in expand(name) if (there := entry(one)) is not None]
+        roots = [(file, there) for file in expand(name) if (there := entry(file)) is not None]
         if not roots:
             raise UsageError(f"--{source}-log {name}: there is no such file or folder")
-        before = len(found)
+        before = len(files)
         for path, there in roots:
             below = _below(path) if there.is_dir else [(path, there.size)]
-            found |= {each: LineFile(each, source, size, not there.is_dir) for each, size in below}
-        if len(found) == before:
+            files |= {path: LineFile(path, source, size, not there.is_dir) for path, size in below}
+        if len(files) == before:
             raise UsageError(
                 f"--{source}-log {name}: no file of a log is in it (*.log, *.out, *.txt, also .gz or rolled)"
             )
-    return list(found.values())
+    return list(files.values())
 
 
 def _below(folder: str) -> Iterator[tuple[str, int]]:
-    for one in listing(folder):
-        path = inside(folder, one.name)
-        if one.is_dir:
+    for child in listing(folder):
+        path = inside(folder, child.name)
+        if child.is_dir:
             yield from _below(path)
-        elif _NAMED.fullmatch(one.name) and not _is_segment(one.name):
-            yield path, one.size
+        elif _NAMED.fullmatch(child.name) and not _is_segment(child.name):
+            yield path, child.size
 
 
 def _is_segment(name: str) -> bool:
@@ -85,16 +85,16 @@ def _is_segment(name: str) -> bool:
 
 def rows_of(file: LineFile) -> Iterator[dict[str, Any]]:
     """Rows of `tables.log_lines` without run and moment for people; what can't be read is one of `what` ``unread``."""
-    told = 0
+    rows_read = 0
     try:
         rows = _broker_rows(file) if file.source == "broker" else _client_rows(file)
         for row in rows:
-            told += 1
+            rows_read += 1
             yield {"source": file.source, "file": file.path, **row}
     except (OSError, EOFError, UsageError, _NotText) as error:
         yield _unread(file, str(error) if isinstance(error, UsageError | _NotText) else f"it can't be read: {error}")
         return
-    if not told and file.named and file.size:
+    if not rows_read and file.named and file.size:
         yield _unread(file, f"no line of it says anything that a {file.source}'s log is known to say")
 
 
@@ -168,16 +168,16 @@ _COLUMNS = frozenset(
 )
 
 
-def _said(forms: Forms, line: str, at: Stamp | None) -> tuple[str, dict[str, Any]] | None:
-    found = forms.said(line[at.rest :] if at is not None else line)
-    return None if found is None else (found[0], dict(found[1]))
+def _said(patterns: LinePatterns, line: str, at: Stamp | None) -> tuple[str, dict[str, Any]] | None:
+    match = patterns.match(line[at.rest :] if at is not None else line)
+    return None if match is None else (match[0], dict(match[1]))
 
 
 def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
     """A refused append's reason is the next line, the exception: that row waits for it."""
     waiting: dict[str, Any] | None = None
     for number, line in _lines(file):
-        known = broker_lines.BROKER.may_say(line)
+        known = broker_lines.BROKER.may_match(line)
         if waiting is not None:
             trace = _TRACE.match(line)
             if trace is not None:
@@ -190,10 +190,10 @@ def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
         if not known:
             continue
         at = stamp(line)
-        found = _said(broker_lines.BROKER, line, at)
-        if found is None:
+        match = _said(broker_lines.BROKER, line, at)
+        if match is None:
             continue
-        what, columns = found
+        what, columns = match
         place, node = _PLACE.search(line), _NODE.search(line)
         if place is not None and columns.get("partition") is None:
             columns["topic"], columns["partition"] = place["topic"], int(place["partition"])
@@ -216,17 +216,17 @@ def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
     groups: dict[str | None, dict[str, None]] = {}
     last: Stamp | None = None
     for number, line in _lines(file):
-        if not client_lines.CLIENT.may_say(line):
+        if not client_lines.CLIENT.may_match(line):
             if "groupId=" in line or "group" in line:
                 _noticed(line, groups)
             last = stamp(line) or last
             continue
         at = stamp(line) or last
-        found = _said(client_lines.CLIENT, line, stamp(line))
+        match = _said(client_lines.CLIENT, line, stamp(line))
         who = _noticed(line, groups)
-        if found is None:
+        if match is None:
             continue
-        what, columns = found
+        what, columns = match
         named = columns.get("group")
         if named is not None:
             groups.setdefault(who.get("client_id"), {})[named] = None
@@ -250,9 +250,9 @@ def _noticed(line: str, groups: dict[str | None, dict[str, None]]) -> dict[str, 
     """Whose line it is, noting which client has which group."""
     who: dict[str, Any] = {}
     for pattern in _CLIENTS:
-        found = pattern.search(line)
-        if found is not None:
-            who = {name: text for name, text in found.groupdict().items() if text}
+        match = pattern.search(line)
+        if match is not None:
+            who = {name: text for name, text in match.groupdict().items() if text}
             break
     if "group" not in who:
         group = _GROUP.search(line)

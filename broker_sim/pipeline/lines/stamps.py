@@ -41,24 +41,24 @@ class Stamp(NamedTuple):
 
 
 def stamp(line: str) -> Stamp | None:
-    """What stands at its beginning, None where that is no moment."""
+    """The timestamp at a line's beginning, None if there is no timestamp."""
     native = _RDKAFKA.search(line, 0, _BEFORE + 24)
     if native is not None:
         return Stamp(int(native[2]) * 1000 + int(native[3]), _SYSLOG[int(native[1]) % 8], native.end(), True)
-    found = _MOMENT.search(line, 0, _BEFORE + 40)
-    if found is None:
+    match = _MOMENT.search(line, 0, _BEFORE + 40)
+    if match is None:
         seconds = _SECONDS.match(line)
         return None if seconds is None else Stamp(int(seconds[1] + seconds[2][:3]), None, seconds.end(), True)
-    if found.start() > _BEFORE:
+    if match.start() > _BEFORE:
         return None
-    year, month, day, hour, minute, second = (int(found[number]) for number in range(1, 7))
+    year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second <= 60):
         return None
-    ms = int((found[7] or "0").ljust(3, "0")[:3])
-    ts_ms = timegm((year, month, day, hour, minute, second)) * 1000 + ms - _zone_ms(found[8])
-    level = _LEVEL.search(line, 0, found.end() + 60)
+    ms = int((match[7] or "0").ljust(3, "0")[:3])
+    ts_ms = timegm((year, month, day, hour, minute, second)) * 1000 + ms - _zone_ms(match[8])
+    level = _LEVEL.search(line, 0, match.end() + 60)
     name = None if level is None else _PLAIN.get(level[1], level[1])
-    return Stamp(ts_ms, name, found.end(), found[8] is not None)
+    return Stamp(ts_ms, name, match.end(), match[8] is not None)
 
 
 def _zone_ms(zone: str | None) -> int:

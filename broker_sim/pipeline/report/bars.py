@@ -30,8 +30,8 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     chart = Chart(width, "Members that came and went")
     canvas = chart.canvas
     numbers = [_numbers(row) for row in rows]
-    most = max((sum(each.values()) for each in numbers), default=1) or 1
-    for position, (row, told) in enumerate(zip(rows, numbers, strict=True)):
+    most = max((sum(counts.values()) for counts in numbers), default=1) or 1
+    for position, (row, numbers_of) in enumerate(zip(rows, numbers, strict=True)):
         top = position * row_height
         canvas.parts.append(f'<g data-group="{escaped(row["group"])}">')
         stayed = "" if row["mean_tenure_ms"] is None else f"stayed {duration_text(row['mean_tenure_ms'])} on average"
@@ -45,7 +45,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
             y = top + 5
         x = float(left)
         for name, style, words in KINDS:
-            value = told[name]
+            value = numbers_of[name]
             if value:
                 length = max((width - left - right) * value / most, 2)
                 canvas.group(f"{row['group']}: {number(value)} {words}")
@@ -57,7 +57,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
         canvas.end_group()
     y, x = len(rows) * row_height + 18, 0.0
     for name, style, words in KINDS:
-        if not any(told[name] for told in numbers):
+        if not any(counts[name] for counts in numbers):
             continue
         canvas.rect(x, y - 9, 12, 11, style, radius=2)
         canvas.text(x + 18, y, words, "muted small")
@@ -66,7 +66,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, int]:
-    """How many of each kind; where nobody knows why members went, that they are gone."""
-    told = {name: int(row.get(name) or 0) for name, _, _ in KINDS}
-    told["gone"] = int(row.get("departures") or 0) if row.get("leaves") is None else 0
-    return told
+    """How many of each kind; members that left for an unknown reason count as gone."""
+    counts = {name: int(row.get(name) or 0) for name, _, _ in KINDS}
+    counts["gone"] = int(row.get("departures") or 0) if row.get("leaves") is None else 0
+    return counts

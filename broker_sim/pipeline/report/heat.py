@@ -31,10 +31,10 @@ def heat(rows: Sequence[Mapping[str, Any]], jammed: Iterable[int], width: int) -
     bottom = -(-count // columns) * size
     _legend(chart, bottom + 12, most, any(row["misplaced"] for row in rows), bool(stuck))
     busiest = max(rows, key=lambda row: row["records"], default=None)
-    told = (
+    note = (
         "" if busiest is None else f"The busiest is partition {busiest['log_partition']} with {busiest['share']:.0%}."
     )
-    return chart.drawn(bottom + 34, told)
+    return chart.drawn(bottom + 34, note)
 
 
 def _columns(count: int, width: int) -> int:

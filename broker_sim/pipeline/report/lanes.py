@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.phrases import cause, ended
 from broker_sim.pipeline.report.sheet import merged, number
-from broker_sim.pipeline.report.timeline import Bar, Lane
+from broker_sim.pipeline.report.timeline import Bar, GroupLane
 
 __all__ = ["lanes", "rebalancing", "stuck_spans", "time"]
 
@@ -18,7 +18,7 @@ MOST_CUTS, LEAST_QUIET = 4, 0.08
 """So many quiet times may be drawn shorter than they were, if each is such a share of all."""
 
 
-def time(facts: Facts) -> tuple[int, int, Spans]:
+def time(facts: ReportFacts) -> tuple[int, int, Spans]:
     """(from, to, when something happened): the axis of every picture. Only the few longest quiet times count as such: a picture with
     a cut at every turn shows nothing but cuts."""
     assert facts.from_ms is not None
@@ -44,32 +44,36 @@ def time(facts: Facts) -> tuple[int, int, Spans]:
     return from_ms, to_ms, active if moments else []
 
 
-def lanes(facts: Facts, most: int, flags: Iterable[tuple[str, Finding]] = ()) -> list[Lane]:
+def lanes(facts: ReportFacts, most: int, flags: Iterable[tuple[str, Finding]] = ()) -> list[GroupLane]:
     """The groups with something to show, those with the most trouble first, at most so many; ``flags``: findings with their ids in the
     page, each to stand in its group's row."""
-    told = [(key, one) for key, one in flags if one.group is not None and one.at_ms is not None]
+    flagged = [(key, finding) for key, finding in flags if finding.group is not None and finding.at_ms is not None]
     names = dict.fromkeys(row["group"] for row in facts.rebalances if _began(row) is not None)
     names |= dict.fromkeys(row["group"] for row in facts.regressions)
     names |= dict.fromkeys(group for row in facts.stuck for group in row["groups"] or ())
-    names |= dict.fromkeys(one.group or "" for _, one in told)
-    found = [_lane(facts, group) for group in names]
-    by_name = {lane.group: lane for lane in found}
-    for key, one in told:
-        by_name[one.group or ""].flags.append((one.at_ms or 0, key, one.severity, one.text))
-    found.sort(key=lambda lane: (not (lane.bars or lane.flags), -_trouble(lane), lane.group))
-    return found[:most]
+    names |= dict.fromkeys(finding.group or "" for _, finding in flagged)
+    result = [_lane(facts, group) for group in names]
+    by_name = {lane.group: lane for lane in result}
+    for key, finding_ in flagged:
+        by_name[finding_.group or ""].flags.append((finding_.at_ms or 0, key, finding_.severity, finding_.text))
+    result.sort(key=lambda lane: (not (lane.bars or lane.flags), -_trouble(lane), lane.group))
+    return result[:most]
 
 
-def _trouble(lane: Lane) -> int:
+def _trouble(lane: GroupLane) -> int:
     failed = sum(not bar.stable for bar in lane.bars)
-    told = sum({"bad": 200, "warn": 100}.get(severity, 0) for _, _, severity, _ in lane.flags)
+    severities = sum({"bad": 200, "warn": 100}.get(severity, 0) for _, _, severity, _ in lane.flags)
     return (
-        told + 1000 * bool(lane.stuck) + 50 * min(len(lane.falls), 10) + 20 * min(failed, 20) + min(len(lane.bars), 20)
+        severities
+        + 1000 * bool(lane.stuck)
+        + 50 * min(len(lane.falls), 10)
+        + 20 * min(failed, 20)
+        + min(len(lane.bars), 20)
     )
 
 
-def _lane(facts: Facts, group: str) -> Lane:
-    lane = Lane(group)
+def _lane(facts: ReportFacts, group: str) -> GroupLane:
+    lane = GroupLane(group)
     rows = [row for row in facts.rebalances if row["group"] == group and _began(row) is not None]
     for row in sorted(rows, key=lambda row: _began(row) or 0):
         lane.bars.append(_bar(row, facts))
@@ -84,7 +88,7 @@ def _lane(facts: Facts, group: str) -> Lane:
     return lane
 
 
-def _bar(row: Row, facts: Facts) -> Bar:
+def _bar(row: Row, facts: ReportFacts) -> Bar:
     began, over = _began(row) or 0, _ended(row, facts)
     closed = over if row["closed_ms"] is None else min(max(row["closed_ms"], began), over)
     stable = row["end"] == "stable"
@@ -104,27 +108,27 @@ def _began(row: Row) -> int | None:
     return next((row[name] for name in ("started_ms", "closed_ms", "ended_ms") if row[name] is not None), None)
 
 
-def _ended(row: Row, facts: Facts) -> int:
+def _ended(row: Row, facts: ReportFacts) -> int:
     known = row["ended_ms"] if row["ended_ms"] is not None else facts.to_ms
     return max(int(known or 0), _began(row) or 0)
 
 
-def _stuck(facts: Facts, group: str) -> list[tuple[int, int, str]]:
-    found = []
+def _stuck(facts: ReportFacts, group: str) -> list[tuple[int, int, str]]:
+    spans = []
     for row in facts.stuck:
         if group in (row["groups"] or ()):
             to_ms = int((facts.to_ms or 0) if row["to_ms"] is None else row["to_ms"])
             words = f"{row['log']} took nothing from {clock(row['from_ms'])} to {clock(to_ms)}"
-            found.append((row["from_ms"], to_ms, words))
-    return found
+            spans.append((row["from_ms"], to_ms, words))
+    return spans
 
 
-def stuck_spans(facts: Facts, group: str) -> Spans:
+def stuck_spans(facts: ReportFacts, group: str) -> Spans:
     """When the group's offsets partition was stuck."""
     return [(from_ms, to_ms) for from_ms, to_ms, _ in _stuck(facts, group)]
 
 
-def rebalancing(facts: Facts, group: str) -> Spans:
-    """When the group rebalanced."""
+def rebalancing(facts: ReportFacts, group: str) -> Spans:
+    """The time spans (from ms, to ms) of the group's rebalances."""
     rows = [row for row in facts.rebalances if row["group"] == group and _began(row) is not None]
     return merged((_began(row) or 0, _ended(row, facts)) for row in rows)

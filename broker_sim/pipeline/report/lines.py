@@ -65,8 +65,8 @@ def _lag_curve(chart: Chart, points: Sequence[Row], known: Sequence[Row], most: 
 def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time, stuck: Spans) -> str:
     """The committed offset of one partition of one group, its log's end where known, and each fall of it."""
     chart = Chart(SMALL, f"Committed offset of {key}", left=LEFT, right=8, span=time, every=True)
-    told = f"went back {times(len(falls))}" if falls else ""
-    _head(chart, key, told, bad=bool(falls))
+    note = f"went back {times(len(falls))}" if falls else ""
+    _head(chart, key, note, bad=bool(falls))
     steps = _steps(points, falls)
     values = [value for _, value in steps if value is not None] + [
         int(p["end"]) for p in points if p["end"] is not None
@@ -90,7 +90,7 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
         for fall in falls:
             _fall(chart, fall, y)
     chart.cuts(TOP - 4, BOTTOM)
-    return chart.drawn(BOTTOM + 8, told)
+    return chart.drawn(BOTTOM + 8, note)
 
 
 # ------------------------------------------------------------------------------------------------ parts
@@ -143,7 +143,7 @@ def _rates(chart: Chart, points: Sequence[Row]) -> None:
 
 
 def _now(points: Sequence[Row], known: Sequence[Row], most: int) -> str:
-    """What stands beside a lag's name: the last lag, which is none where no committed offset stands any more."""
+    """The text beside a lag's name: the last lag, none if the committed offset is deleted."""
     if not known:
         return "lag unknown: no log ends"
     last = points[-1]
@@ -155,13 +155,13 @@ def _now(points: Sequence[Row], known: Sequence[Row], most: int) -> str:
 
 def _pieces(points: Iterable[Row]) -> list[list[Row]]:
     """The points with a lag, divided where it is not known in between: an offset that is deleted is no offset that caught up."""
-    found: list[list[Row]] = [[]]
+    pieces: list[list[Row]] = [[]]
     for point in points:
         if point["lag"] is not None:
-            found[-1].append(point)
-        elif found[-1]:
-            found.append([])
-    return [piece for piece in found if piece]
+            pieces[-1].append(point)
+        elif pieces[-1]:
+            pieces.append([])
+    return [piece for piece in pieces if piece]
 
 
 def _deletions(chart: Chart, points: Iterable[Row], bottom: float) -> None:
@@ -178,20 +178,20 @@ def _deletions(chart: Chart, points: Iterable[Row], bottom: float) -> None:
 
 def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int | None]]:
     """(when, committed offset, None where it was deleted) in time's order: ends of windows, and both sides of each fall."""
-    found: list[tuple[int, int, int | None]] = [
+    steps: list[tuple[int, int, int | None]] = [
         (int(p["window_start_ms"]) + int(p["window_ms"]), 0, None if p["committed"] is None else int(p["committed"]))
         for p in points
     ]
     for fall in falls:
-        found += [
+        steps += [
             (int(fall["at_ms"]) - 1, 1, int(fall["from_offset"])),
             (int(fall["at_ms"]), 2, int(fall["to_offset"])),
         ]
-    return [(ts_ms, value) for ts_ms, _, value in sorted(found, key=lambda step: step[:2])]
+    return [(ts_ms, value) for ts_ms, _, value in sorted(steps, key=lambda step: step[:2])]
 
 
 def _stairs(chart: Chart, steps: Sequence[tuple[int, int | None]], y: Any, style: str) -> None:
-    """A stair from value to value, which ends where there is none."""
+    """A stair from value to value, which ends where a value is missing."""
     d, up = "", False
     last = (-1.0, -1.0)
     for ts_ms, value in steps:

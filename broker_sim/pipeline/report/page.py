@@ -1,8 +1,8 @@
-"""The report: one HTML page with findings on top and the pictures below, made of `Facts`.
+"""The report: one HTML page with findings on top and the pictures below, made of `ReportFacts`.
 
 Rules:
-1. One file, nothing from elsewhere. What stands where says `report.html`, in which all text is escaped; pictures escape their own.
-2. Its size is bounded by what `Facts` holds and by the charts; what is left out is said where it is missing.
+1. One file without external resources. Its structure is in `report.html`, in which all text is escaped; pictures escape their own.
+2. Its size is bounded by what `ReportFacts` holds and by the charts; what is left out is said where it is missing.
 3. A section without anything to show says so in a line, or is not there.
 """
 
@@ -20,14 +20,14 @@ from broker_sim.drawing.colours import FONT, picture_css
 from broker_sim.drawing.pages import page
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.compaction import compaction
-from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.findings import Finding
 from broker_sim.pipeline.report import lanes
 from broker_sim.pipeline.report.bars import churn
 from broker_sim.pipeline.report.heat import heat
 from broker_sim.pipeline.report.lines import committed, lag
 from broker_sim.pipeline.report.sheet import NARROW, WIDE, number, pieces, short
-from broker_sim.pipeline.report.timeline import Lane, axis, legend, row
+from broker_sim.pipeline.report.timeline import GroupLane, axis, legend, row
 
 __all__ = ["html"]
 
@@ -61,7 +61,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class OfGroup:
+class GroupPicture:
     """A picture of one group; ``more``: shown when a reader asks for more."""
 
     group: str
@@ -78,10 +78,10 @@ class Section:
     name: str
     lead: str = ""
     pictures: str | Markup = ""
-    lanes: Sequence[OfGroup] = ()
+    lanes: Sequence[GroupPicture] = ()
     axis: str | Markup = ""
     legend: str | Markup = ""
-    many: Sequence[OfGroup] = ()
+    many: Sequence[GroupPicture] = ()
     curves: bool = False
     table: Grid | None = None
     points: Sequence[str] = ()
@@ -90,14 +90,14 @@ class Section:
     @property
     def folded(self) -> int:
         """How many groups are shown only when a reader asks."""
-        return sum(one.more for one in (*self.lanes, *self.many))
+        return sum(part.more for part in (*self.lanes, *self.many))
 
 
-def html(facts: Facts, findings: Sequence[Finding]) -> str:
-    """The page."""
+def html(facts: ReportFacts, findings: Sequence[Finding]) -> str:
+    """The report as one HTML page."""
     shown = list(findings[:MOST_FINDINGS])
     sections = [section for section in (draw(facts) for draw in _SECTIONS) if section is not None]
-    flags = [(f"finding-{number_}", one) for number_, one in enumerate(shown)]
+    flags = [(f"finding-{number_}", finding) for number_, finding in enumerate(shown)]
     rebalances = _rebalances(facts, flags)
     if rebalances is not None:
         sections.insert(0, rebalances)
@@ -110,22 +110,22 @@ def html(facts: Facts, findings: Sequence[Finding]) -> str:
         time=[] if facts.from_ms is None else pieces(lanes.time(facts)),
         subtitle=_subtitle(facts),
         tiles=list(_tiles(facts)),
-        groups=sorted({one.group for section in sections for one in (*section.lanes, *section.many)}),
-        severities=[name for name in ("bad", "warn", "note") if any(one.severity == name for one in shown)],
+        groups=sorted({part.group for section in sections for part in (*section.lanes, *section.many)}),
+        severities=[name for name in ("bad", "warn", "note") if any(finding.severity == name for finding in shown)],
         findings=[
             {
                 "key": key,
-                "group": one.group or "",
-                "at": one.at_ms,
-                "severity": one.severity,
-                "when": _moment(one.at_ms),
-                "text": one.text,
-                "advice": one.advice,
-                "certainty": "" if one.certainty == "certain" else one.certainty,
-                "evidence": one.evidence(),
-                "links": _links(one),
+                "group": finding.group or "",
+                "at": finding.at_ms,
+                "severity": finding.severity,
+                "when": _moment(finding.at_ms),
+                "text": finding.text,
+                "advice": finding.advice,
+                "certainty": "" if finding.certainty == "certain" else finding.certainty,
+                "evidence": finding.evidence(),
+                "links": _links(finding),
             }
-            for key, one in flags
+            for key, finding in flags
         ],
         first=FIRST_FINDINGS,
         more_findings=count(min(len(findings), MOST_FINDINGS) - FIRST_FINDINGS, "more finding"),
@@ -142,7 +142,7 @@ def _script() -> Markup:
     return Markup(files("broker_sim").joinpath("pipeline/report/report.js").read_text("utf-8"))
 
 
-def _subtitle(facts: Facts) -> str:
+def _subtitle(facts: ReportFacts) -> str:
     parts = [facts.run_id]
     if facts.from_ms is not None and facts.to_ms is not None:
         day = date(facts.from_ms)
@@ -154,7 +154,7 @@ def _subtitle(facts: Facts) -> str:
     return " · ".join(parts)
 
 
-def _tiles(facts: Facts) -> Iterator[dict[str, object]]:
+def _tiles(facts: ReportFacts) -> Iterator[dict[str, object]]:
     tiles = [
         (facts.groups, "group", "groups", False),
         (facts.commits, "committed offset", "committed offsets", False),
@@ -168,18 +168,20 @@ def _tiles(facts: Facts) -> Iterator[dict[str, object]]:
         tiles += [
             (facts.counts.get("duplicate_windows", 0), "range read twice", "ranges read twice", True),
         ]
-    for value, one, many, bad in tiles:
-        name = one if value == 1 else many
+    for value, singular, many, bad in tiles:
+        name = singular if value == 1 else many
         yield {"number": number(value), "short": short(value), "name": name, "alarm": bad and value}
 
 
-def _logs(facts: Facts) -> str:
+def _logs(facts: ReportFacts) -> str:
     return f"{count(len(facts.lines), 'log')} of brokers and clients" if facts.lines else ""
 
 
-def _links(one: Finding) -> str:
+def _links(finding: Finding) -> str:
     """All that shows it, a line each: what a pointer is shown over the few that stand there."""
-    return "\n".join([*(f"__consumer_offsets-{log} offset {offset}" for log, offset in one.records), *one.lines])
+    return "\n".join(
+        [*(f"__consumer_offsets-{log} offset {offset}" for log, offset in finding.records), *finding.lines]
+    )
 
 
 def _moment(at_ms: int | None) -> str:
@@ -201,7 +203,7 @@ def _both(draw: Callable[[int], str], wide: int = WIDE) -> Markup:
 # ------------------------------------------------------------------------------------------------ sections
 
 
-def _rebalances(facts: Facts, flags: Sequence[tuple[str, Finding]]) -> Section | None:
+def _rebalances(facts: ReportFacts, flags: Sequence[tuple[str, Finding]]) -> Section | None:
     if facts.from_ms is None:
         return None
     shown = lanes.lanes(facts, MOST_LANES, flags)
@@ -214,10 +216,10 @@ def _rebalances(facts: Facts, flags: Sequence[tuple[str, Finding]]) -> Section |
     )
     near = sum(len(lane.bars) for lane in shown) <= MOST_NEAR
 
-    def drawn(lane: Lane) -> Markup:
-        return _both(lambda width: row(lane, time, width, each=near and width > NARROW), LANE)
+    def drawn(lane: GroupLane) -> Markup:
+        return _both(lambda width: row(lane, time, width, zoomable=near and width > NARROW), LANE)
 
-    rows = [OfGroup(lane.group, drawn(lane), number_ >= FIRST_LANES) for number_, lane in enumerate(shown)]
+    rows = [GroupPicture(lane.group, drawn(lane), number_ >= FIRST_LANES) for number_, lane in enumerate(shown)]
     more = _left(facts.groups - len(shown), "group", "the tables rebalances and offset_regressions have all")
     return Section(
         "rebalances",
@@ -230,7 +232,7 @@ def _rebalances(facts: Facts, flags: Sequence[tuple[str, Finding]]) -> Section |
     )
 
 
-def _stuck(facts: Facts) -> Section | None:
+def _stuck(facts: ReportFacts) -> Section | None:
     if not facts.stuck:
         return None
     rows = [
@@ -257,7 +259,7 @@ def _stuck(facts: Facts) -> Section | None:
     return Section("stuck", "Stuck periods", lead, table=Grid(head, rows, frozenset({3, 4}), whose), left=more)
 
 
-def _lag(facts: Facts) -> Section | None:
+def _lag(facts: ReportFacts) -> Section | None:
     if not facts.lag:
         return None
     known = any(row["lag"] is not None for rows in facts.lag.values() for row in rows)
@@ -267,7 +269,7 @@ def _lag(facts: Facts) -> Section | None:
         else "No log end is known: there are no segments of the data topics, and no journal. So only the commits are shown."
     )
     charts = [
-        OfGroup(
+        GroupPicture(
             group,
             Markup(
                 lag(group, rows, lanes.time(facts), lanes.stuck_spans(facts, group), lanes.rebalancing(facts, group))
@@ -280,10 +282,10 @@ def _lag(facts: Facts) -> Section | None:
     return Section("lag", "Lag" if known else "Commits", lead, many=charts, curves=known and len(charts) > 1, left=more)
 
 
-def _committed(facts: Facts) -> Section | None:
+def _committed(facts: ReportFacts) -> Section | None:
     if not facts.committed:
         return None
-    charts: list[OfGroup] = []
+    charts: list[GroupPicture] = []
     for (group, topic, partition), rows in facts.committed.items():
         falls = [
             row
@@ -292,13 +294,13 @@ def _committed(facts: Facts) -> Section | None:
         ]
         key = f"{group} · {topic}-{partition}"
         picture = committed(key, rows, falls, lanes.time(facts), lanes.stuck_spans(facts, group))
-        charts.append(OfGroup(group, Markup(picture), len(charts) >= FIRST_CURVES))
+        charts.append(GroupPicture(group, Markup(picture), len(charts) >= FIRST_CURVES))
     lead = "Blue: what was committed; dashed: the log's end, where it is known; red: where the offset went back."
     more = _left(facts.left_out.get("committed", 0), "partition", "those that went back the most are shown")
     return Section("committed", "Committed offsets", lead, many=charts, left=more)
 
 
-def _heat(facts: Facts) -> Section | None:
+def _heat(facts: ReportFacts) -> Section | None:
     if not facts.hotspots:
         return None
     jammed = {row["log_partition"] for row in facts.stuck if row["log_partition"] is not None}
@@ -322,7 +324,7 @@ def _heat(facts: Facts) -> Section | None:
     return Section("heat", "Offsets partitions", lead, picture, table=table)
 
 
-def _churn(facts: Facts) -> Section | None:
+def _churn(facts: ReportFacts) -> Section | None:
     rows = [row for row in facts.churn if any(row[name] for name in ("joins", "departures", "expirations"))]
     if not rows:
         return None
@@ -332,7 +334,7 @@ def _churn(facts: Facts) -> Section | None:
     return Section("churn", "Members that came and went", pictures=picture, left=_left(left, "group"))
 
 
-def _duplicates(facts: Facts) -> Section | None:
+def _duplicates(facts: ReportFacts) -> Section | None:
     if not facts.duplicates:
         return None
     rows = [
@@ -357,7 +359,7 @@ def _duplicates(facts: Facts) -> Section | None:
     return Section("duplicates", "Delivered twice", lead, table=table, left=more)
 
 
-def _skipped(facts: Facts) -> Section | None:
+def _skipped(facts: ReportFacts) -> Section | None:
     if not facts.skipped:
         return None
     rows = [
@@ -377,13 +379,13 @@ def _skipped(facts: Facts) -> Section | None:
     )
 
 
-def _hidden(facts: Facts) -> Section | None:
+def _hidden(facts: ReportFacts) -> Section | None:
     if not facts.partitions:
         return None
     return Section("hidden", "What compaction hides", points=list(compaction(facts)))
 
 
-def _groups(facts: Facts) -> Section | None:
+def _groups(facts: ReportFacts) -> Section | None:
     if not facts.states:
         return None
     shown = list(facts.states.values())[:MOST_STATES]
@@ -416,7 +418,7 @@ def _groups(facts: Facts) -> Section | None:
     return Section("groups", "Groups", lead, table=Grid(head, rows, frozenset({3, 4, 5, 7}), whose), left=more)
 
 
-def _moves(facts: Facts) -> Section | None:
+def _moves(facts: ReportFacts) -> Section | None:
     if not facts.moves:
         return None
     rows = [
@@ -440,7 +442,7 @@ def _moves(facts: Facts) -> Section | None:
     return Section("moves", "Coordinators that moved", lead, table=Grid(head, rows, groups=whose), left=more)
 
 
-def _transactions(facts: Facts) -> Section | None:
+def _transactions(facts: ReportFacts) -> Section | None:
     if not facts.transactions:
         return None
     rows = [
@@ -465,7 +467,7 @@ def _transactions(facts: Facts) -> Section | None:
     return Section("transactions", "Transactions", lead, table=Grid(head, rows, frozenset({2, 4}), whose), left=more)
 
 
-def _deliveries(facts: Facts) -> Section | None:
+def _deliveries(facts: ReportFacts) -> Section | None:
     if not facts.deliveries:
         return None
     rows = [
@@ -505,7 +507,7 @@ def _end_of(row: Row) -> str:
     return f"{row['ends'] or row['end'] or 'open'}{by}"
 
 
-def _living(facts: Facts, log_partition: int) -> list[str]:
+def _living(facts: ReportFacts, log_partition: int) -> list[str]:
     return [group for group, row in facts.states.items() if row["log_partition"] == log_partition]
 
 

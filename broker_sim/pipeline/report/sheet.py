@@ -3,8 +3,8 @@
 Rules:
 1. Every chart is a function of rows and a width, so that the page can hold a wide one and one for a phone.
 2. A chart is bounded: points nearer than a pixel are one, and what is left out is said.
-3. What lies over time stands inside of `plot()`, which the page stretches when a reader zooms in (``report.js``); in there what keeps
-   its shape, text and marks, stands inside of `mark(x)`.
+3. Everything with a position in time is drawn inside of `plot()`, which the page stretches when a reader zooms in (``report.js``); in
+   there what keeps its shape, text and marks, is drawn inside of `mark(x)`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = 0.87
 
 
 def number(value: float) -> str:
-    """``1,234,567``."""
+    """A number with separators: ``1,234,567``."""
     return f"{value:,.0f}"
 
 
@@ -73,8 +73,8 @@ class Chart(Sheet):
     @contextmanager
     def mark(self, x: float, title: str = "") -> Iterator[None]:
         """What is drawn inside stays as wide as it is around ``x``."""
-        told = f"<title>{escaped(title)}</title>" if title else ""
-        self.canvas.parts.append(f'<g class="mark" data-x="{x:.2f}">{told}')
+        label = f"<title>{escaped(title)}</title>" if title else ""
+        self.canvas.parts.append(f'<g class="mark" data-x="{x:.2f}">{label}')
         yield
         self.canvas.end_group()
 
@@ -87,15 +87,17 @@ class Chart(Sheet):
 def pieces(span: Span) -> list[list[float]]:
     """How every chart of ``span`` lays out its time: ``[from_ms, to_ms, start, end]``, the last two as shares of its width."""
     from_ms, to_ms, active = span
-    return [[one.from_ms, one.to_ms, one.start, one.end] for one in Scale(from_ms, to_ms, 1.0, active).segments]
+    return [
+        [piece.from_ms, piece.to_ms, piece.start, piece.end] for piece in Scale(from_ms, to_ms, 1.0, active).segments
+    ]
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Overlapping intervals as one, in order."""
-    found: list[tuple[int, int]] = []
+    merged_spans: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged_spans and start <= merged_spans[-1][1]:
+            merged_spans[-1] = (merged_spans[-1][0], max(merged_spans[-1][1], end))
         else:
-            found.append((start, end))
-    return found
+            merged_spans.append((start, end))
+    return merged_spans

@@ -14,7 +14,7 @@ from broker_sim.drawing.colours import HUES
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.report.sheet import NARROW, Chart
 
-__all__ = ["Bar", "Lane", "axis", "legend", "row"]
+__all__ = ["Bar", "GroupLane", "axis", "legend", "row"]
 
 Row = Mapping[str, Any]
 Spans = Sequence[tuple[int, int]]
@@ -38,7 +38,7 @@ LEGEND = (
 
 
 @dataclass(slots=True)
-class Lane:
+class GroupLane:
     """One group: its rebalances in order, when its partition was stuck, when offsets of it went back (ms, words), and what was found of
     it (ms, the finding's id in the page, severity, words)."""
 
@@ -72,17 +72,18 @@ def axis(time: tuple[int, int, Spans], width: int) -> str:
     return chart.drawn(AXIS)
 
 
-def row(lane: Lane, time: tuple[int, int, Spans], width: int, *, each: bool = True) -> str:
-    """One group's rebalances; ``each``: those that are too near each other to be told apart stand beneath, for who zooms in."""
+def row(lane: GroupLane, time: tuple[int, int, Spans], width: int, *, zoomable: bool = True) -> str:
+    """One group's rebalances; ``zoomable``: rebalances too near each other to be distinguished are also drawn singly, for readers who
+    zoom in."""
     chart = Chart(width, f"Rebalances of {lane.group}", left=EDGE, right=EDGE, span=time)
     with chart.plot():
         chart.axis(0, ROW, apart=_apart(width), labels=False)
-        _lane(chart, lane, ROW - BAR - 5, each)
+        _lane(chart, lane, ROW - BAR - 5, zoomable)
     chart.cuts(0, ROW)
     return chart.drawn(ROW, f"{count(len(lane.bars), 'rebalance')}.")
 
 
-def legend(lanes: Sequence[Lane], width: int) -> str:
+def legend(lanes: Sequence[GroupLane], width: int) -> str:
     """What the colours of all rows mean."""
     chart = Chart(width, "Legend")
     return chart.drawn(_legend(chart, 14, lanes))
@@ -92,7 +93,7 @@ def _apart(width: int) -> float:
     return 70 if width <= NARROW else 96
 
 
-def _lane(chart: Chart, lane: Lane, top: float, each: bool) -> None:
+def _lane(chart: Chart, lane: GroupLane, top: float, zoomable: bool) -> None:
     chart.canvas.rect(chart.left, top + BAR / 2 - 1, chart.width - chart.left - chart.right, 2, "track veil", radius=1)
     for from_ms, to_ms, words in lane.stuck:
         chart.band(from_ms, to_ms, top - 4, BAR + 8, "bad faint", words)
@@ -100,8 +101,8 @@ def _lane(chart: Chart, lane: Lane, top: float, each: bool) -> None:
         if len(together) == 1:
             _bar(chart, together[0], top)
             continue
-        _crowd(chart, together, top, each)
-        if not each:
+        _crowd(chart, together, top, zoomable)
+        if not zoomable:
             continue
         chart.canvas.parts.append('<g class="each">')  # shown in place of the crowd where a reader zooms in
         for bar in together:
@@ -148,26 +149,26 @@ def _stretch(
 
 def _crowds(chart: Chart, bars: Sequence[Bar]) -> list[list[Bar]]:
     """The bars in order; of very many those that are narrow and near each other together."""
-    found: list[list[Bar]] = []
+    crowds: list[list[Bar]] = []
     began = 0.0
     for bar in bars:
         x, end = chart.x(bar.began_ms), chart.x(bar.until_ms)
         crowded = len(bars) > MANY and end - x < CROWD_PX
-        if found and crowded and end - began < CROWD_PX:
-            found[-1].append(bar)
+        if crowds and crowded and end - began < CROWD_PX:
+            crowds[-1].append(bar)
         else:
-            found.append([bar])
+            crowds.append([bar])
             began = x if crowded else -CROWD_PX  # nobody joins a wide one
-    return found
+    return crowds
 
 
-def _crowd(chart: Chart, bars: Sequence[Bar], top: float, each: bool) -> None:
+def _crowd(chart: Chart, bars: Sequence[Bar], top: float, zoomable: bool) -> None:
     x, end = chart.x(bars[0].began_ms), chart.x(bars[-1].until_ms)
     failed = sum(not bar.stable for bar in bars)
     words = f"{len(bars)} rebalances from {clock(bars[0].began_ms)} to {clock(bars[-1].until_ms)}"
     words += f", {failed} of them not Stable at their end" if failed else ""
     style = "prepare" if failed * 2 >= len(bars) else f"g{(bars[-1].generation or 0) % len(HUES)} steady"
-    chart.canvas.rect(x, top, max(end - x, LEAST_PX), BAR, f"{style} crowd" if each else style, words)
+    chart.canvas.rect(x, top, max(end - x, LEAST_PX), BAR, f"{style} crowd" if zoomable else style, words)
 
 
 def _bar(chart: Chart, bar: Bar, top: float) -> None:
@@ -194,7 +195,7 @@ def _bar(chart: Chart, bar: Bar, top: float) -> None:
     canvas.end_group()
 
 
-def _legend(chart: Chart, y: float, lanes: Sequence[Lane]) -> float:
+def _legend(chart: Chart, y: float, lanes: Sequence[GroupLane]) -> float:
     canvas, x = chart.canvas, 0.0
     bars = [bar for lane in lanes for bar in lane.bars]
     shown = {"prepare"} if any(bar.known for bar in bars) else set()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.explain.beginnings import LATEST, Beginning, Beginnings, Reader
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema
 from broker_sim.pipeline.tables.columns import place
 from broker_sim.pipeline.tables.events import PER_JOURNAL, by_partition
 
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
 
 __all__ = ["BEGINNINGS", "beginnings"]
 
-BEGINNINGS = Table(
+BEGINNINGS = TableSchema(
     "beginnings",
     (
         RUN_ID,
-        Column("group", STRING, "group id"),
-        Column("client_id", STRING, "who reads"),
-        Column("client_host", STRING, "from where"),
-        Column("topic", STRING, "topic"),
-        Column("partition", INT, "partition"),
-        Column("at_ms", LONG, "when that was answered, ms since 1970"),
-        Column("from_offset", LONG, "the first offset that no member was given"),
-        Column("to_offset", LONG, "where it begins"),
-        Column("began", STRING, "as `explain.beginnings` has it"),
+        ColumnSpec("group", STRING, "group id"),
+        ColumnSpec("client_id", STRING, "who reads"),
+        ColumnSpec("client_host", STRING, "from where"),
+        ColumnSpec("topic", STRING, "topic"),
+        ColumnSpec("partition", INT, "partition"),
+        ColumnSpec("at_ms", LONG, "when that was answered, ms since 1970"),
+        ColumnSpec("from_offset", LONG, "the first offset that no member was given"),
+        ColumnSpec("to_offset", LONG, "where it begins"),
+        ColumnSpec("began", STRING, "as `explain.beginnings` has it"),
     ),
     "One row for each partition that a member began to read at its log's end, where the group had no committed offset.",
 )
-_TOLD = Table(
+_INPUT = TableSchema(
     "told",
     (
         RUN_ID,
-        Column("group", STRING, "group id"),
-        Column("place", LONG, "order of the events"),
-        Column("what", STRING, "kind of the row"),
-        Column("ts_ms", LONG, "when"),
-        Column("client_id", STRING, "of a member, or of who asked"),
-        Column("client_host", STRING, "the same"),
-        Column("topic", STRING, "topic"),
-        Column("partition", INT, "partition"),
-        Column("offset", LONG, "asked from, listed or committed"),
-        Column("records", LONG, "of a Fetch how many records came; of a topic how many partitions it has"),
-        Column("log_start", LONG, "as a Fetch's answer tells it"),
-        Column("detail", STRING, "of a step of a group by epochs the line; why an offset was deleted"),
+        ColumnSpec("group", STRING, "group id"),
+        ColumnSpec("place", LONG, "order of the events"),
+        ColumnSpec("what", STRING, "kind of the row"),
+        ColumnSpec("ts_ms", LONG, "when"),
+        ColumnSpec("client_id", STRING, "of a member, or of who asked"),
+        ColumnSpec("client_host", STRING, "the same"),
+        ColumnSpec("topic", STRING, "topic"),
+        ColumnSpec("partition", INT, "partition"),
+        ColumnSpec("offset", LONG, "asked from, listed or committed"),
+        ColumnSpec("records", LONG, "of a Fetch how many records came; of a topic how many partitions it has"),
+        ColumnSpec("log_start", LONG, "as a Fetch's answer tells it"),
+        ColumnSpec("detail", STRING, "of a step of a group by epochs the line; why an offset was deleted"),
     ),
     "What `explain.beginnings` reads, group by group.",
 )
@@ -76,23 +76,25 @@ def beginnings(events: DataFrame, groups: DataFrame) -> DataFrame:
     asked = ended.groupBy("run_id", "group", *_LOG).agg(f.max("place").alias("until"))
     topics = asked.select("run_id", "group", "topic").distinct()
     whose = asked.select("run_id", "group").distinct()
-    told = _TOLD.conform(listed).unionByName(_fetched(events, groups, listed, asked))
-    told = told.unionByName(_offsets(events, asked)).unionByName(_sizes(events, topics))
-    told = told.unionByName(_members(events).join(topics, ["run_id", "group", "topic"], "left_semi"))
-    told = told.unionByName(_epochs(events)).join(whose, ["run_id", "group"], "left_semi").select(*_TOLD.names)
-    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
+    signs = _INPUT.conform(listed).unionByName(_fetched(events, groups, listed, asked))
+    signs = signs.unionByName(_offsets(events, asked)).unionByName(_sizes(events, topics))
+    signs = signs.unionByName(_members(events).join(topics, ["run_id", "group", "topic"], "left_semi"))
+    signs = signs.unionByName(_epochs(events)).join(whose, ["run_id", "group"], "left_semi").select(*_INPUT.names)
+    in_order = signs.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
     return BEGINNINGS.conform(in_order.mapInArrow(_batches, BEGINNINGS.schema_for(in_order)))
 
 
 def _listed(events: DataFrame) -> DataFrame:
-    """Answers of ListOffsets, with the offset where they tell the log's end, in the columns of `_TOLD`."""
+    """Answers of ListOffsets, with the offset where they tell the log's end, in the columns of `_INPUT`."""
     calls, key = events.where(f.col("api") == "ListOffsets"), [*PER_JOURNAL, "request", *_LOG]
     asked = by_partition(calls.where(f.col("type") == "request"), events)
     asked = asked.select(*key, "client_id", "client_host", f.col("offset").alias("stamp"))
-    told = by_partition(calls.where(f.col("type") == "response"), events)
-    told = told.select(*key, place().alias("place"), "ts_ms", "offset", f.col("partition_error_code").alias("error"))
+    answered = by_partition(calls.where(f.col("type") == "response"), events)
+    answered = answered.select(
+        *key, place().alias("place"), "ts_ms", "offset", f.col("partition_error_code").alias("error")
+    )
     latest = (f.col("stamp") == LATEST) & (f.coalesce("error", f.lit(0)) == 0)
-    both = told.join(asked, key).select(
+    both = answered.join(asked, key).select(
         *(*_READER, *_LOG, "place", "ts_ms"),
         f.lit(_LISTED).alias("what"),
         f.when(latest, f.col("offset")).alias("offset"),
@@ -104,32 +106,32 @@ def _fetched(events: DataFrame, groups: DataFrame, listed: DataFrame, asked: Dat
     """Fetches that were answered without an error, of members and of logs whose end was asked for."""
     calls, key = events.where(f.col("api") == "Fetch"), [*PER_JOURNAL, "request"]
     answers = calls.where((f.col("type") == "response") & (f.coalesce("error_code", f.lit(0)) == 0))
-    each = by_partition(calls.where(f.col("type") == "response"), events).select(
+    partitions = by_partition(calls.where(f.col("type") == "response"), events).select(
         *(*key, *_LOG, "records", "log_start"), f.col("partition_error_code").alias("error")
     )
     rows = by_partition(calls.where(f.col("type") == "request"), events)
     rows = rows.select(*key, "client_id", "client_host", *_LOG, "offset").join(groups, list(_READER))
     rows = rows.join(asked, ["run_id", "group", *_LOG])
     rows = rows.join(answers.select(*key, place().alias("place"), "ts_ms"), key)
-    rows = rows.join(each, [*key, *_LOG], "left").where(f.coalesce("error", f.lit(0)) == 0)
+    rows = rows.join(partitions, [*key, *_LOG], "left").where(f.coalesce("error", f.lit(0)) == 0)
     names = (*_READER, "group", *_LOG, "place", "ts_ms", "offset", "records", "log_start", "until")
     rows = rows.select(*names, f.lit(_FETCHED).alias("what"))
     both = rows.unionByName(listed.where(f.col("offset").isNotNull()), allowMissingColumns=True)
     per = Window.partitionBy(*_READER, "group", *_LOG).orderBy("place")
     both = both.withColumn("before", f.lag("what").over(per)).where(f.col("what") == _FETCHED)
-    return _TOLD.conform(both.where((f.col("place") < f.col("until")) | (f.col("before") == _LISTED)))
+    return _INPUT.conform(both.where((f.col("place") < f.col("until")) | (f.col("before") == _LISTED)))
 
 
 def _offsets(events: DataFrame, asked: DataFrame) -> DataFrame:
     """Offsets of the groups that were published or deleted."""
-    told = by_partition(events.where(f.col("type").isin("offsets", "offsets_deleted")), events)
-    rows = told.select(
+    changed = by_partition(events.where(f.col("type").isin("offsets", "offsets_deleted")), events)
+    rows = changed.select(
         *("run_id", "group", *_LOG, "ts_ms", "offset", place().alias("place"), f.col("text").alias("detail")),
         f.when(f.col("type") == "offsets", _COMMITTED).otherwise(_DELETED).alias("what"),
     ).join(asked, ["run_id", "group", *_LOG])
     before = f.lag("place").over(Window.partitionBy("run_id", "group", *_LOG).orderBy("place"))
     rows = rows.withColumn("before", f.coalesce(before, f.lit(0)))
-    return _TOLD.conform(rows.where(f.col("before") < f.col("until")))
+    return _INPUT.conform(rows.where(f.col("before") < f.col("until")))
 
 
 def _sizes(events: DataFrame, topics: DataFrame) -> DataFrame:
@@ -137,31 +139,31 @@ def _sizes(events: DataFrame, topics: DataFrame) -> DataFrame:
     answers = events.where(
         (f.col("type") == "response") & (f.col("api") == "Metadata") & f.col("partitions").isNotNull()
     )
-    each = answers.select("run_id", place().alias("place"), f.explode("partitions").alias("p"))
-    sizes = each.groupBy("run_id", "place", f.col("p.topic").alias("topic")).agg(f.count("*").alias("records"))
+    partitions = answers.select("run_id", place().alias("place"), f.explode("partitions").alias("p"))
+    sizes = partitions.groupBy("run_id", "place", f.col("p.topic").alias("topic")).agg(f.count("*").alias("records"))
     earlier = Window.partitionBy("run_id", "topic").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
     sizes = sizes.withColumn("before", f.coalesce(f.max("records").over(earlier), f.lit(0)))
     sizes = sizes.where(f.col("records") > f.col("before")).join(topics, ["run_id", "topic"])
-    return _TOLD.conform(sizes.withColumn("what", f.lit(_SIZE)))
+    return _INPUT.conform(sizes.withColumn("what", f.lit(_SIZE)))
 
 
 def _members(events: DataFrame) -> DataFrame:
     """Members of classic groups and what they subscribe to, where it is seen first."""
     steps = events.where((f.col("type") == "group") & f.col("members_after").isNotNull())
-    each = steps.select("run_id", "group", place().alias("place"), f.explode("members_after").alias("m"))
-    each = each.select(
+    members = steps.select("run_id", "group", place().alias("place"), f.explode("members_after").alias("m"))
+    members = members.select(
         *("run_id", "group", "place", f.col("m.client_id").alias("client_id")),
         f.col("m.client_host").alias("client_host"),
         f.explode("m.topics").alias("topic"),
     )
-    found = each.groupBy(*_READER, "group", "topic").agg(f.min("place").alias("place"))
-    return _TOLD.conform(found.withColumn("what", f.lit(_MEMBER)))
+    subscribed = members.groupBy(*_READER, "group", "topic").agg(f.min("place").alias("place"))
+    return _INPUT.conform(subscribed.withColumn("what", f.lit(_MEMBER)))
 
 
 def _epochs(events: DataFrame) -> DataFrame:
     """Steps of groups by epochs."""
     steps = events.where((f.col("type") == "epochs") & f.col("group").isNotNull())
-    return _TOLD.conform(
+    return _INPUT.conform(
         steps.select("run_id", "group", "ts_ms", "detail", place().alias("place"), f.lit(_EPOCHS).alias("what"))
     )
 
@@ -171,12 +173,12 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
 
     rows = (row for batch in batches for row in batch.to_pylist())
     for (run_id, group), mine in groupby(rows, key=lambda row: (row["run_id"], row["group"])):
-        found = [{"run_id": run_id, "group": group, **_columns(one)} for one in _found(mine)]
-        if found:
-            yield pyarrow.RecordBatch.from_pylist(found, BEGINNINGS.arrow())
+        result = [{"run_id": run_id, "group": group, **_columns(beginning)} for beginning in _beginnings_of(mine)]
+        if result:
+            yield pyarrow.RecordBatch.from_pylist(result, BEGINNINGS.arrow())
 
 
-def _found(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
+def _beginnings_of(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
     """Of one group, in order."""
     group = Beginnings()
     for row in rows:
@@ -186,8 +188,10 @@ def _found(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
             case "member":
                 group.member(reader, [row["topic"]])
             case "epochs":
-                for one in json.loads(row["detail"]).get("members") or ():
-                    group.member((one.get("client_id") or "", one.get("client_host") or ""), one.get("topics") or ())
+                for member in json.loads(row["detail"]).get("members") or ():
+                    group.member(
+                        (member.get("client_id") or "", member.get("client_host") or ""), member.get("topics") or ()
+                    )
             case "size":
                 group.has(row["topic"], row["records"])
             case "listed":
@@ -195,22 +199,22 @@ def _found(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
             case "deleted":
                 group.deleted(log, row["detail"] or "unknown")
             case "committed" if offset is not None:
-                one = group.committed(log, offset, *at)
-                yield from [] if one is None else [one]
+                member = group.committed(log, offset, *at)
+                yield from [] if member is None else [member]
             case "fetched" if offset is not None:
-                one = group.fetched(reader, log, offset, row["records"] or 0, row["log_start"], *at)
-                yield from [] if one is None else [one]
+                member = group.fetched(reader, log, offset, row["records"] or 0, row["log_start"], *at)
+                yield from [] if member is None else [member]
 
 
-def _columns(one: Beginning) -> dict[str, Any]:
-    topic, _, partition = one.log.rpartition("-")
+def _columns(beginning: Beginning) -> dict[str, Any]:
+    topic, _, partition = beginning.log.rpartition("-")
     return {
-        "client_id": one.reader[0] or None,
-        "client_host": one.reader[1] or None,
+        "client_id": beginning.reader[0] or None,
+        "client_host": beginning.reader[1] or None,
         "topic": topic,
         "partition": int(partition),
-        "at_ms": one.ts_ms,
-        "from_offset": one.from_offset,
-        "to_offset": one.to_offset,
-        "began": one.how,
+        "at_ms": beginning.ts_ms,
+        "from_offset": beginning.from_offset,
+        "to_offset": beginning.to_offset,
+        "began": beginning.how,
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as F
-from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.schemas import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -20,8 +20,8 @@ def moments(name: str, ms: Column) -> list[Column]:
 
 
 def place(seq: str = "seq") -> Column:
-    """Where an event stands in its run, as one number: aggregates of numbers need no sorting, those of structs do. ``seq``: the column
-    with its number."""
+    """The position of an event in its run, as one number: aggregates of numbers need no sorting, those of structs do. ``seq``: the
+    column with its number."""
     return F.col("journal").cast("bigint") * _EVENTS_OF_A_JOURNAL + F.col(seq)
 
 
@@ -31,22 +31,22 @@ _EVENTS_OF_A_JOURNAL = 1 << 40
 def word(words: Mapping[Any, str], key: Column) -> Column:
     """What ``key`` is called in ``words``, null where it isn't there."""
     first, *others = words.items()
-    found = F.when(key == first[0], first[1])
-    for one, called in others:
-        found = found.when(key == one, called)
-    return found
+    result = F.when(key == first[0], first[1])
+    for value, called in others:
+        result = result.when(key == value, called)
+    return result
 
 
-def none_of(table: Table, name: str) -> Column:
+def none_of(table: TableSchema, name: str) -> Column:
     """The empty array of the type of a table's column."""
     return F.array().cast(str(table[name].type))
 
 
-def or_none(table: Table, name: str) -> Column:
+def or_none(table: TableSchema, name: str) -> Column:
     """A table's column that is an array, empty where it is null."""
     return F.coalesce(F.col(name), none_of(table, name))
 
 
 def ids(members: str, name: str) -> Column:
     """The field ``name`` of each element of an array."""
-    return F.transform(F.col(members), lambda one: one[name])
+    return F.transform(F.col(members), lambda element: element[name])

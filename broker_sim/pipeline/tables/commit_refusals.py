@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMIT_REFUSALS", "commit_refusals"]
 
-COMMIT_REFUSALS = Table(
+COMMIT_REFUSALS = TableSchema(
     "commit_refusals",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", "journal"),
-        Column("client_id", STRING, "client that sent them", "journal"),
-        Column("member", STRING, "its member id; null for a commit of no member", "journal"),
-        Column("topic", STRING, "the topic that was refused", "journal"),
-        Column("error", STRING, "Kafka's name of the error", "journal"),
-        Column("commits", LONG, "how many OffsetCommits and TxnOffsetCommits were answered so", "journal"),
-        Column("in_part", LONG, "how many of them were taken for other partitions", "journal"),
-        Column("taken_topics", ListOf(STRING), "the topics of those; null for none", "journal"),
+        ColumnSpec("group", STRING, "group id; never null", "journal"),
+        ColumnSpec("client_id", STRING, "client that sent them", "journal"),
+        ColumnSpec("member", STRING, "its member id; null for a commit of no member", "journal"),
+        ColumnSpec("topic", STRING, "the topic that was refused", "journal"),
+        ColumnSpec("error", STRING, "Kafka's name of the error", "journal"),
+        ColumnSpec("commits", LONG, "how many OffsetCommits and TxnOffsetCommits were answered so", "journal"),
+        ColumnSpec("in_part", LONG, "how many of them were taken for other partitions", "journal"),
+        ColumnSpec("taken_topics", ArrayOf(STRING), "the topics of those; null for none", "journal"),
         *moment("first", "when the first of them was answered", "journal"),
         *moment("last", "when the last of them was", "journal"),
     ),
@@ -44,27 +44,29 @@ _APIS = ("OffsetCommit", "TxnOffsetCommit")
 
 @on_its_engine
 def commit_refusals(events: DataFrame) -> DataFrame:
-    """COMMIT_REFUSALS of EVENTS."""
+    """The table COMMIT_REFUSALS, from EVENTS of a journal."""
     key = [*PER_JOURNAL, "request"]
     events = EVENTS.conform(events)
     of_commits = events.where(f.col("api").isin(*_APIS))
     asked = of_commits.where((f.col("type") == "request") & f.col("group").isNotNull())
-    told = of_commits.where((f.col("type") == "response") & f.col("error").isNotNull() & f.col("action").isNull())
+    answered = of_commits.where((f.col("type") == "response") & f.col("error").isNotNull() & f.col("action").isNull())
     who = asked.select(*key, "group", "client_id", "member")
-    parts = by_partition(told, of_commits).select(*key, "ts_ms", "topic", f.col("partition_error_code").alias("code"))
+    parts = by_partition(answered, of_commits).select(
+        *key, "ts_ms", "topic", f.col("partition_error_code").alias("code")
+    )
     good = parts.where(f.col("code") == 0).groupBy(*key).agg(f.collect_set("topic").alias("taken"))
     bad = parts.where(f.col("code") != 0).groupBy(*key, "topic", "code").agg(f.min("ts_ms").alias("ts_ms"))
-    each = bad.join(who, key).join(good, key, "left")
+    refused = bad.join(who, key).join(good, key, "left")
     whose = ("run_id", "group", "client_id", "member", "topic", "code")
-    found = each.groupBy(*whose).agg(
+    result = refused.groupBy(*whose).agg(
         f.count("*").alias("commits"),
         f.count("taken").alias("in_part"),
         f.array_sort(f.array_distinct(f.flatten(f.collect_set("taken")))).alias("several"),
         f.min("ts_ms").alias("first_ms"),
         f.max("ts_ms").alias("last_ms"),
     )
-    found = found.withColumn("error", error_name(f.col("code")))
-    found = found.withColumn("taken_topics", f.when(f.size("several") > 0, f.col("several")))
+    result = result.withColumn("error", error_name(f.col("code")))
+    result = result.withColumn("taken_topics", f.when(f.size("several") > 0, f.col("several")))
     for name in ("first", "last"):
-        found = found.withColumn(name, moments(name, found[f"{name}_ms"])[0])
-    return COMMIT_REFUSALS.conform(found)
+        result = result.withColumn(name, moments(name, result[f"{name}_ms"])[0])
+    return COMMIT_REFUSALS.conform(result)

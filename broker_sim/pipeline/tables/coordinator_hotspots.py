@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.finding import WITNESSES
-from broker_sim.pipeline.schemas import DOUBLE, INT, LONG, RUN_ID, STRING, Column, Table
+from broker_sim.pipeline.schemas import DOUBLE, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -27,25 +27,25 @@ USUAL = 50
 """offsets.topic.num.partitions unless told otherwise."""
 LARGEST = 1000
 
-COORDINATOR_HOTSPOTS = Table(
+COORDINATOR_HOTSPOTS = TableSchema(
     "coordinator_hotspots",
     (
         RUN_ID,
-        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column("groups", LONG, "groups with records in it", "offset_log"),
-        Column("records", LONG, "records in it, control records included", "offset_log"),
-        Column("bytes", LONG, "bytes of its segment files; null where they are not known", "files"),
-        Column("share", DOUBLE, "of all records, 0 to 1", "offset_log"),
-        Column("busiest_group", STRING, "the group with the most records in it; null without groups", "offset_log"),
-        Column("busiest_records", LONG, "records of that group", "offset_log"),
-        Column(
+        ColumnSpec("source", STRING, "`log`, or `journal` where there is no log", ""),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("groups", LONG, "groups with records in it", "offset_log"),
+        ColumnSpec("records", LONG, "records in it, control records included", "offset_log"),
+        ColumnSpec("bytes", LONG, "bytes of its segment files; null where they are not known", "files"),
+        ColumnSpec("share", DOUBLE, "of all records, 0 to 1", "offset_log"),
+        ColumnSpec("busiest_group", STRING, "the group with the most records in it; null without groups", "offset_log"),
+        ColumnSpec("busiest_records", LONG, "records of that group", "offset_log"),
+        ColumnSpec(
             "partitions",
             INT,
             "the N by which every group lies where its hash says; null where none up to 1000 does",
             "offset_log",
         ),
-        Column("misplaced", LONG, "groups in it that N, or 50 where N is null, has elsewhere", "offset_log"),
+        ColumnSpec("misplaced", LONG, "groups in it that N, or 50 where N is null, has elsewhere", "offset_log"),
     ),
     "One row for each partition of `__consumer_offsets` with records.",
 )
@@ -67,7 +67,7 @@ def java_hash(text: SparkColumn) -> SparkColumn:
     return f.when(total == half, f.lit(0).cast("bigint")).when(total > half, f.lit(1 << 32) - total).otherwise(total)
 
 
-LOG_SIZES = Table(
+LOG_SIZES = TableSchema(
     "log_sizes",
     (RUN_ID, COORDINATOR_HOTSPOTS["log_partition"], COORDINATOR_HOTSPOTS["bytes"]),
     "How large the partitions of `__consumer_offsets` are.",
@@ -78,9 +78,9 @@ LOG_SIZES = Table(
 def coordinator_hotspots(log: DataFrame, source: str = "log", sizes: DataFrame | None = None) -> DataFrame:
     """COORDINATOR_HOTSPOTS of an offset_log, or of a `journal_log`; ``sizes``: LOG_SIZES."""
     held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
-    told = held.join(f.broadcast(_runs(held)), "run_id")
+    records = held.join(f.broadcast(_runs(held)), "run_id")
     here = f.when(f.col("group").isNotNull(), java_hash(f.col("group")) % f.coalesce("partitions", f.lit(USUAL)))
-    rows = told.groupBy("run_id", "log_partition").agg(
+    rows = records.groupBy("run_id", "log_partition").agg(
         f.count("group").alias("groups"),
         f.sum("records").alias("records"),
         f.max(f.when(f.col("group").isNotNull(), f.struct("records", "group"))).alias("busiest"),

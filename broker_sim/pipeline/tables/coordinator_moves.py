@@ -5,7 +5,7 @@ Rules:
    So the first record of a higher epoch shows that there was a move, at the latest then; the last one of the epoch before, at the
    earliest.
 2. Brokers' lines (elected, loaded) tell the exact moment, who it was, and how long the load took. A move that no record shows, as
-   nobody wrote, is told by lines alone.
+   no record was written, is known from lines alone.
 3. The first election of a partition is none.
 4. Under 3.x a broker that leads already is elected anew where the ISR changes: `node` is then `from_node`, and the groups' coordinator
    stays where it is.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 __all__ = ["COORDINATOR_MOVES", "coordinator_moves"]
 
-COORDINATOR_MOVES = Table(
+COORDINATOR_MOVES = TableSchema(
     "coordinator_moves",
     (
         RUN_ID,
-        Column("log_partition", INT, "partition of `__consumer_offsets`; never null", "both"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`; never null", "both"),
         *moment("at", "when it was elected, by a broker's line; else the first record of the epoch", "both"),
         *moment("after", "the last record of the previous epoch; null if it has none", "offset_log"),
-        Column("from_epoch", INT, "leader epoch before; null if known from log lines only", "offset_log"),
-        Column("to_epoch", INT, "leader epoch now; never null", "both"),
-        Column("log_offset", LONG, "the first record of it; null if known from log lines only", "offset_log"),
-        Column("gap_ms", LONG, "from the last record before to the first after", "offset_log"),
-        Column("node", INT, "the broker that was elected", "broker log"),
-        Column(
+        ColumnSpec("from_epoch", INT, "leader epoch before; null if known from log lines only", "offset_log"),
+        ColumnSpec("to_epoch", INT, "leader epoch now; never null", "both"),
+        ColumnSpec("log_offset", LONG, "the first record of it; null if known from log lines only", "offset_log"),
+        ColumnSpec("gap_ms", LONG, "from the last record before to the first after", "offset_log"),
+        ColumnSpec("node", INT, "the broker that was elected", "broker log"),
+        ColumnSpec(
             "from_node",
             INT,
             "the broker that was elected before, as far as the log lines show; `node` itself if it keeps the leadership in a new epoch",
             "broker log",
         ),
-        Column("loaded_ms", LONG, "duration of the coordinator load", "broker log"),
-        Column(
+        ColumnSpec("loaded_ms", LONG, "duration of the coordinator load", "broker log"),
+        ColumnSpec(
             "unclean",
             BOOLEAN,
             "whether a broker logged an election outside of the in-sync replicas",
             "broker log",
         ),
-        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE", "broker log"),
+        ColumnSpec("evidence_lines", ArrayOf(STRING), "log lines about it, FILE:LINE", "broker log"),
     ),
     "One row for each new leader epoch of a partition of `__consumer_offsets`.",
 )
@@ -62,10 +62,10 @@ _NEAR_MS = 60_000
 @on_its_engine
 def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
     """COORDINATOR_MOVES of an offset_log and of LOG_LINES (which may be empty)."""
-    told = log.where(
+    records = log.where(
         f.col("leader_epoch").isNotNull() & (f.col("leader_epoch") >= 0) & f.col("record_ts_ms").isNotNull()
     )
-    epochs = told.groupBy(*_WHERE, "leader_epoch").agg(
+    epochs = records.groupBy(*_WHERE, "leader_epoch").agg(
         f.min("log_offset").alias("log_offset"),
         f.min_by("record_ts_ms", "log_offset").alias("first_ms"),
         f.max_by("record_ts_ms", "log_offset").alias("last_ms"),
@@ -77,7 +77,7 @@ def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
         .where(f.col("from_epoch").isNotNull())
         .withColumnRenamed("leader_epoch", "to_epoch")
     )
-    said = _said(lines)
+    said = _logged_elections(lines)
     both = moves.join(said, [*_WHERE, "to_epoch"], "full")
     at_ms = f.coalesce("said_ms", "first_ms")
     return COORDINATOR_MOVES.conform(
@@ -98,7 +98,7 @@ def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
     )
 
 
-def _said(lines: DataFrame) -> DataFrame:
+def _logged_elections(lines: DataFrame) -> DataFrame:
     """By partition and epoch: when a broker was elected, who, and how long its load took."""
     mine = lines.where(
         (f.col("source") == "broker") & (f.col("topic") == "__consumer_offsets") & f.col("partition").isNotNull()
@@ -109,7 +109,7 @@ def _said(lines: DataFrame) -> DataFrame:
     led = mine.where(f.col("what").isin("elected", "loading", "loaded")).withColumn(
         "to_epoch", f.coalesce("epoch", epoch)
     )
-    found = (
+    elections = (
         led.where(f.col("to_epoch").isNotNull())
         .groupBy("run_id", f.col("partition").alias("log_partition"), "to_epoch")
         .agg(
@@ -119,11 +119,11 @@ def _said(lines: DataFrame) -> DataFrame:
             f.array_sort(f.collect_set("at")).alias("evidence_lines"),
         )
     )
-    found = found.withColumn("from_node", f.lag("node").over(Window.partitionBy(*_WHERE).orderBy("to_epoch")))
+    elections = elections.withColumn("from_node", f.lag("node").over(Window.partitionBy(*_WHERE).orderBy("to_epoch")))
     unclean = mine.where(f.col("what") == "unclean").select(
         "run_id", f.col("partition").alias("log_partition"), f.col("ts_ms").alias("unclean_ms")
     )
-    near = found.join(unclean, _WHERE, "left").withColumn(
+    near = elections.join(unclean, _WHERE, "left").withColumn(
         "near", f.coalesce(f.abs(f.col("said_ms") - f.col("unclean_ms")) <= _NEAR_MS, f.lit(False))
     )
     return near.groupBy(*_WHERE, "to_epoch").agg(

@@ -3,7 +3,7 @@
 Rules:
 1. A row is of one loss and one group that has a committed offset in that partition then; of a loss that meets no group one without.
 2. Offsets are no records: compacted ones and markers have offsets, too. ``offsets`` is the most that it may be.
-3. From a journal only. What a log shows of a loss stands in `coordinator_moves` (unclean) and `offset_regressions` (truncated).
+3. From a journal only. A log's evidence of a loss is in `coordinator_moves` (unclean) and `offset_regressions` (truncated).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.offset_log import commits
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["DATA_LOSSES", "data_losses"]
 
-DATA_LOSSES = Table(
+DATA_LOSSES = TableSchema(
     "data_losses",
     (
         RUN_ID,
-        Column("topic", STRING, "topic", "journal"),
-        Column("partition", INT, "partition", "journal"),
+        ColumnSpec("topic", STRING, "topic", "journal"),
+        ColumnSpec("partition", INT, "partition", "journal"),
         *moment("at", "when the log lost them", "journal"),
-        Column("part", STRING, "`tail`: its last records; `head`: its first ones", "journal"),
-        Column("first_offset", LONG, "of the first record that is lost", "journal"),
-        Column("last_offset", LONG, "of the last one", "journal"),
-        Column("offsets", LONG, "last_offset - first_offset + 1: at most so many records", "journal"),
-        Column("group", STRING, "a group with a committed offset there; null where none has one", "offset_log"),
-        Column("committed", LONG, "its committed offset then", "offset_log"),
-        Column(
+        ColumnSpec("part", STRING, "`tail`: its last records; `head`: its first ones", "journal"),
+        ColumnSpec("first_offset", LONG, "of the first record that is lost", "journal"),
+        ColumnSpec("last_offset", LONG, "of the last one", "journal"),
+        ColumnSpec("offsets", LONG, "last_offset - first_offset + 1: at most so many records", "journal"),
+        ColumnSpec("group", STRING, "a group with a committed offset there; null where none has one", "offset_log"),
+        ColumnSpec("committed", LONG, "its committed offset then", "offset_log"),
+        ColumnSpec(
             "outside",
             LONG,
             "of a tail: how far that is beyond the new end; of a head: how far before the new start; 0 where it is neither",
@@ -57,8 +57,8 @@ def data_losses(events: DataFrame, log: DataFrame) -> DataFrame:
         f.when(f.col("deleted"), f.lit(-1)).otherwise(f.col("committed_offset")).alias("stands"),
     )
     before = lost.join(stood, ["run_id", "topic", "partition"]).where(f.col("at_ms") <= f.col("ts_ms"))
-    told = before.groupBy(*_LOSS, "group").agg(f.max_by("stands", "effect_offset").alias("committed"))
-    rows = lost.join(told.where(f.col("committed") >= 0), list(_LOSS), "left")
+    positions = before.groupBy(*_LOSS, "group").agg(f.max_by("stands", "effect_offset").alias("committed"))
+    rows = lost.join(positions.where(f.col("committed") >= 0), list(_LOSS), "left")
     beyond = f.col("committed") - f.col("base_offset")
     missed = f.col("last_offset") + 1 - f.col("committed")
     outside = f.greatest(f.when(f.col("action") == "tail", beyond).otherwise(missed), f.lit(0))

@@ -15,7 +15,7 @@ Of a scenario's client, which says what it reads, the first of them is all there
 
 Rules:
 1. A window is [where a tenure began, how far earlier tenures and this one came): its end is the smaller of the two. So what is handed
-   out again by two tenures, one after the other, is told in two windows which don't overlap.
+   out again by two tenures, one after the other, has two windows which don't overlap.
 2. A Fetch names no group. It is the member's that has its client id and host, and the partition, at that time. Where two groups share
    client id, host and partition, their Fetches tell nothing.
 3. `records` counts offsets, not what a compacted or transactional log has in between. A reset of offsets by hand gives windows, too:
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from broker_sim.explain.rebalances import STABLE
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
 
@@ -41,36 +41,36 @@ if TYPE_CHECKING:
 
 __all__ = ["DUPLICATE_WINDOWS", "duplicate_windows", "tenures"]
 
-DUPLICATE_WINDOWS = Table(
+DUPLICATE_WINDOWS = TableSchema(
     "duplicate_windows",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", "journal"),
-        Column("topic", STRING, "topic; never null", "journal"),
-        Column("partition", INT, "partition; never null", "journal"),
-        Column("from_offset", LONG, "the first offset that was delivered again; never null", "journal"),
-        Column("to_offset", LONG, "the offset after the last; never null", "journal"),
-        Column("records", LONG, "to_offset - from_offset", "journal"),
-        Column(
+        ColumnSpec("group", STRING, "group id; never null", "journal"),
+        ColumnSpec("topic", STRING, "topic; never null", "journal"),
+        ColumnSpec("partition", INT, "partition; never null", "journal"),
+        ColumnSpec("from_offset", LONG, "the first offset that was delivered again; never null", "journal"),
+        ColumnSpec("to_offset", LONG, "the offset after the last; never null", "journal"),
+        ColumnSpec("records", LONG, "to_offset - from_offset", "journal"),
+        ColumnSpec(
             "evidence",
             STRING,
             "`delivered`: both owners tried to commit behind it, or said that they read it; `reached`: both asked for later offsets, or"
             " committed behind it; `fetched`: it was sent to both, whether applications saw it is not known; never null",
             "journal",
         ),
-        Column(
+        ColumnSpec(
             "delivered_to",
             LONG,
             "end of the part that was certainly delivered to both; null without such a part",
             "journal",
         ),
-        Column("fetched_to", LONG, "end of the part that was sent to both, at most", "journal"),
-        Column("from_generation", INT, "generation of the first delivery", "journal"),
-        Column("to_generation", INT, "generation of the second delivery", "journal"),
-        Column("from_member", STRING, "member id of the first owner", "journal"),
-        Column("to_member", STRING, "member id of the second owner, possibly the same", "journal"),
-        Column("from_client", STRING, "client id of the first owner", "journal"),
-        Column("to_client", STRING, "client id of the second owner", "journal"),
+        ColumnSpec("fetched_to", LONG, "end of the part that was sent to both, at most", "journal"),
+        ColumnSpec("from_generation", INT, "generation of the first delivery", "journal"),
+        ColumnSpec("to_generation", INT, "generation of the second delivery", "journal"),
+        ColumnSpec("from_member", STRING, "member id of the first owner", "journal"),
+        ColumnSpec("to_member", STRING, "member id of the second owner, possibly the same", "journal"),
+        ColumnSpec("from_client", STRING, "client id of the first owner", "journal"),
+        ColumnSpec("to_client", STRING, "client id of the second owner", "journal"),
         *moment("at", "when the group was Stable with the new owner", "journal"),
     ),
     "One row for each range of offsets that was delivered twice across a change of owner or generation.",
@@ -160,18 +160,18 @@ def tenures(events: DataFrame) -> DataFrame:
     behind what was ``delivered``, ``reached``, ``sent``: null where nothing is known."""
     events = EVENTS.only(_NEEDED).conform(events)
     owned = _owned(events)
-    told = by_partition(_fetches(events).unionByName(_answers(events)), events)
-    signs = _signs(told).unionByName(_reads(events))
-    found = owned.drop("until", "sole", "sole_client")
-    for one in (_known(signs, owned), _committed(events)):
-        found = found.join(one, list(_TENURE), "left")
-    found = found.join(F.broadcast(_telling(events)), ["run_id", "client_id"], "left")
+    rows = by_partition(_fetches(events).unionByName(_answers(events)), events)
+    signs = _signs(rows).unionByName(_reads(events))
+    result = owned.drop("until", "sole", "sole_client")
+    for columns in (_known(signs, owned), _committed(events)):
+        result = result.join(columns, list(_TENURE), "left")
+    result = result.join(F.broadcast(_telling(events)), ["run_id", "client_id"], "left")
     delivered = F.greatest("committed_to", "read_to")
     silent = F.col("tells").isNull()
     reached = F.greatest(delivered, F.when(silent, F.col("asked")))
     ahead = F.least(F.col("asked") + F.col("answered"), F.greatest("high_watermark", "asked"))
     last = silent & (F.col("answered_at") > F.col("asked_at"))
-    return found.select(
+    return result.select(
         *_TENURE,
         "client_id",
         "client_host",
@@ -190,11 +190,11 @@ def _owned(events: DataFrame) -> DataFrame:
     stable = events.where(
         (F.col("type") == "group") & (F.col("state_to") == STABLE) & F.col("members_after").isNotNull()
     )
-    each = stable.select(
+    members = stable.select(
         "run_id", "group", "generation", place().alias("at"), "ts_ms", F.explode("members_after").alias("m")
     )
-    each = each.select("*", F.explode("m.assignment").alias("log"))
-    found = each.groupBy(
+    members = members.select("*", F.explode("m.assignment").alias("log"))
+    tenures = members.groupBy(
         "run_id",
         "group",
         F.regexp_extract("log", r"^(.*)-(\d+)$", 1).alias("topic"),
@@ -210,9 +210,9 @@ def _owned(events: DataFrame) -> DataFrame:
     of_client = Window.partitionBy("run_id", "client_id", "topic", "partition")
     of_host = Window.partitionBy("run_id", "client_id", "topic", "partition", "client_host")
     following = Window.partitionBy("run_id", "client_id", "topic", "partition", "client_host", "group").orderBy("at")
-    found = found.withColumn("sole_client", F.min("group").over(of_client) == F.max("group").over(of_client))
-    found = found.withColumn("sole", F.min("group").over(of_host) == F.max("group").over(of_host))
-    return found.withColumn("until", F.lead("at").over(following))
+    tenures = tenures.withColumn("sole_client", F.min("group").over(of_client) == F.max("group").over(of_client))
+    tenures = tenures.withColumn("sole", F.min("group").over(of_host) == F.max("group").over(of_host))
+    return tenures.withColumn("until", F.lead("at").over(following))
 
 
 # ------------------------------------------------------------------------------------------------ what is known of them
@@ -228,7 +228,7 @@ def _committed(events: DataFrame) -> DataFrame:
 
 
 def _fetches(events: DataFrame) -> DataFrame:
-    """From where somebody reads."""
+    """Fetch requests: the offsets from which clients read."""
     return events.where((F.col("type") == "request") & (F.col("api") == "Fetch")).select(*_TELLING)
 
 
@@ -248,17 +248,17 @@ _TELLING = (
 
 
 def _answers(events: DataFrame) -> DataFrame:
-    """What clients were sent, and where they were told to begin; with the client that asked."""
-    some = F.filter("partitions", lambda one: (one["records"] > 0) | (F.col("api") == "OffsetFetch"))
-    told = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
-    told = told.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)
+    """What clients were sent, and the offsets at which they were to begin; with the client that asked."""
+    some = F.filter("partitions", lambda partition: (partition["records"] > 0) | (F.col("api") == "OffsetFetch"))
+    responses = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
+    responses = responses.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)
     asked = events.where((F.col("type") == "request") & F.col("api").isin("Fetch", "OffsetFetch"))
     asked = asked.select(*PER_JOURNAL, "request", "client_id", "client_host", "group")
-    both = told.drop("client_id", "client_host", "group").join(asked, [*PER_JOURNAL, "request"])
+    both = responses.drop("client_id", "client_host", "group").join(asked, [*PER_JOURNAL, "request"])
     return both.select(*_TELLING)
 
 
-def _signs(told: DataFrame) -> DataFrame:
+def _signs(calls: DataFrame) -> DataFrame:
     """run_id, topic, partition, client_id, client_host, group (null: any), seen (the place in the journal), sign, offset, records,
     high_watermark."""
     fetch = F.col("api") == "Fetch"
@@ -267,7 +267,7 @@ def _signs(told: DataFrame) -> DataFrame:
         .when(fetch & (F.col("records") > 0), "answered")
         .when((F.col("api") == "OffsetFetch") & (F.col("offset") >= 0), "resumed")
     )
-    rows = told.withColumn("sign", sign).where(F.col("sign").isNotNull() & F.col("client_id").isNotNull())
+    rows = calls.withColumn("sign", sign).where(F.col("sign").isNotNull() & F.col("client_id").isNotNull())
     group = F.when(~fetch, F.col("group")).alias("in_group")
     return rows.select(
         *_CLIENT, "client_host", group, place().alias("seen"), "sign", "offset", "records", "high_watermark"

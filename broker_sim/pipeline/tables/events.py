@@ -6,13 +6,13 @@
     skipped(events)        lines that could not be read
 
 Rules:
-1. What happened in which order is told by (run_id, journal, seq), never by the time: see `in_order`. Request numbers, connections and
+1. The order of events is (run_id, journal, seq), never the time: see `in_order`. Request numbers, connections and
    rules are unique within (run_id, journal).
 2. An event that speaks of exactly one partition has it in topic, partition and offset; all that it speaks of stand in `partitions`.
    `by_partition` explodes these, and knows the names of topics that a client named by their ids.
 3. `cause` and `cause_members` are `broker_sim.explain`'s words for why a step of the coordinator happened.
-4. Times are those of the broker's clock: virtual ones in a simulation and under a manual clock, else wall clock. No other time stands
-   in a journal.
+4. Times are those of the broker's clock: virtual ones in a simulation and under a manual clock, else wall clock. No other time is
+   stored in a journal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, SKIPPED, STRING, Column, ListOf, StructOf, Table, moment
+from broker_sim.pipeline.schemas import (
+    INT,
+    LONG,
+    RUN_ID,
+    SKIPPED,
+    STRING,
+    ArrayOf,
+    ColumnSpec,
+    StructOf,
+    TableSchema,
+    moment,
+)
 from broker_sim.pipeline.tables.columns import word
 from kafka_wire.errors import Err
 
@@ -37,148 +48,154 @@ _BODY = "request, response: body"
 
 PARTITION = StructOf(
     (
-        Column("group", STRING, "group id, where one request names several groups", _BODY),
-        Column("topic", STRING, "topic; null if the client sent only its id", _BODY),
-        Column("topic_id", STRING, "its id, as Kafka prints it; null if the client sent the name", _BODY),
-        Column("partition", INT, "partition", _BODY),
-        Column(
+        ColumnSpec("group", STRING, "group id, where one request names several groups", _BODY),
+        ColumnSpec("topic", STRING, "topic; null if the client sent only its id", _BODY),
+        ColumnSpec("topic_id", STRING, "its id, as Kafka prints it; null if the client sent the name", _BODY),
+        ColumnSpec("partition", INT, "partition", _BODY),
+        ColumnSpec(
             "offset",
             LONG,
             "committed (OffsetCommit, OffsetFetch, `offsets`; null where deleted), asked for (Fetch, DeleteRecords), found"
             " (ListOffsets; of its request the timestamp, -1 for the log's end), written to (Produce's answer)",
             _BODY,
         ),
-        Column("leader_epoch", INT, "of the committed offset, else that the client knows", _BODY),
-        Column("high_watermark", LONG, "from responses to Fetch", _BODY),
-        Column("records", LONG, "how many records were sent (Produce) or handed out (Fetch's answer)", _BODY),
-        Column("error_code", INT, "of this partition, in answers", _BODY),
-        Column("log_start", LONG, "where the log begins, from responses to Fetch and DeleteRecords", _BODY),
+        ColumnSpec("leader_epoch", INT, "of the committed offset, else that the client knows", _BODY),
+        ColumnSpec("high_watermark", LONG, "from responses to Fetch", _BODY),
+        ColumnSpec("records", LONG, "how many records were sent (Produce) or handed out (Fetch's answer)", _BODY),
+        ColumnSpec("error_code", INT, "of this partition, in answers", _BODY),
+        ColumnSpec("log_start", LONG, "where the log begins, from responses to Fetch and DeleteRecords", _BODY),
     )
 )
 
 MEMBER = StructOf(
     (
-        Column("member", STRING, "member id", _GROUP),
-        Column("client_id", STRING, "as the client sent it", _GROUP),
-        Column("client_host", STRING, "as Kafka shows it: `/127.0.0.1`", _GROUP),
-        Column("instance", STRING, "group.instance.id, null for a dynamic member", _GROUP),
-        Column("waits", STRING, "`JoinGroup` or `SyncGroup` if that request is deferred", _GROUP),
-        Column("session_timeout_ms", LONG, "session timeout, ms", _GROUP),
-        Column("rebalance_timeout_ms", LONG, "rebalance timeout, ms", _GROUP),
-        Column("topics", ListOf(STRING), "subscribed topics, null if the subscription can't be parsed", _GROUP),
-        Column("assignment", ListOf(STRING), "its partitions (`orders-0`), null without one", _GROUP),
+        ColumnSpec("member", STRING, "member id", _GROUP),
+        ColumnSpec("client_id", STRING, "as the client sent it", _GROUP),
+        ColumnSpec("client_host", STRING, "as Kafka shows it: `/127.0.0.1`", _GROUP),
+        ColumnSpec("instance", STRING, "group.instance.id, null for a dynamic member", _GROUP),
+        ColumnSpec("waits", STRING, "`JoinGroup` or `SyncGroup` if that request is deferred", _GROUP),
+        ColumnSpec("session_timeout_ms", LONG, "session timeout, ms", _GROUP),
+        ColumnSpec("rebalance_timeout_ms", LONG, "rebalance timeout, ms", _GROUP),
+        ColumnSpec("topics", ArrayOf(STRING), "subscribed topics, null if the subscription can't be parsed", _GROUP),
+        ColumnSpec("assignment", ArrayOf(STRING), "its partitions (`orders-0`), null without one", _GROUP),
     )
 )
 
-EVENTS = Table(
+EVENTS = TableSchema(
     "events",
     (
         RUN_ID,
-        Column(
+        ColumnSpec(
             "journal",
             INT,
             "which journal of the run: a process that writes into an earlier one's directory begins a new one, in which seq, requests"
             " and connections count from 1 again. The number of its first file; never null",
             "file name",
         ),
-        Column("seq", LONG, "number of the event in its journal, without a gap; null for skipped lines alone", _LINE),
+        ColumnSpec(
+            "seq", LONG, "number of the event in its journal, without a gap; null for skipped lines alone", _LINE
+        ),
         *moment("ts", "the broker's clock", _LINE),
-        Column(
+        ColumnSpec(
             "type", STRING, "kind of event (docs/journal.md), or `skipped`: the line can't be read; never null", _LINE
         ),
-        Column(
+        ColumnSpec(
             "broker",
             INT,
             "node id: of the request's broker (request), the stopped broker (broker), the leader (leader; -1 for none)",
             _LINE,
         ),
-        Column("connection", LONG, "number of the connection", "connection, request"),
-        Column(
+        ColumnSpec("connection", LONG, "number of the connection", "connection, request"),
+        ColumnSpec(
             "client_id",
             STRING,
             "as the client sent it; of `client` events the scenario's name for it",
             "request, client",
         ),
-        Column("client_host", STRING, "as Kafka shows it", "request, connection"),
-        Column("request", LONG, "number of the request that it is, answers, hit or follows from", _LINE),
-        Column("requests", ListOf(LONG), "the requests whose records were appended", _APPEND),
-        Column(
+        ColumnSpec("client_host", STRING, "as Kafka shows it", "request, connection"),
+        ColumnSpec("request", LONG, "number of the request that it is, answers, hit or follows from", _LINE),
+        ColumnSpec("requests", ArrayOf(LONG), "the requests whose records were appended", _APPEND),
+        ColumnSpec(
             "api", STRING, "Kafka's name of the API; of a `group` event that of its cause", "request, response, group"
         ),
-        Column("api_key", INT, "its key", "request, response, group"),
-        Column("api_version", INT, "version of the request", _REQUEST),
-        Column("group", STRING, "group id, where there is exactly one", _LINE),
-        Column("groups", ListOf(STRING), "group ids, of events that may have several", "append, committed"),
-        Column(
+        ColumnSpec("api_key", INT, "its key", "request, response, group"),
+        ColumnSpec("api_version", INT, "version of the request", _REQUEST),
+        ColumnSpec("group", STRING, "group id, where there is exactly one", _LINE),
+        ColumnSpec("groups", ArrayOf(STRING), "group ids, of events that may have several", "append, committed"),
+        ColumnSpec(
             "member",
             STRING,
             "member id: of the request, of the answer (JoinGroup), of the timer, of the cause of a `group` event",
             _LINE,
         ),
-        Column("instance", STRING, "group.instance.id of the request", _REQUEST),
-        Column(
+        ColumnSpec("instance", STRING, "group.instance.id of the request", _REQUEST),
+        ColumnSpec(
             "generation",
             INT,
             "of the request, of the answer (JoinGroup), of the group after the step; of `epochs` its epoch",
             _LINE,
         ),
-        Column("topic", STRING, "if the event is about one partition", _LINE),
-        Column("partition", INT, "if the event is about one partition", _LINE),
-        Column("offset", LONG, "if the event is about one partition", _LINE),
-        Column("partitions", ListOf(PARTITION), "all partitions of the event, in its order; null without one", _LINE),
-        Column(
+        ColumnSpec("topic", STRING, "if the event is about one partition", _LINE),
+        ColumnSpec("partition", INT, "if the event is about one partition", _LINE),
+        ColumnSpec("offset", LONG, "if the event is about one partition", _LINE),
+        ColumnSpec(
+            "partitions", ArrayOf(PARTITION), "all partitions of the event, in its order; null without one", _LINE
+        ),
+        ColumnSpec(
             "named_topics",
-            ListOf(StructOf((Column("topic", STRING, "topic", _BODY), Column("topic_id", STRING, "its id", _BODY)))),
+            ArrayOf(
+                StructOf((ColumnSpec("topic", STRING, "topic", _BODY), ColumnSpec("topic_id", STRING, "its id", _BODY)))
+            ),
             "names and ids of topics that occur for the first time in this piece of the file; else null",
             _BODY,
         ),
-        Column("error", STRING, "name of the first error that isn't NONE", "response, append, load"),
-        Column("error_code", INT, "its code; 0 for an answer without an error", "response, append, load"),
-        Column(
+        ColumnSpec("error", STRING, "name of the first error that isn't NONE", "response, append, load"),
+        ColumnSpec("error_code", INT, "its code; 0 for an answer without an error", "response, append, load"),
+        ColumnSpec(
             "errors",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "of a response with an error: the names of all its errors, each once; `partitions` has those of its partitions",
             "response: body",
         ),
-        Column("took_ms", LONG, "from request to answer", "response"),
-        Column(
+        ColumnSpec("took_ms", LONG, "from request to answer", "response"),
+        ColumnSpec(
             "action",
             STRING,
             "opened, closed, set, healed, down, started ..; of `lost` tail or head; of an answer what became of it where it did not go"
             " out whole",
             _LINE,
         ),
-        Column("log", STRING, "partition, by the name of its directory: `__consumer_offsets-12`", _LINE),
-        Column("coordinator_partition", INT, "12, where log is one of `__consumer_offsets`", _LINE),
-        Column("state_from", STRING, "state of the group before the step; null if it did not exist", _GROUP),
-        Column(
+        ColumnSpec("log", STRING, "partition, by the name of its directory: `__consumer_offsets-12`", _LINE),
+        ColumnSpec("coordinator_partition", INT, "12, where log is one of `__consumer_offsets`", _LINE),
+        ColumnSpec("state_from", STRING, "state of the group before the step; null if it did not exist", _GROUP),
+        ColumnSpec(
             "state_to", STRING, "state of the group after the step; null if it was deleted, `Dead` in `epochs`", _GROUPS
         ),
-        Column("generation_from", INT, "generation before the step", _GROUP),
-        Column("leader", STRING, "member id of the leader after the step", _GROUP),
-        Column(
+        ColumnSpec("generation_from", INT, "generation before the step", _GROUP),
+        ColumnSpec("leader", STRING, "member id of the leader after the step", _GROUP),
+        ColumnSpec(
             "protocol_type",
             STRING,
             "`consumer`, `connect` ..; null where the group has none; of `epochs` `consumer`, `share` or `streams`,"
             " null without members",
             _GROUPS,
         ),
-        Column("protocol", STRING, "the selected assignor", _GROUPS),
-        Column("size_before", INT, "members before the step; null if the group did not exist", _GROUP),
-        Column("size_after", INT, "members after the step; null if the group was deleted", _GROUPS),
-        Column(
+        ColumnSpec("protocol", STRING, "the selected assignor", _GROUPS),
+        ColumnSpec("size_before", INT, "members before the step; null if the group did not exist", _GROUP),
+        ColumnSpec("size_after", INT, "members after the step; null if the group was deleted", _GROUPS),
+        ColumnSpec(
             "members_before",
-            ListOf(MEMBER),
+            ArrayOf(MEMBER),
             "them; of groups of more than 64 those that the step changed or removed",
             _GROUP,
         ),
-        Column(
+        ColumnSpec(
             "members_after",
-            ListOf(MEMBER),
+            ArrayOf(MEMBER),
             "them; of groups of more than 64 those that the step changed or added",
             _GROUP,
         ),
-        Column(
+        ColumnSpec(
             "cause",
             STRING,
             "why the step happened: `first`, `joined`, `left`, `expired`, `changed`, `leader_rejoined`, `rejoined`, `replaced`,"
@@ -187,48 +204,48 @@ EVENTS = Table(
             " `expired`, `revocation_timeout`, `timer`",
             _GROUPS,
         ),
-        Column("cause_members", ListOf(STRING), "member ids that were added, removed, or caused the step", _GROUP),
-        Column(
+        ColumnSpec("cause_members", ArrayOf(STRING), "member ids that were added, removed, or caused the step", _GROUP),
+        ColumnSpec(
             "timer", STRING, "session, pending, rebalance, sync, append, expire, transactions", "timer, group, epochs"
         ),
-        Column("fault", LONG, "number of the rule", "fault, fault_added, fault_removed"),
-        Column("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
-        Column("kinds", ListOf(STRING), "kinds of the appended records: offsets, group, tombstone", _APPEND),
-        Column("records", LONG, "how many were appended, or read by a load", "append, load"),
-        Column("base_offset", LONG, "of the first record; -1 where nothing was written", "append, lost"),
-        Column("last_offset", LONG, "of the last record; -1 where nothing was written", "append, lost"),
-        Column("high_watermark", LONG, "of the partition after it", "append, committed"),
-        Column("epoch", INT, "leader epoch", "leader"),
-        Column("says", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
-        Column(
+        ColumnSpec("fault", LONG, "number of the rule", "fault, fault_added, fault_removed"),
+        ColumnSpec("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
+        ColumnSpec("kinds", ArrayOf(STRING), "kinds of the appended records: offsets, group, tombstone", _APPEND),
+        ColumnSpec("records", LONG, "how many were appended, or read by a load", "append, load"),
+        ColumnSpec("base_offset", LONG, "of the first record; -1 where nothing was written", "append, lost"),
+        ColumnSpec("last_offset", LONG, "of the last record; -1 where nothing was written", "append, lost"),
+        ColumnSpec("high_watermark", LONG, "of the partition after it", "append, committed"),
+        ColumnSpec("epoch", INT, "leader epoch", "leader"),
+        ColumnSpec("says", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
+        ColumnSpec(
             "text",
             STRING,
             "a mark, a client's words, a rule, why a leader changed; the client's own reason for a join or leave; why a line was"
             " skipped",
             _LINE,
         ),
-        Column(
+        ColumnSpec(
             "cause_changes",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "of a member that joins again what of its metadata is new: `web-1: subscribed to payments`; null where the step shows none",
             _GROUP,
         ),
-        Column(
+        ColumnSpec(
             "detail",
             STRING,
             "of `epochs` the whole line: what each member holds; of a JoinGroup JSON of the partitions that its member owns",
             "epochs, request",
         ),
-        Column(
+        ColumnSpec(
             "unknown",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "kind or fields unknown to this version (written by a newer one); else null",
             _LINE,
         ),
-        Column("file", STRING, "the file that the line is in", "file"),
-        Column("position", LONG, "byte at which the line begins", "file"),
-        Column("bytes", LONG, "of a skipped line: how many bytes it has", "file"),
-        Column(
+        ColumnSpec("file", STRING, "the file that the line is in", "file"),
+        ColumnSpec("position", LONG, "byte at which the line begins", "file"),
+        ColumnSpec("bytes", LONG, "of a skipped line: how many bytes it has", "file"),
+        ColumnSpec(
             "body", STRING, "the whole line, including everything without a column; null with option body=false", "file"
         ),
     ),
@@ -313,6 +330,6 @@ _OF_PARTITION = {"partitions", "topic", "partition", "offset", "high_watermark",
 
 
 def _topic_names(events: DataFrame) -> DataFrame:
-    """run_id, topic_id, named."""
-    told = events.where(F.col("named_topics").isNotNull()).select("run_id", F.explode("named_topics").alias("t"))
-    return told.groupBy("run_id", F.col("t.topic_id").alias("topic_id")).agg(F.max("t.topic").alias("named"))
+    """Topic names by id, from Metadata: run_id, topic_id, named."""
+    topics = events.where(F.col("named_topics").isNotNull()).select("run_id", F.explode("named_topics").alias("t"))
+    return topics.groupBy("run_id", F.col("t.topic_id").alias("topic_id")).agg(F.max("t.topic").alias("named"))

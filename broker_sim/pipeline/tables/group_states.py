@@ -3,7 +3,7 @@
 Rules:
 1. A classic group's record says it. Those of groups whose coordinator assigns name a member each: `modern_groups` reads them, for
    `rebalances` as well, and says who is in at each epoch, and where a static member's place was taken within one.
-2. A group that goes over from one protocol to the other ends by its records, and nobody leaves it: such a tombstone is left out.
+2. A group that goes over from one protocol to the other ends by its records, and no member leaves: such a tombstone is left out.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _classic_states(log: DataFrame) -> DataFrame:
 def group_states(log: DataFrame) -> DataFrame:
     """As `_classic_states`, of all groups of an offset_log, or of a `journal_log`; ``detail``: why members are gone with the state, in
     the words of `events.cause`, where a journal says so ("loaded": no member came or went), else null."""
-    told = modern_records(log).repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
-    modern = told.mapInArrow(_batches, _STATES.schema_for(told))
+    records = modern_records(log).repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
+    modern = records.mapInArrow(_batches, _STATES.schema_for(records))
     both = _classic_states(log).withColumn("modern", F.lit(False)).withColumn("detail", F.lit(None).cast("string"))
     both = both.unionByName(_STATES.conform(modern).withColumn("modern", F.lit(True)))
     order = Window.partitionBy("run_id", "log_partition", "group").orderBy("log_offset")
@@ -56,13 +56,13 @@ def group_states(log: DataFrame) -> DataFrame:
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[Any]:
-    """On the workers: Arrow batches of `rebalances.TOLD`, in order, to those of `_STATES`."""
+    """On the workers: Arrow batches of `rebalances.REBALANCE_INPUT`, in order, to those of `_STATES`."""
     import pyarrow
 
     schema = _STATES.arrow()
     rows: list[dict[str, Any]] = []
-    told = (row for batch in batches for row in batch.to_pylist())
-    for _, records in groupby(told, key=lambda row: (row["run_id"], row["group"])):
+    all_rows = (row for batch in batches for row in batch.to_pylist())
+    for _, records in groupby(all_rows, key=lambda row: (row["run_id"], row["group"])):
         reader = ModernGroup()
         for record in records:
             reader.take(record)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.modern_groups import EPOCHS
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUPS", "groups", "sizes"]
 
-GROUPS = Table(
+GROUPS = TableSchema(
     "groups",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", "offset_log"),
-        Column("log_partition", INT, "its partition of `__consumer_offsets`", "offset_log"),
-        Column("kind", STRING, "`classic`, `consumer` (KIP-848), `share`, `streams` or `simple`", "offset_log"),
-        Column("protocol_type", STRING, "of a classic group: `consumer`, `connect`, ..", "offset_log"),
-        Column("state", STRING, "`members`, `empty`, `ended` or `simple`, at the end of the log", "offset_log"),
+        ColumnSpec("group", STRING, "group id; never null", "offset_log"),
+        ColumnSpec("log_partition", INT, "its partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("kind", STRING, "`classic`, `consumer` (KIP-848), `share`, `streams` or `simple`", "offset_log"),
+        ColumnSpec("protocol_type", STRING, "of a classic group: `consumer`, `connect`, ..", "offset_log"),
+        ColumnSpec("state", STRING, "`members`, `empty`, `ended` or `simple`, at the end of the log", "offset_log"),
         *moment("state_since", "since when; null for `simple`", "offset_log"),
-        Column("state_offset", LONG, "of the record that says so", "offset_log"),
-        Column("members", INT, "at the end of the log; null for `simple`", "offset_log"),
-        Column("generation", INT, "the last one, or the last epoch", "offset_log"),
-        Column("generations", LONG, "how many left a record", "offset_log"),
-        Column("commits", LONG, "committed offsets, as records", "offset_log"),
-        Column("partitions", LONG, "partitions of which it committed offsets", "offset_log"),
+        ColumnSpec("state_offset", LONG, "of the record that says so", "offset_log"),
+        ColumnSpec("members", INT, "at the end of the log; null for `simple`", "offset_log"),
+        ColumnSpec("generation", INT, "the last one, or the last epoch", "offset_log"),
+        ColumnSpec("generations", LONG, "how many left a record", "offset_log"),
+        ColumnSpec("commits", LONG, "committed offsets, as records", "offset_log"),
+        ColumnSpec("partitions", LONG, "partitions of which it committed offsets", "offset_log"),
         *moment("first", "its first record that is left", "offset_log"),
         *moment("last_commit", "its last commit", "offset_log"),
         *moment("last", "its last record", "offset_log"),
@@ -101,13 +101,13 @@ def sizes(log: DataFrame) -> DataFrame:
 @on_its_engine
 def groups(log: DataFrame) -> DataFrame:
     """GROUPS of an offset_log, or of a `journal_log`."""
-    told = sizes(log)
+    steps = sizes(log)
     order = Window.partitionBy(*_PER).orderBy("log_offset")
     state = f.when(f.col("ended"), "ended").when(f.col("members") > 0, "members").otherwise("empty")
-    told = told.withColumn("state", state)
+    steps = steps.withColumn("state", state)
     turned = ~f.col("state").eqNullSafe(f.lag("state").over(order))
     states = (
-        told.withColumn("turned", turned)
+        steps.withColumn("turned", turned)
         .groupBy(*_PER)
         .agg(
             f.max_by("kind", "log_offset").alias("kind"),

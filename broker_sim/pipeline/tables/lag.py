@@ -1,12 +1,13 @@
 """The table lag: how far each group was behind, by windows of time.
 
 Rules:
-1. ``committed`` is the last commit of the window in the log's order, else the one before it that still stands.
+1. ``committed`` is the last commit of the window in the log's order, else the one before it that is still stored.
 2. ``end`` is the log's end when the window ended, as LOG_ENDS knows it: from the data topics' segments, where the directory has them
    (`log_ends.py`), else from the journal. A copy of ``__consumer_offsets-*`` alone knows no ends: then ``end`` and ``lag`` are null.
-3. Windows in which neither moved have no row: what stood before them stands. A partition's first row is that of its first commit.
+3. Windows in which neither moved have no row: the values before them are still valid. A partition's first row is that of its first
+   commit.
 4. An end below the committed offset is either late knowledge (a journal knows ends from Fetch and Produce alone, a copied log's files
-   may be older than the copied offsets), or the offset lies beyond the log's end. It is told, negative, where the log is known to have
+   may be older than the copied offsets), or the offset lies beyond the log's end. It is given, negative, where the log is known to have
    ended there at the commit's moment or later; else ``lag`` is null.
 5. Windows begin at multiples of their length since 1970, so that runs can be laid side by side.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.offset_log import commits
 
 if TYPE_CHECKING:
@@ -26,35 +27,37 @@ if TYPE_CHECKING:
 
 __all__ = ["LAG", "LOG_ENDS", "WINDOWS_MS", "group_lag", "journal_ends", "lag", "window_ms_for"]
 
-LAG = Table(
+LAG = TableSchema(
     "lag",
     (
         RUN_ID,
-        Column("source", STRING, "of `end`: `log` (segments), `journal`, or null where no end is known", ""),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
+        ColumnSpec("source", STRING, "of `end`: `log` (segments), `journal`, or null where no end is known", ""),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
         *moment("window_start", "when the window begins", ""),
-        Column("window_ms", LONG, "how long it is", "option"),
-        Column("committed", LONG, "committed offset at its end; null if it was deleted", "offset_log"),
-        Column("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
-        Column(
+        ColumnSpec("window_ms", LONG, "how long it is", "option"),
+        ColumnSpec("committed", LONG, "committed offset at its end; null if it was deleted", "offset_log"),
+        ColumnSpec("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
+        ColumnSpec(
             "lag",
             LONG,
             "end - committed; null where one of them is, and where the end that is known is older than the commit and below it."
             " Negative: committed beyond the log's end",
             "both",
         ),
-        Column("start", LONG, "where the log begins, as far as it is known by then; null where it is not", "log ends"),
-        Column(
+        ColumnSpec(
+            "start", LONG, "where the log begins, as far as it is known by then; null where it is not", "log ends"
+        ),
+        ColumnSpec(
             "below_start",
             LONG,
             "how many offsets from `committed` on lie before `start`: records that were deleted before they were committed, at most so"
             " many; null where either is",
             "both",
         ),
-        Column("commits", LONG, "commits in the window", "offset_log"),
-        Column(
+        ColumnSpec("commits", LONG, "commits in the window", "offset_log"),
+        ColumnSpec(
             "log_offset",
             LONG,
             "where in the group's offsets partition the last of them took effect; null without a commit",
@@ -64,16 +67,18 @@ LAG = Table(
     "One row for each group, partition and window in which a commit was made or the log grew.",
 )
 
-LOG_ENDS = Table(
+LOG_ENDS = TableSchema(
     "log_ends",
     (
         RUN_ID,
-        Column("source", STRING, "`log` (segments) or `journal`", ""),
-        Column("topic", STRING, "topic", "folder name"),
-        Column("partition", INT, "partition", "folder name"),
-        Column("at_ms", LONG, "when the log reached it, ms since 1970", "batch header"),
-        Column("end", LONG, "log end offset", "batch header"),
-        Column("start", LONG, "where the log begins; null where that is not known for then", "file names, checkpoint"),
+        ColumnSpec("source", STRING, "`log` (segments) or `journal`", ""),
+        ColumnSpec("topic", STRING, "topic", "folder name"),
+        ColumnSpec("partition", INT, "partition", "folder name"),
+        ColumnSpec("at_ms", LONG, "when the log reached it, ms since 1970", "batch header"),
+        ColumnSpec("end", LONG, "log end offset", "batch header"),
+        ColumnSpec(
+            "start", LONG, "where the log begins; null where that is not known for then", "file names, checkpoint"
+        ),
     ),
     "How the data topics' logs grew.",
 )
@@ -88,7 +93,9 @@ _KEY = ("run_id", "group", "topic", "partition")
 
 def window_ms_for(span_ms: int, most: int = 240) -> int:
     """The shortest usual window of which ``most`` cover the span."""
-    return next((one for one in WINDOWS_MS if one * most >= span_ms), max(span_ms // most, WINDOWS_MS[-1]))
+    return next(
+        (window_ms for window_ms in WINDOWS_MS if window_ms * most >= span_ms), max(span_ms // most, WINDOWS_MS[-1])
+    )
 
 
 @on_its_engine
@@ -97,7 +104,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     taken = commits(log).where(f.col("at_ms").isNotNull()).withColumn("window", _window("at_ms", window_ms))
     kept = _kept(taken)
     # all that happens to a key, in one frame; RANGE takes what happens in the same window together
-    moves = kept.unionByName(_stood(taken, _ends(log_ends, window_ms)), allowMissingColumns=True)
+    moves = kept.unionByName(_log_ends_by_window(taken, _ends(log_ends, window_ms)), allowMissingColumns=True)
     so_far = Window.partitionBy(*_KEY).orderBy("window").rangeBetween(Window.unboundedPreceding, Window.currentRow)
     filled = (
         moves.select(
@@ -114,7 +121,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
             f.max("place").alias("log_offset"),
         )
     )
-    told = filled.select(
+    result = filled.select(
         "*",
         f.col("kept.committed").alias("committed"),
         f.col("stood.end").alias("end"),
@@ -130,15 +137,15 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     both = f.col("end").isNotNull() & f.col("committed").isNotNull()
     known = both & ((f.col("apart") >= 0) | f.col("later"))
     begun = f.col("start").isNotNull() & f.col("committed").isNotNull()
-    told = told.withColumn("below_start", f.when(begun, f.col("below")))
-    return LAG.conform(told.withColumn("lag", f.when(known, f.col("apart"))))
+    result = result.withColumn("below_start", f.when(begun, f.col("below")))
+    return LAG.conform(result.withColumn("lag", f.when(known, f.col("apart"))))
 
 
 @on_its_engine
 def group_lag(table: DataFrame) -> DataFrame:
     """A LAG table by group: run_id, group, window_start_ms, window_ms, lag (of all partitions that have one then; null where none has),
-    deleted (partitions whose committed offset is deleted then: how far behind the group is there, nobody can say), commits.
-    A partition without a row in a window stands as it stood."""
+    deleted (partitions whose committed offset is deleted then: the lag there is unknown), commits.
+    A partition without a row in a window is unchanged."""
     of_key = Window.partitionBy(*_KEY).orderBy("window_start_ms")
     of_group = (
         Window.partitionBy("run_id", "group").orderBy("window_start_ms").rowsBetween(Window.unboundedPreceding, 0)
@@ -179,12 +186,12 @@ def journal_ends(events: DataFrame) -> DataFrame:
     asked = events.where((f.col("type") == "request") & (f.col("api") == "Produce") & f.col("partitions").isNotNull())
     per_partition = ["run_id", "journal", "request", "topic", "partition"]
     sent = by_partition(asked, events).groupBy(*per_partition).agg(f.sum("records").alias("sent"))
-    told = by_partition(answers, events).drop("records").join(f.broadcast(sent), per_partition, "left")
+    answered = by_partition(answers, events).drop("records").join(f.broadcast(sent), per_partition, "left")
     end = f.when(f.col("api") == "Fetch", f.col("high_watermark")).otherwise(
         f.col("offset") + f.coalesce("sent", f.lit(1))
     )
     good = f.coalesce("partition_error_code", f.lit(0)) == 0
-    rows = told.where(good & (end >= 0) & f.col("topic").isNotNull() & ~f.col("topic").startswith("__"))
+    rows = answered.where(good & (end >= 0) & f.col("topic").isNotNull() & ~f.col("topic").startswith("__"))
     return LOG_ENDS.conform(
         rows.select(
             "run_id",
@@ -198,20 +205,20 @@ def journal_ends(events: DataFrame) -> DataFrame:
     )
 
 
-def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
+def _log_ends_by_window(taken: DataFrame, ends: DataFrame) -> DataFrame:
     """By key and window, from the key's first commit on: where the log ended. What was known before counts for the first window."""
     firsts = taken.groupBy(*_KEY).agg(f.min("window").alias("first"))
     known = ends.join(firsts, ["run_id", "topic", "partition"])
     window = f.greatest("window", "first").alias("window")
     # numbers and booleans alone are aggregated: without a sort
-    told = known.groupBy(*_KEY, window).agg(
+    windows = known.groupBy(*_KEY, window).agg(
         f.max_by("end", "ends_window").alias("end"),
         f.max_by("logged", "ends_window").alias("logged"),
         f.max_by("ends_at_ms", "ends_window").alias("ends_at_ms"),
         f.max("start").alias("start"),
     )
     stood = f.struct("end", "logged", f.col("ends_at_ms").alias("at_ms"), "start").alias("stood")
-    return told.select(*_KEY, "window", stood)
+    return windows.select(*_KEY, "window", stood)
 
 
 def _kept(taken: DataFrame) -> DataFrame:

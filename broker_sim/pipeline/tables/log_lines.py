@@ -1,7 +1,7 @@
 """The table log_lines: what brokers' and clients' logs say of groups and of partitions, one row for each line that says something.
 
 Rules:
-1. A line is told by its file and number, so that whoever doubts a finding opens it there.
+1. A line has its file and number, so that a reader can verify a finding there.
 2. Log4j writes the time of its machine without a zone. It is read as UTC, unless the lines themselves tell better: both logs speak of
    the same generation, the broker's line and the group's record in `__consumer_offsets`, whose time is exact. A file that differs by a
    whole number of quarters of an hour there is moved by it.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.lines.reading import LineFile, rows_of
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -29,48 +29,48 @@ __all__ = ["LOG_LINES", "UNREAD", "aligned", "log_lines", "with_groups"]
 UNREAD = "unread"
 """`what` of a row that stands for a file, or a part of it, that could not be read: `skipped` has it."""
 
-LOG_LINES = Table(
+LOG_LINES = TableSchema(
     "log_lines",
     (
         RUN_ID,
-        Column("source", STRING, "`broker` or `client`; never null", "option"),
-        Column("file", STRING, "file; never null", "path"),
-        Column("line", LONG, "number of the line in it, from 1; never null", "file"),
+        ColumnSpec("source", STRING, "`broker` or `client`; never null", "option"),
+        ColumnSpec("file", STRING, "file; never null", "path"),
+        ColumnSpec("line", LONG, "number of the line in it, from 1; never null", "file"),
         *moment("ts", "when it was written, UTC; see rule 2", "line"),
-        Column("level", STRING, "`INFO`, `WARN`, ..; null where the line has none", "line"),
-        Column("what", STRING, "kind of line, see below; never null", "line"),
-        Column("node", INT, "the broker's id, where the line names it", "line"),
-        Column("group", STRING, "group id, where it names one", "line"),
-        Column("generation", INT, "generation, or group epoch; of `preparing` the old one", "line"),
-        Column("member", STRING, "member id; of `transaction timeout` the transactional id", "line"),
-        Column("instance", STRING, "group.instance.id", "line"),
-        Column("client_id", STRING, "client id of a client's line", "line"),
-        Column("topic", STRING, "topic of the partition in the line", "line"),
-        Column("partition", INT, "that partition", "line"),
-        Column("epoch", INT, "leader epoch; of `ISR` the partition's version", "line"),
-        Column("offset", LONG, "offset; of `ISR shrinks` the leader's high watermark", "line"),
-        Column(
+        ColumnSpec("level", STRING, "`INFO`, `WARN`, ..; null where the line has none", "line"),
+        ColumnSpec("what", STRING, "kind of line, see below; never null", "line"),
+        ColumnSpec("node", INT, "the broker's id, where the line names it", "line"),
+        ColumnSpec("group", STRING, "group id, where it names one", "line"),
+        ColumnSpec("generation", INT, "generation, or group epoch; of `preparing` the old one", "line"),
+        ColumnSpec("member", STRING, "member id; of `transaction timeout` the transactional id", "line"),
+        ColumnSpec("instance", STRING, "group.instance.id", "line"),
+        ColumnSpec("client_id", STRING, "client id of a client's line", "line"),
+        ColumnSpec("topic", STRING, "topic of the partition in the line", "line"),
+        ColumnSpec("partition", INT, "that partition", "line"),
+        ColumnSpec("epoch", INT, "leader epoch; of `ISR` the partition's version", "line"),
+        ColumnSpec("offset", LONG, "offset; of `ISR shrinks` the leader's high watermark", "line"),
+        ColumnSpec(
             "number",
             LONG,
             "members, offsets, ms of a load, the broker that is meant, the leader's log end (`ISR shrinks`), min.insync.replicas"
             " (`refused`)",
             "line",
         ),
-        Column("detail", STRING, "reason, error or replicas, in the line's words", "line"),
-        Column("text", STRING, "the line, at most 400 characters", "line"),
+        ColumnSpec("detail", STRING, "reason, error or replicas, in the line's words", "line"),
+        ColumnSpec("text", STRING, "the line, at most 400 characters", "line"),
     ),
     "One row for each line of a broker or client log about a group or a partition.",
 )
 
-_FOUND = LOG_LINES.only(name for name in LOG_LINES.names if name != "ts")
-_FILES = Table(
+_RAW_LINES = LOG_LINES.only(name for name in LOG_LINES.names if name != "ts")
+_FILES = TableSchema(
     "files",
     (
         RUN_ID,
-        Column("path", STRING, "file"),
-        Column("source", STRING, "`broker` or `client`"),
-        Column("size", LONG, "bytes"),
-        Column("named", BOOLEAN, "whether it was named itself"),
+        ColumnSpec("path", STRING, "file"),
+        ColumnSpec("source", STRING, "`broker` or `client`"),
+        ColumnSpec("size", LONG, "bytes"),
+        ColumnSpec("named", BOOLEAN, "whether it was named itself"),
     ),
 )
 _ROWS = 2000
@@ -85,25 +85,27 @@ def log_lines(spark: SparkSession, files: Iterable[LineFile], run_id: str) -> Da
     """`LOG_LINES` of files, and of what can't be read a row of `what` UNREAD with the reason as its ``detail``."""
     import pyarrow
 
-    wanted = [(run_id, one.path, one.source, one.size, one.named) for one in files]
+    wanted = [(run_id, file.path, file.source, file.size, file.named) for file in files]
     tasks = _FILES.of_arrow(
         spark,
-        pyarrow.Table.from_pylist([dict(zip(_FILES.names, one, strict=True)) for one in wanted], schema=_FILES.arrow()),
+        pyarrow.Table.from_pylist(
+            [dict(zip(_FILES.names, values, strict=True)) for values in wanted], schema=_FILES.arrow()
+        ),
     )
     tasks = tasks.repartition(max(min(len(wanted), TASKS), 1))
-    return _dated(tasks.mapInArrow(_batches, _FOUND.schema_for(tasks)), run_id)
+    return _dated(tasks.mapInArrow(_batches, _RAW_LINES.schema_for(tasks)), run_id)
 
 
 @on_its_engine
-def _dated(found: DataFrame, run_id: str) -> DataFrame:
-    dated = found.withColumn("run_id", F.lit(run_id)).withColumn("ts", moments("ts", F.col("ts_ms"))[0])
+def _dated(rows: DataFrame, run_id: str) -> DataFrame:
+    dated = rows.withColumn("run_id", F.lit(run_id)).withColumn("ts", moments("ts", F.col("ts_ms"))[0])
     return LOG_LINES.conform(dated)
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[Any]:
     import pyarrow
 
-    schema = _FOUND.arrow()
+    schema = _RAW_LINES.arrow()
     for batch in batches:
         for file in batch.to_pylist():
             del file["run_id"]
@@ -124,13 +126,13 @@ def with_groups(lines: DataFrame, log: DataFrame) -> DataFrame:
         "run_id", "group", F.get_json_object("detail", "$.clientId").alias("client_id")
     )
     known = classic.unionByName(modern).where(F.col("client_id").isNotNull() & (F.col("client_id") != "")).distinct()
-    one = (
+    only_group = (
         known.groupBy("run_id", "client_id")
         .agg(F.min("group").alias("its_group"), F.count("*").alias("groups"))
         .where(F.col("groups") == 1)
         .drop("groups")
     )
-    both = lines.join(F.broadcast(one), ["run_id", "client_id"], "left")
+    both = lines.join(F.broadcast(only_group), ["run_id", "client_id"], "left")
     of_client = F.when(F.col("source") == "client", F.col("its_group"))
     return LOG_LINES.conform(both.withColumn("group", F.coalesce("group", of_client)))
 

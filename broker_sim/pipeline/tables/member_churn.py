@@ -24,8 +24,8 @@ from broker_sim.pipeline.schemas import (
     OFFSET_LOG,
     RUN_ID,
     STRING,
-    Column,
-    Table,
+    ColumnSpec,
+    TableSchema,
     moment,
 )
 from broker_sim.pipeline.tables.columns import ids, moments, none_of, or_none, word
@@ -41,18 +41,18 @@ __all__ = ["MEMBERSHIPS", "MEMBER_CHURN", "member_churn", "memberships"]
 
 _BOTH = "both"
 
-MEMBERSHIPS = Table(
+MEMBERSHIPS = TableSchema(
     "memberships",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", _BOTH),
-        Column("member", STRING, "member id; never null", _BOTH),
-        Column("client_id", STRING, "as the client sent it", _BOTH),
-        Column("client_host", STRING, "as Kafka shows it", _BOTH),
-        Column("instance", STRING, "group.instance.id; null for a dynamic member", _BOTH),
+        ColumnSpec("group", STRING, "group id; never null", _BOTH),
+        ColumnSpec("member", STRING, "member id; never null", _BOTH),
+        ColumnSpec("client_id", STRING, "as the client sent it", _BOTH),
+        ColumnSpec("client_host", STRING, "as Kafka shows it", _BOTH),
+        ColumnSpec("instance", STRING, "group.instance.id; null for a dynamic member", _BOTH),
         *moment("joined", "when it came; null if it was there already", _BOTH),
         *moment("left", "when it ceased to be a member; null if it still is", _BOTH),
-        Column(
+        ColumnSpec(
             "why",
             STRING,
             "`leave`, `session timeout`, `rebalance timeout` (did not rejoin, or revoke, in time), `sync timeout`, `no room`,"
@@ -60,31 +60,31 @@ MEMBERSHIPS = Table(
             " log alone `gone` or `replaced`; null if it is still there",
             _BOTH,
         ),
-        Column("replaces", BOOLEAN, "whether it took the place of a static member with another id", _BOTH),
-        Column("tenure_ms", LONG, "left - joined", _BOTH),
-        Column("source", STRING, "`journal` or `log`; never null", ""),
+        ColumnSpec("replaces", BOOLEAN, "whether it took the place of a static member with another id", _BOTH),
+        ColumnSpec("tenure_ms", LONG, "left - joined", _BOTH),
+        ColumnSpec("source", STRING, "`journal` or `log`; never null", ""),
     ),
     "One row for each member id of each group.",
 )
 
-MEMBER_CHURN = Table(
+MEMBER_CHURN = TableSchema(
     "member_churn",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", _BOTH),
-        Column("members", LONG, "member ids that were seen", _BOTH),
-        Column("static_members", LONG, "instance ids that were seen", _BOTH),
-        Column("joins", LONG, "members that were added, replacements not counted", _BOTH),
-        Column("replacements", LONG, "static members that rejoined under a new member id", _BOTH),
-        Column("leaves", LONG, "members that sent LeaveGroup", "journal"),
-        Column("expirations", LONG, "members whose session timed out", "journal"),
-        Column("timeouts", LONG, "members that did not rejoin, revoke, or send SyncGroup, in time", "journal"),
-        Column("departures", LONG, "members that were removed for any reason, replacements not counted", _BOTH),
-        Column("present", LONG, "members at the end", _BOTH),
-        Column("mean_tenure_ms", DOUBLE, "mean of the tenures that are known; null if none is", _BOTH),
-        Column("shortest_tenure_ms", LONG, "the shortest of them", _BOTH),
-        Column("tenures", INT, "how many are known", _BOTH),
-        Column("source", STRING, "`journal` or `log`; never null", ""),
+        ColumnSpec("group", STRING, "group id; never null", _BOTH),
+        ColumnSpec("members", LONG, "member ids that were seen", _BOTH),
+        ColumnSpec("static_members", LONG, "instance ids that were seen", _BOTH),
+        ColumnSpec("joins", LONG, "members that were added, replacements not counted", _BOTH),
+        ColumnSpec("replacements", LONG, "static members that rejoined under a new member id", _BOTH),
+        ColumnSpec("leaves", LONG, "members that sent LeaveGroup", "journal"),
+        ColumnSpec("expirations", LONG, "members whose session timed out", "journal"),
+        ColumnSpec("timeouts", LONG, "members that did not rejoin, revoke, or send SyncGroup, in time", "journal"),
+        ColumnSpec("departures", LONG, "members that were removed for any reason, replacements not counted", _BOTH),
+        ColumnSpec("present", LONG, "members at the end", _BOTH),
+        ColumnSpec("mean_tenure_ms", DOUBLE, "mean of the tenures that are known; null if none is", _BOTH),
+        ColumnSpec("shortest_tenure_ms", LONG, "the shortest of them", _BOTH),
+        ColumnSpec("tenures", INT, "how many are known", _BOTH),
+        ColumnSpec("source", STRING, "`journal` or `log`; never null", ""),
     ),
     "One row for each group.",
 )
@@ -139,11 +139,13 @@ def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> Data
 @on_its_engine
 def memberships(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """`MEMBERSHIPS`; of groups that the journal tells of nothing is taken from the log."""
-    told = _of_journal(EVENTS.only(_NEEDED).conform(events))
+    memberships = _of_journal(EVENTS.only(_NEEDED).conform(events))
     if offset_log is None:
-        return told
+        return memberships
     logged = _of_log(OFFSET_LOG.conform(offset_log))
-    return told.unionByName(logged.join(told.select("run_id", "group").distinct(), ["run_id", "group"], "left_anti"))
+    return memberships.unionByName(
+        logged.join(memberships.select("run_id", "group").distinct(), ["run_id", "group"], "left_anti")
+    )
 
 
 def _of_journal(events: DataFrame) -> DataFrame:
@@ -192,11 +194,11 @@ def _members(members: SparkColumn, *, member: str, instance: str) -> SparkColumn
     """The same struct of each member, from either source."""
     return F.transform(
         members,
-        lambda one: F.struct(
-            one[member].alias("member"),
-            one["client_id"].alias("client_id"),
-            one["client_host"].alias("client_host"),
-            one[instance].alias("instance"),
+        lambda entry: F.struct(
+            entry[member].alias("member"),
+            entry["client_id"].alias("client_id"),
+            entry["client_host"].alias("client_host"),
+            entry[instance].alias("instance"),
         ),
     )
 
@@ -205,11 +207,11 @@ def _memberships(steps: DataFrame, source: str) -> DataFrame:
     """From steps with ``old`` and ``new`` members, ``at`` (their order), ``ts_ms``, ``cause``, ``moved`` (no member came or went)."""
 
     def instances(members: str, others: str) -> SparkColumn:
-        return F.transform(F.filter(F.col(members), _not_in(others)), lambda one: one["instance"])
+        return F.transform(F.filter(F.col(members), _not_in(others)), lambda entry: entry["instance"])
 
     replaced = F.array_intersect(instances("new", "old"), instances("old", "new"))
-    steps = steps.withColumn("replaced", F.filter(replaced, lambda one: one.isNotNull()))
-    each = steps.select(
+    steps = steps.withColumn("replaced", F.filter(replaced, lambda instance: instance.isNotNull()))
+    changes = steps.select(
         "run_id",
         "group",
         "ts_ms",
@@ -221,21 +223,21 @@ def _memberships(steps: DataFrame, source: str) -> DataFrame:
         F.col("old"),
         F.col("new"),
     )
-    was = F.get(F.filter("old", lambda one: one["member"] == F.col("member")), F.lit(0))
-    now = F.get(F.filter("new", lambda one: one["member"] == F.col("member")), F.lit(0))
-    each = each.withColumn("was", was).withColumn("now", now).drop("old", "new")
+    was = F.get(F.filter("old", lambda entry: entry["member"] == F.col("member")), F.lit(0))
+    now = F.get(F.filter("new", lambda entry: entry["member"] == F.col("member")), F.lit(0))
+    changes = changes.withColumn("was", was).withColumn("now", now).drop("old", "new")
     came = F.col("was").isNull() & ~F.col("moved")
     gone = F.col("now").isNull() & ~F.col("moved")
     back = F.array_contains("replaced", F.coalesce(F.col("now"), F.col("was"))["instance"])
     why = F.when(back, "replaced").otherwise(_words(F.col("cause")))
-    found = each.groupBy("run_id", "group", "member").agg(
+    result = changes.groupBy("run_id", "group", "member").agg(
         F.min_by(F.coalesce("now", "was"), "at").alias("m"),
         F.min(F.when(came, F.col("ts_ms"))).alias("joined_ms"),
         F.max(F.when(gone, F.struct("at", "ts_ms", why.alias("why")))).alias("gone"),
         F.coalesce(F.bool_or(came & back), F.lit(False)).alias("replaces"),
     )
     return MEMBERSHIPS.conform(
-        found.select(
+        result.select(
             "run_id",
             "group",
             "member",
@@ -254,7 +256,7 @@ def _memberships(steps: DataFrame, source: str) -> DataFrame:
 
 def _not_in(others: str) -> Callable[[SparkColumn], SparkColumn]:
     """Whether a member's id is none of those of ``others``."""
-    return lambda one: ~F.exists(F.col(others), lambda other: other["member"] == one["member"])
+    return lambda entry: ~F.exists(F.col(others), lambda other: other["member"] == entry["member"])
 
 
 def _words(cause: SparkColumn) -> SparkColumn:

@@ -1,10 +1,10 @@
 """The table offset_deletions: committed offsets that ceased to stand, and what their consumers do about it.
 
 Rules:
-1. A row is a tombstone that took effect on an offset, whoever wrote it: expiry, a deleted group, a deleted topic and OffsetDelete write
+1. A row is a tombstone that took effect on an offset, from any writer: expiry, a deleted group, a deleted topic and OffsetDelete write
    the same record (GroupMetadataManager.cleanupGroupMetadata, OffsetMetadataManager), so `how` tells no more than the log does.
 2. ``group_ended`` is exact: the group's own tombstone is the group's next record. ``how`` weighs the idle time against Kafka's default
-   offsets.retention.minutes; a cluster that keeps offsets for less time is told `deleted`, and the idle time stands beside it.
+   offsets.retention.minutes; a cluster that keeps offsets for less time has `deleted`, and the idle time in another column.
 3. What was committed before is known as far as the log still has it: of a cleaned segment nothing but the tombstone may be left.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.offset_log import commits
 
 if TYPE_CHECKING:
@@ -28,31 +28,33 @@ RETENTION_MS = 7 * 86_400_000
 NEAR_MS = 1000
 """A record and the journal's event of it are no farther apart, if their clocks are."""
 
-OFFSET_DELETIONS = Table(
+OFFSET_DELETIONS = TableSchema(
     "offset_deletions",
     (
         RUN_ID,
-        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column("log_offset", LONG, "of the tombstone; order by it", "offset_log"),
+        ColumnSpec("source", STRING, "`log`, or `journal` where there is no log", ""),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("log_offset", LONG, "of the tombstone; order by it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
-        Column("last_offset", LONG, "the committed offset before; null if the log does not contain it", "offset_log"),
+        ColumnSpec(
+            "last_offset", LONG, "the committed offset before; null if the log does not contain it", "offset_log"
+        ),
         *moment("last_commit", "when that was committed; null if last_commit is", "offset_log"),
-        Column("idle_ms", LONG, "at - last_commit; null if that is", "offset_log"),
-        Column("group_ended", BOOLEAN, "whether the group itself ended with it", "offset_log"),
-        Column("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
+        ColumnSpec("idle_ms", LONG, "at - last_commit; null if that is", "offset_log"),
+        ColumnSpec("group_ended", BOOLEAN, "whether the group itself ended with it", "offset_log"),
+        ColumnSpec("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
         *moment("next_commit", "when that was; null if none was", "offset_log"),
-        Column(
+        ColumnSpec(
             "how",
             STRING,
             "`expired` (nothing was committed for 7 days, the default offsets.retention.minutes, or longer), `deleted` (sooner: group,"
             " topic or offset was deleted, or the retention is shorter); null if the last commit is not known",
             "offset_log",
         ),
-        Column(
+        ColumnSpec(
             "reason",
             STRING,
             "`expired`, `requested` (OffsetDelete, DeleteGroups), `topic deleted`, `unknown`; null from a log without a journal",
@@ -83,7 +85,7 @@ def offset_deletions(log: DataFrame, source: str = "log", events: DataFrame | No
     if events is not None and source == "log":
         gone = _with_reasons(gone.drop("reason"), events)
     idle = f.col("at_ms") - f.col("before.at_ms")
-    told = _with_ends(gone, log).select(
+    result = _with_ends(gone, log).select(
         "*",
         f.lit(source).alias("source"),
         f.col("before.committed_offset").alias("last_offset"),
@@ -95,23 +97,23 @@ def offset_deletions(log: DataFrame, source: str = "log", events: DataFrame | No
         f.timestamp_millis("after.at_ms").alias("next_commit"),
         f.when(idle >= RETENTION_MS, "expired").when(idle.isNotNull(), "deleted").alias("how"),
     )
-    return OFFSET_DELETIONS.conform(told)
+    return OFFSET_DELETIONS.conform(result)
 
 
 def _with_reasons(gone: DataFrame, events: DataFrame) -> DataFrame:
     """With the ``reason`` of the journal's event of the same offset that is nearest in time."""
-    told = events.where(f.col("type") == "offsets_deleted").select(
+    deletions = events.where(f.col("type") == "offsets_deleted").select(
         "run_id",
         "group",
         f.col("text").alias("reason"),
         f.col("ts_ms").alias("told_ms"),
         f.explode("partitions").alias("p"),
     )
-    told = told.select(
+    deletions = deletions.select(
         "run_id", "group", f.col("p.topic").alias("topic"), f.col("p.partition").alias("partition"), "reason", "told_ms"
     )
     apart = f.abs(f.col("at_ms") - f.col("told_ms"))
-    near = gone.select(*_KEY, "log_offset", "at_ms").join(told, list(_KEY)).where(apart <= NEAR_MS)
+    near = gone.select(*_KEY, "log_offset", "at_ms").join(deletions, list(_KEY)).where(apart <= NEAR_MS)
     reasons = near.groupBy(*_KEY, "log_offset").agg(f.min_by("reason", apart).alias("reason"))
     return gone.join(reasons, [*_KEY, "log_offset"], "left")
 

@@ -16,7 +16,7 @@ from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.modern_groups import EPOCHS
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMITS", "OFFSET_LOG", "commits", "journal_log", "offset_log"]
 
-COMMITS = Table(
+COMMITS = TableSchema(
     "commits",
     (
         RUN_ID,
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column(
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec(
             "effect_offset",
             LONG,
             "where it took effect: its log offset, or that of its transaction's marker",
             "offset_log",
         ),
-        Column("log_offset", LONG, "the record's own offset", "offset_log"),
+        ColumnSpec("log_offset", LONG, "the record's own offset", "offset_log"),
         *moment(
             "at",
             "when it took effect: the timestamp of the record there; of its value where that has none",
             "offset_log",
         ),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
-        Column("committed_offset", LONG, "null where the offset was deleted", "offset_log"),
-        Column("deleted", BOOLEAN, "whether it is a tombstone", "offset_log"),
-        Column(
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
+        ColumnSpec("committed_offset", LONG, "null where the offset was deleted", "offset_log"),
+        ColumnSpec("deleted", BOOLEAN, "whether it is a tombstone", "offset_log"),
+        ColumnSpec(
             "committed_leader_epoch",
             INT,
             "leader epoch of the topic's partition that the client knew; -1 for none",
@@ -80,8 +80,8 @@ def journal_log(events: DataFrame) -> DataFrame:
         f.col("ts_ms").alias("record_ts_ms"),
         "group",
     ]
-    told = events.where(f.col("coordinator_partition").isNotNull() & f.col("group").isNotNull())
-    offsets = told.where(f.col("type").isin("offsets", "offsets_deleted")).select(
+    changes = events.where(f.col("coordinator_partition").isNotNull() & f.col("group").isNotNull())
+    offsets = changes.where(f.col("type").isin("offsets", "offsets_deleted")).select(
         *shared, "type", "text", f.explode("partitions").alias("p")
     )
     offsets = offsets.select(
@@ -100,7 +100,7 @@ def journal_log(events: DataFrame) -> DataFrame:
     # a group that goes over to the consumer protocol continues there, and one whose coordinator is unloaded at the next
     continues = f.coalesce(f.col("cause").isin("went_over", "unloaded"), f.lit(False))
     moved = moved & ~(continues & f.col("state_to").isNull())
-    groups = told.where((f.col("type") == "group") & moved & stored).select(
+    groups = changes.where((f.col("type") == "group") & moved & stored).select(
         *shared,
         f.when(f.coalesce("state_to", f.lit(DEAD)) == DEAD, "group_tombstone").otherwise("group").alias("kind"),
         "generation",
@@ -108,7 +108,7 @@ def journal_log(events: DataFrame) -> DataFrame:
         "leader",
         f.array_repeat(nobody, f.coalesce("size_after", f.lit(0))).alias("members"),
     )
-    by_epochs = told.where((f.col("type") == "epochs") & ~f.col("cause").eqNullSafe("unloaded")).select(
+    by_epochs = changes.where((f.col("type") == "epochs") & ~f.col("cause").eqNullSafe("unloaded")).select(
         *shared,
         f.lit("other").alias("kind"),
         f.lit(EPOCHS).alias("record_type"),
@@ -127,7 +127,7 @@ def journal_log(events: DataFrame) -> DataFrame:
 
 @on_its_engine
 def commits(log: DataFrame) -> DataFrame:
-    """COMMITS of an offset_log."""
+    """The table COMMITS, from an offset_log."""
     kinds = ("commit", "commit_tombstone")
     at = f.coalesce("record_ts_ms", "commit_ts_ms")
     plain = log.where(f.col("kind").isin(*kinds) & ~f.coalesce("is_txn", f.lit(False)))

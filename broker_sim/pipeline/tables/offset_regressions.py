@@ -8,7 +8,7 @@ Rules:
 4. A commit carries the leader epoch of the record that it follows (KIP-320). Where the offset fell and that epoch rose, the topic's log
    itself was cut: another leader was elected that did not have the records, and consumers went back to where the logs part.
 5. ``next_offset`` tells whether it lasted: an old batch that is committed late, or a commit that overtakes another, is made good by the
-   next one, and nobody reads anything again unless the group rebalances in between.
+   next one, and no record is read again unless the group rebalances in between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.group_states import group_states
 from broker_sim.pipeline.tables.offset_log import commits
 
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
 
 __all__ = ["OFFSET_REGRESSIONS", "offset_regressions"]
 
-OFFSET_REGRESSIONS = Table(
+OFFSET_REGRESSIONS = TableSchema(
     "offset_regressions",
     (
         RUN_ID,
-        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column("log_offset", LONG, "of the commit that went back; order by it", "offset_log"),
-        Column("before_log_offset", LONG, "of the commit before it", "offset_log"),
+        ColumnSpec("source", STRING, "`log`, or `journal` where there is no log", ""),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("log_offset", LONG, "of the commit that went back; order by it", "offset_log"),
+        ColumnSpec("before_log_offset", LONG, "of the commit before it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
         *moment("before", "when the commit before it took effect", "offset_log"),
-        Column("from_offset", LONG, "offset committed before", "offset_log"),
-        Column("to_offset", LONG, "offset committed now; less than that", "offset_log"),
-        Column(
+        ColumnSpec("from_offset", LONG, "offset committed before", "offset_log"),
+        ColumnSpec("to_offset", LONG, "offset committed now; less than that", "offset_log"),
+        ColumnSpec(
             "by",
             LONG,
             "from_offset - to_offset: at most so many records are read again, for compacted ones and markers have offsets, too",
             "offset_log",
         ),
-        Column(
+        ColumnSpec(
             "from_generation",
             INT,
             "the group's generation at the commit before; null where its record is gone",
             "offset_log",
         ),
-        Column("to_generation", INT, "the group's generation now; null where its record is gone", "offset_log"),
-        Column("members", INT, "members of the group then; null where its record is gone", "offset_log"),
-        Column(
+        ColumnSpec("to_generation", INT, "the group's generation now; null where its record is gone", "offset_log"),
+        ColumnSpec("members", INT, "members of the group then; null where its record is gone", "offset_log"),
+        ColumnSpec(
             "reset",
             BOOLEAN,
             "whether the offset was set from outside: the group had no members; null if not known",
             "offset_log",
         ),
-        Column(
+        ColumnSpec(
             "how",
             STRING,
             "`reset` (the group had no members), `deleted` (the offset had been deleted in between), `truncated` (the topic's log"
@@ -72,8 +72,8 @@ OFFSET_REGRESSIONS = Table(
             " unknown",
             "offset_log",
         ),
-        Column("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
-        Column("next_ms", LONG, "when that was, ms since 1970", "offset_log"),
+        ColumnSpec("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
+        ColumnSpec("next_ms", LONG, "when that was, ms since 1970", "offset_log"),
     ),
     "One row for each commit of an offset that is less than the one before it.",
 )
@@ -85,7 +85,7 @@ _KEY = ("run_id", "group", "topic", "partition")
 def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
     """OFFSET_REGRESSIONS of an offset_log, or of a `journal_log`."""
     back = _backwards(commits(log))
-    told = _with_generations(back, group_states(log))
+    falls = _with_generations(back, group_states(log))
     gone_back = f.col("members") == 0
     stands_between = (f.col("from_generation") == f.col("to_generation")) & (
         f.col("to_records") > f.col("from_records")
@@ -98,7 +98,7 @@ def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
         .when(stands_between & (f.lit(source) == "log"), "regrouped")
         .when(f.col("from_generation") == f.col("to_generation"), "rewind")
     )
-    told = told.select(
+    falls = falls.select(
         "*",
         f.lit(source).alias("source"),
         f.timestamp_millis("before_ms").alias("before"),
@@ -106,7 +106,7 @@ def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
         gone_back.alias("reset"),
         how.alias("how"),
     )
-    return OFFSET_REGRESSIONS.conform(told)
+    return OFFSET_REGRESSIONS.conform(falls)
 
 
 def _backwards(taken: DataFrame) -> DataFrame:
@@ -160,7 +160,7 @@ def _with_generations(back: DataFrame, states: DataFrame) -> DataFrame:
         .where(f.col("fall").isNotNull())
     )
     then, now = f.col("side") == 0, f.col("side") == 1
-    told = answered.groupBy(*where, f.col("fall.log_offset"), f.col("fall.topic"), f.col("fall.partition")).agg(
+    falls = answered.groupBy(*where, f.col("fall.log_offset"), f.col("fall.topic"), f.col("fall.partition")).agg(
         f.first("fall").alias("fall"),
         f.max(f.when(then, f.col("state.generation"))).alias("from_generation"),
         f.max(f.when(now, f.col("state.generation"))).alias("to_generation"),
@@ -168,4 +168,4 @@ def _with_generations(back: DataFrame, states: DataFrame) -> DataFrame:
         f.max(f.when(then, f.col("records"))).alias("from_records"),
         f.max(f.when(now, f.col("records"))).alias("to_records"),
     )
-    return told.select(*where, "fall.*", "from_generation", "to_generation", "members", "from_records", "to_records")
+    return falls.select(*where, "fall.*", "from_generation", "to_generation", "members", "from_records", "to_records")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.groups import sizes
 from broker_sim.pipeline.tables.offset_log import commits
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
 
 __all__ = ["OFFSET_RESETS", "offset_resets"]
 
-OFFSET_RESETS = Table(
+OFFSET_RESETS = TableSchema(
     "offset_resets",
     (
         RUN_ID,
-        Column("group", STRING, "group id", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column("log_offset", LONG, "of the first record of it; order by it", "offset_log"),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("log_offset", LONG, "of the first record of it; order by it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
-        Column("partitions", LONG, "how many were set", "offset_log"),
-        Column(
+        ColumnSpec("partitions", LONG, "how many were set", "offset_log"),
+        ColumnSpec(
             "back",
             LONG,
             "by how many offsets: of all partitions that went back; at most so many records are read again",
             "offset_log",
         ),
-        Column(
+        ColumnSpec(
             "skipped", LONG, "by how many: of all that went forward; at most so many records are not read", "offset_log"
         ),
-        Column(
+        ColumnSpec(
             "unknown",
             LONG,
             "partitions of which the log holds no offset from before: there was none, or it was cleaned; they may have gone anywhere",
             "offset_log",
         ),
-        Column("topic", STRING, "topic of the partition that went farthest", "offset_log"),
-        Column("partition", INT, "that partition", "offset_log"),
-        Column(
+        ColumnSpec("topic", STRING, "topic of the partition that went farthest", "offset_log"),
+        ColumnSpec("partition", INT, "that partition", "offset_log"),
+        ColumnSpec(
             "from_offset",
             LONG,
             "its offset before; null where the log holds none, although there may have been one",
             "offset_log",
         ),
-        Column("to_offset", LONG, "its offset now", "offset_log"),
+        ColumnSpec("to_offset", LONG, "its offset now", "offset_log"),
         *moment("empty_since", "since when the group had no members", "offset_log"),
     ),
     "One row for each reset of the offsets of a group without members.",
@@ -69,7 +69,7 @@ _PER = ("run_id", "log_partition", "group")
 
 @on_its_engine
 def offset_resets(log: DataFrame) -> DataFrame:
-    """OFFSET_RESETS of an offset_log."""
+    """The table OFFSET_RESETS, from an offset_log."""
     of_key = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
     taken = commits(log).withColumn("before", f.lag("committed_offset").over(of_key))
     changed = taken.where(f.col("committed_offset").isNotNull()).where(

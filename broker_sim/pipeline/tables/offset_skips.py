@@ -3,7 +3,7 @@
 Rules:
 1. As `explain.offsets` has it. A client skips where it fetches from an offset behind the one at which it fetched last, and no answer in
    between brought it records; or where its first Fetch of a partition is behind the group's committed offset: then what its
-   OffsetFetch was answered before stands with it, if that was an error.
+   OffsetFetch was answered before is given with it, if that was an error.
 2. A difference of offsets is not a number of records: compacted ones and markers have offsets, too. ``by`` is the most that it may be.
 3. A Fetch that was refused is no position, but for OFFSET_OUT_OF_RANGE where the client went forward afterwards: what was there is
    gone.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.beginnings import beginnings
 from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, calls
@@ -28,28 +28,30 @@ if TYPE_CHECKING:
 
 __all__ = ["OFFSET_SKIPS", "offset_skips"]
 
-OFFSET_SKIPS = Table(
+OFFSET_SKIPS = TableSchema(
     "offset_skips",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", "journal"),
-        Column("client_id", STRING, "client that read", "journal"),
-        Column("client_host", STRING, "its host", "journal"),
-        Column("topic", STRING, "topic", "journal"),
-        Column("partition", INT, "partition", "journal"),
+        ColumnSpec("group", STRING, "group id; never null", "journal"),
+        ColumnSpec("client_id", STRING, "client that read", "journal"),
+        ColumnSpec("client_host", STRING, "its host", "journal"),
+        ColumnSpec("topic", STRING, "topic", "journal"),
+        ColumnSpec("partition", INT, "partition", "journal"),
         *moment("at", "when it fetched the records after them", "journal"),
-        Column("from_offset", LONG, "the first skipped offset", "journal"),
-        Column("to_offset", LONG, "the offset where it continued", "journal"),
-        Column("by", LONG, "to_offset - from_offset: at most so many records", "journal"),
-        Column("committed", BOOLEAN, "whether from_offset was the group's committed offset", "journal"),
-        Column("out_of_range", BOOLEAN, "whether its last Fetch before was answered OFFSET_OUT_OF_RANGE", "journal"),
-        Column(
+        ColumnSpec("from_offset", LONG, "the first skipped offset", "journal"),
+        ColumnSpec("to_offset", LONG, "the offset where it continued", "journal"),
+        ColumnSpec("by", LONG, "to_offset - from_offset: at most so many records", "journal"),
+        ColumnSpec("committed", BOOLEAN, "whether from_offset was the group's committed offset", "journal"),
+        ColumnSpec(
+            "out_of_range", BOOLEAN, "whether its last Fetch before was answered OFFSET_OUT_OF_RANGE", "journal"
+        ),
+        ColumnSpec(
             "lookup_error",
             STRING,
             "where it was its first Fetch of the partition: the top-level error of its last OffsetFetch; null without one",
             "journal",
         ),
-        Column(
+        ColumnSpec(
             "began",
             STRING,
             "where the group had no committed offset, and the member had asked for the log's end, as auto.offset.reset=latest does:"
@@ -72,7 +74,7 @@ _WHERE = ("topic", "partition")
 
 @on_its_engine
 def offset_skips(events: DataFrame) -> DataFrame:
-    """OFFSET_SKIPS of EVENTS."""
+    """The table OFFSET_SKIPS, from EVENTS of a journal."""
     events = EVENTS.conform(events)
     known = ~f.col("committed_offset").isNull()
     groups = _groups(events)
@@ -90,7 +92,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
     base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stands"))
     rows = rows.withColumn("base", base).where((f.col("base") >= 0) & (f.col("base") < f.col("offset")))
     rows = _with_lookups(rows, events)
-    found = OFFSET_SKIPS.conform(
+    result = OFFSET_SKIPS.conform(
         rows.select(
             *("run_id", "group", "client_id", "client_host", *_WHERE),
             *moments("at", f.col("ts_ms")),
@@ -110,7 +112,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
         f.lit(False).alias("out_of_range"),
     )
     same = Window.partitionBy(*_READER, "group", *_WHERE, "to_offset")
-    both = found.unionByName(OFFSET_SKIPS.conform(begun)).withColumn("at_end", f.max("began").over(same))
+    both = result.unionByName(OFFSET_SKIPS.conform(begun)).withColumn("at_end", f.max("began").over(same))
     return OFFSET_SKIPS.conform(both.where(f.col("began").isNotNull() | f.col("at_end").isNull()))
 
 
@@ -118,9 +120,9 @@ def _positions(events: DataFrame) -> DataFrame:
     """Where clients fetched (``offset``) and whether answers brought them records (``given``), in the order of ``place``."""
     fetches = events.where(f.col("api") == "Fetch")
     asked = by_partition(fetches.where(f.col("type") == "request"), events)
-    told = by_partition(fetches.where(f.col("type") == "response"), events)
+    responses = by_partition(fetches.where(f.col("type") == "response"), events)
     key = [*PER_JOURNAL, "request"]
-    answers = told.select(
+    answers = responses.select(
         *key, *_WHERE, place().alias("place"), "records", f.col("partition_error_code").alias("error")
     )
     who = fetches.where(f.col("type") == "request").select(*key, "client_id", "client_host")
@@ -148,7 +150,7 @@ def _moves(positions: DataFrame) -> DataFrame:
 
 
 def _with_lookups(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """With ``answered``: the error of the reader's last OffsetFetch before, where that stands for the whole group; "" for none."""
+    """With ``answered``: the error of the reader's last OffsetFetch before, if it applies to the whole group; "" for none."""
     looked = calls(events, "OffsetFetch").where(f.col("answered_seq").isNotNull())
     whole = f.col("error").isNotNull() & (f.coalesce(f.size("answer"), f.lit(0)) <= 0)
     answers = looked.select(
@@ -160,8 +162,8 @@ def _with_lookups(rows: DataFrame, events: DataFrame) -> DataFrame:
         Window.partitionBy(*_READER, "group").orderBy("place").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     both = rows.unionByName(answers, allowMissingColumns=True)
-    told = both.withColumn("answered", f.last("answered", ignorenulls=True).over(so_far))
-    return told.where(f.col("offset").isNotNull())
+    looked_up = both.withColumn("answered", f.last("answered", ignorenulls=True).over(so_far))
+    return looked_up.where(f.col("offset").isNotNull())
 
 
 def _groups(events: DataFrame) -> DataFrame:
@@ -171,5 +173,5 @@ def _groups(events: DataFrame) -> DataFrame:
 
 
 def _commits(events: DataFrame) -> DataFrame:
-    told = by_partition(events.where(f.col("type") == "offsets"), events)
-    return told.select("run_id", "group", *_WHERE, place().alias("place"), f.col("offset").alias("committed_offset"))
+    commits = by_partition(events.where(f.col("type") == "offsets"), events)
+    return commits.select("run_id", "group", *_WHERE, place().alias("place"), f.col("offset").alias("committed_offset"))

@@ -7,7 +7,7 @@ Rules:
 2. There was more to read where the data topic's log ended behind the offset halfway through; that is known where the topic's own
    folders, or a journal, are there. A member that commits the same offset all night, with nothing behind it, is no stall.
 3. Without ends there was more to read where the offset jumped afterwards, by five of its usual steps at once. And a stall is one if the
-   group began three generations in it: a record that each consumer dies of looks like that. So does a partition to which nobody
+   group began three generations in it: a record that each consumer dies of looks like that. So does a partition to which no client
    writes, in a group that is restarted: `pending` is null then.
 4. Spark brings a group's windows and states together; `pipeline.log_stalls` reads them. A group has 240 windows a partition at most.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.log_stalls import stalls_of
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.groups import sizes
 
@@ -30,47 +30,47 @@ if TYPE_CHECKING:
 
 __all__ = ["OFFSET_STALLS", "offset_stalls"]
 
-OFFSET_STALLS = Table(
+OFFSET_STALLS = TableSchema(
     "offset_stalls",
     (
         RUN_ID,
-        Column("group", STRING, "group id", "offset_log"),
-        Column("topic", STRING, "topic", "offset_log"),
-        Column("partition", INT, "partition", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        Column("log_offset", LONG, "of the commit that reached the offset", "offset_log"),
-        Column("offset", LONG, "the offset that did not advance: the next record to be read", "offset_log"),
+        ColumnSpec("group", STRING, "group id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic", "offset_log"),
+        ColumnSpec("partition", INT, "partition", "offset_log"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        ColumnSpec("log_offset", LONG, "of the commit that reached the offset", "offset_log"),
+        ColumnSpec("offset", LONG, "the offset that did not advance: the next record to be read", "offset_log"),
         *moment("from", "when it was reached: start of the window", "lag"),
         *moment("to", "when it continued; null if it did not", "lag"),
-        Column("stalled_ms", LONG, "how long, or until the log's last record", "lag"),
-        Column("commits", LONG, "commits of the same offset meanwhile", "lag"),
-        Column("generations", LONG, "generations of the group that began meanwhile", "offset_log"),
-        Column(
+        ColumnSpec("stalled_ms", LONG, "how long, or until the log's last record", "lag"),
+        ColumnSpec("commits", LONG, "commits of the same offset meanwhile", "lag"),
+        ColumnSpec("generations", LONG, "generations of the group that began meanwhile", "offset_log"),
+        ColumnSpec(
             "pending",
             LONG,
             "records behind it at the end of the stall, or read at once afterwards; null where neither is known",
             "both",
         ),
-        Column("moved", LONG, "other partitions of the group whose offsets moved in its second half", "lag"),
-        Column(
+        ColumnSpec("moved", LONG, "other partitions of the group whose offsets moved in its second half", "lag"),
+        ColumnSpec(
             "members", BOOLEAN, "whether the group had members all the time; null if that isn't known", "offset_log"
         ),
     ),
     "One row for each period in which a committed offset did not advance although there were records to read.",
 )
 
-_TOLD = Table(
+_INPUT = TableSchema(
     "told",
     (
         RUN_ID,
         OFFSET_STALLS["group"],
-        Column("sort", INT, "0 a state of the group, 1 a window of lag"),
-        Column("place", LONG, "their order"),
+        ColumnSpec("sort", INT, "0 a state of the group, 1 a window of lag"),
+        ColumnSpec("place", LONG, "their order"),
         OFFSET_STALLS["log_partition"],
         OFFSET_STALLS["topic"],
         OFFSET_STALLS["partition"],
         *(
-            Column(name, LONG, "as in lag or groups")
+            ColumnSpec(name, LONG, "as in lag or groups")
             for name in (
                 "at_ms",
                 "members",
@@ -83,10 +83,10 @@ _TOLD = Table(
             )
         ),
         OFFSET_STALLS["log_offset"],
-        Column("end_ms", LONG, "the log's last record"),
+        ColumnSpec("end_ms", LONG, "the log's last record"),
     ),
 )
-_FOUND = OFFSET_STALLS.only(name for name in OFFSET_STALLS.names if name not in ("from", "to"))
+_STALLS = OFFSET_STALLS.only(name for name in OFFSET_STALLS.names if name not in ("from", "to"))
 
 
 @on_its_engine
@@ -95,13 +95,13 @@ def offset_stalls(log: DataFrame, lag: DataFrame) -> DataFrame:
     ends = log.groupBy("run_id").agg(f.max("record_ts_ms").alias("end_ms"))
     states = sizes(log).withColumn("sort", f.lit(0)).withColumn("place", f.col("log_offset"))
     windows = lag.withColumn("sort", f.lit(1)).withColumn("place", f.col("window_start_ms"))
-    told = _TOLD.conform(states).unionByName(_TOLD.conform(windows)).drop("end_ms").join(f.broadcast(ends), "run_id")
-    told = told.select(*_TOLD.names)
-    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "sort", "place")
-    found = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
+    rows = _INPUT.conform(states).unionByName(_INPUT.conform(windows)).drop("end_ms").join(f.broadcast(ends), "run_id")
+    rows = rows.select(*_INPUT.names)
+    in_order = rows.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "sort", "place")
+    stalls = in_order.mapInArrow(_batches, _STALLS.schema_for(in_order))
     for name in ("from", "to"):
-        found = found.withColumn(name, moments(name, f.col(f"{name}_ms"))[0])
-    return OFFSET_STALLS.conform(found)
+        stalls = stalls.withColumn(name, moments(name, f.col(f"{name}_ms"))[0])
+    return OFFSET_STALLS.conform(stalls)
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[Any]:
@@ -112,7 +112,7 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
         all_ = list(mine)
         states = [row for row in all_ if row["sort"] == 0]
         home = next((row["log_partition"] for row in states), None)
-        found = stalls_of((row for row in all_ if row["sort"] == 1), states, all_[0]["end_ms"])
-        stalls = [{"run_id": run_id, "group": group, "log_partition": home, **one} for one in found]
+        periods = stalls_of((row for row in all_ if row["sort"] == 1), states, all_[0]["end_ms"])
+        stalls = [{"run_id": run_id, "group": group, "log_partition": home, **stall} for stall in periods]
         if stalls:
-            yield pyarrow.RecordBatch.from_pylist(stalls, _FOUND.arrow())
+            yield pyarrow.RecordBatch.from_pylist(stalls, _STALLS.arrow())

@@ -1,12 +1,12 @@
 """`rebalances`: every rebalance of every group: when it began, why and by whom, how long each phase took, how it ended.
 
 Rules:
-1. Spark brings together what is told of one group, in its order; `pipeline.rebalance_rows` reads it and makes the rows, with the one
+1. Spark collects the input rows of one group, in their order; `pipeline.rebalance_rows` reads it and makes the rows, with the one
    reader that explanations use as well. A step costs Python some 50 us, and steps are few beside requests and commits.
 2. From a log alone only those are known whose group record is left in it. Then nothing is known of when the window opened or of
-   sessions: that members are gone is told, not why. `missing_before` says how many generations in between left no record: they failed,
-   or compaction took them.
-3. What the journal tells of a generation is not told by the log again.
+   sessions: removed members are known, the cause is not. `missing_before` says how many generations in between left no record: they
+   failed, or compaction took them.
+3. A generation of the journal gets no second row from the log.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from broker_sim.pipeline.schemas import (
     OFFSET_LOG,
     RUN_ID,
     STRING,
-    Column,
-    ListOf,
-    Table,
+    ArrayOf,
+    ColumnSpec,
+    TableSchema,
     moment,
 )
 from broker_sim.pipeline.tables.columns import moments
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["REBALANCES", "TOLD", "modern_records", "rebalances"]
+__all__ = ["REBALANCES", "REBALANCE_INPUT", "modern_records", "rebalances"]
 
 _BOTH = "both"
 
-REBALANCES = Table(
+REBALANCES = TableSchema(
     "rebalances",
     (
         RUN_ID,
-        Column("group", STRING, "group id; never null", _BOTH),
-        Column("coordinator_partition", INT, "its partition of `__consumer_offsets`", _BOTH),
-        Column("generation", INT, "the resulting generation; null if its join phase never ended", _BOTH),
-        Column("generation_before", INT, "the one before; null if it isn't known", _BOTH),
+        ColumnSpec("group", STRING, "group id; never null", _BOTH),
+        ColumnSpec("coordinator_partition", INT, "its partition of `__consumer_offsets`", _BOTH),
+        ColumnSpec("generation", INT, "the resulting generation; null if its join phase never ended", _BOTH),
+        ColumnSpec("generation_before", INT, "the one before; null if it isn't known", _BOTH),
         *moment("started", "when the join phase began; null if unknown", "journal"),
         *moment(
             "closed",
@@ -58,21 +58,21 @@ REBALANCES = Table(
             _BOTH,
         ),
         *moment("ended", "when it ended; null if it has not", _BOTH),
-        Column(
+        ColumnSpec(
             "end",
             STRING,
             "`stable`, `empty`, `failed` (the next one began before), `moved`, `dead`; null: goes on",
             _BOTH,
         ),
-        Column("preparing_ms", LONG, "how long members were waited for: closed - started", "journal"),
-        Column("completing_ms", LONG, "from there until the assignment was stored, or the next one began", _BOTH),
-        Column(
+        ColumnSpec("preparing_ms", LONG, "how long members were waited for: closed - started", "journal"),
+        ColumnSpec("completing_ms", LONG, "from there until the assignment was stored, or the next one began", _BOTH),
+        ColumnSpec(
             "stable_ms",
             LONG,
             "how long it was Stable afterwards (from the log alone: at most); null if it still is, or never was",
             _BOTH,
         ),
-        Column(
+        ColumnSpec(
             "cause",
             STRING,
             "`join`, `leave`, `poll timeout` (the client said so as it left; `likely`: it left after a silence of"
@@ -83,35 +83,37 @@ REBALANCES = Table(
             " and `rejoin` (the same members again)",
             _BOTH,
         ),
-        Column(
+        ColumnSpec(
             "cause_changes",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "of a metadata change what has changed: `orders: 2 to 6 partitions`, `orders: 4 partitions new` (or gone),"
             " `web-1: subscribed to payments` (or unsubscribed from), `web-1: revoked orders-0`, `assignor: range to uniform`; null"
             " where that isn't known",
             _BOTH,
         ),
-        Column(
+        ColumnSpec(
             "cause_detail",
             STRING,
             "the same in the words of `events.cause`; from the log null, with a broker's lines in their words",
             _BOTH,
         ),
-        Column("protocol_type", STRING, "`consumer`, `connect`, `sr` ..; null where it isn't known", _BOTH),
-        Column("who", ListOf(STRING), "member ids that were added, removed or rejoined first", _BOTH),
-        Column("who_clients", ListOf(STRING), "their client ids, in the same order", _BOTH),
-        Column("error", STRING, "error of the append, if the cause is that the assignment was not stored", "journal"),
-        Column("size_before", INT, "members before", _BOTH),
-        Column("size_after", INT, "members of the new generation; null if the join phase never ended", _BOTH),
-        Column("members_before", ListOf(STRING), "member ids; of more than 64 those in the first step", _BOTH),
-        Column("members_after", ListOf(STRING), "member ids; of more than 64 those in the last step", _BOTH),
-        Column(
+        ColumnSpec("protocol_type", STRING, "`consumer`, `connect`, `sr` ..; null where it isn't known", _BOTH),
+        ColumnSpec("who", ArrayOf(STRING), "member ids that were added, removed or rejoined first", _BOTH),
+        ColumnSpec("who_clients", ArrayOf(STRING), "their client ids, in the same order", _BOTH),
+        ColumnSpec(
+            "error", STRING, "error of the append, if the cause is that the assignment was not stored", "journal"
+        ),
+        ColumnSpec("size_before", INT, "members before", _BOTH),
+        ColumnSpec("size_after", INT, "members of the new generation; null if the join phase never ended", _BOTH),
+        ColumnSpec("members_before", ArrayOf(STRING), "member ids; of more than 64 those in the first step", _BOTH),
+        ColumnSpec("members_after", ArrayOf(STRING), "member ids; of more than 64 those in the last step", _BOTH),
+        ColumnSpec(
             "timed_out",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "members that were removed as they did not rejoin in time; null if the window never closed, or its end was not recorded",
             "journal",
         ),
-        Column(
+        ColumnSpec(
             "held_by",
             STRING,
             "what it waited for the longest: `session` (that ran out), `rebalance timeout` (members that did not rejoin), `rejoin` (of"
@@ -119,29 +121,29 @@ REBALANCES = Table(
             " `unknown`; null where no steps or lines tell",
             "journal",
         ),
-        Column("held_ms", LONG, "how long it waited for that", "journal"),
-        Column("held_who", ListOf(STRING), "member ids of the members that it waited for", "journal"),
-        Column("held_clients", ListOf(STRING), "their client ids, in the same order", "journal"),
-        Column(
+        ColumnSpec("held_ms", LONG, "how long it waited for that", "journal"),
+        ColumnSpec("held_who", ArrayOf(STRING), "member ids of the members that it waited for", "journal"),
+        ColumnSpec("held_clients", ArrayOf(STRING), "their client ids, in the same order", "journal"),
+        ColumnSpec(
             "held_closed",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "of sessions that ran out: the members whose connection had been closed before",
             "journal",
         ),
-        Column("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
-        Column(
+        ColumnSpec("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
+        ColumnSpec(
             "whole",
             BOOLEAN,
             "false if the journal began within it, or the log has no record of the previous generation",
             _BOTH,
         ),
-        Column(
+        ColumnSpec(
             "missing_before", INT, "generations before it of which the log has no record; null from a journal", "log"
         ),
-        Column(
+        ColumnSpec(
             "source", STRING, "`journal`, `log`, or `broker log` where a broker's lines tell it alone; never null", ""
         ),
-        Column(
+        ColumnSpec(
             "cause_certainty",
             STRING,
             "`certain` (journal, broker's line, or what the records leave no doubt of), `likely` (from what was committed); null"
@@ -149,10 +151,10 @@ REBALANCES = Table(
             " cause is known",
             _BOTH,
         ),
-        Column(
+        ColumnSpec(
             "started_after_ms", LONG, "from the log: when the group's record before was written, the earliest", "log"
         ),
-        Column(
+        ColumnSpec(
             "waited_ms",
             LONG,
             "from the log: how long members that had committed regularly had been silent when the window closed; null where that"
@@ -160,73 +162,75 @@ REBALANCES = Table(
             " waiting",
             "log",
         ),
-        Column(
+        ColumnSpec(
             "waited_for",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "client ids of the members that committed last before it ended; if the coordinator assigns, of those that reached the epoch"
             " last",
             _BOTH,
         ),
-        Column(
+        ColumnSpec(
             "revoked_by",
             STRING,
             "where the coordinator assigns: client id of the member that took longest to revoke",
             _BOTH,
         ),
-        Column("revoked_ms", LONG, "how long that took, from when it was asked to; null if none had to", _BOTH),
-        Column("revoked_tasks", ListOf(STRING), "of a streams group: the active tasks that these are, `0_3`", _BOTH),
-        Column(
+        ColumnSpec("revoked_ms", LONG, "how long that took, from when it was asked to; null if none had to", _BOTH),
+        ColumnSpec(
+            "revoked_tasks", ArrayOf(STRING), "of a streams group: the active tasks that these are, `0_3`", _BOTH
+        ),
+        ColumnSpec(
             "topology_ready",
             BOOLEAN,
             "of a streams group: whether all topics of its topology existed as required",
             _BOTH,
         ),
-        Column(
+        ColumnSpec(
             "kind",
             STRING,
             "`classic`, `consumer` (KIP-848), `share` or `streams`; null where a broker's lines tell it alone",
             _BOTH,
         ),
-        Column("log_offset", LONG, "of its record in `__consumer_offsets`", "log"),
-        Column("evidence_lines", ListOf(STRING), "broker's log lines about it, FILE:LINE", "broker log"),
+        ColumnSpec("log_offset", LONG, "of its record in `__consumer_offsets`", "log"),
+        ColumnSpec("evidence_lines", ArrayOf(STRING), "broker's log lines about it, FILE:LINE", "broker log"),
     ),
     "One row for each rebalance, order by run_id, group and generation_before (from the journal: started_ms).",
 )
 
 
-TOLD = Table(
+REBALANCE_INPUT = TableSchema(
     "told",
     (
         RUN_ID,
-        Column("group", STRING, "group id"),
-        Column("of_log", BOOLEAN, "a record, and not a step"),
-        Column("journal", INT, "its journal; 0 for records"),
-        Column("place", LONG, "its seq; of a record its offset"),
-        Column("ts_ms", LONG, "when it happened, or was written"),
-        Column("coordinator_partition", INT, "the group's partition of `__consumer_offsets`"),
-        Column("state_from", STRING, "before the step"),
-        Column("state_to", STRING, "after it"),
-        Column("generation_from", INT, "before the step"),
-        Column("generation", INT, "after it; of a record its own, null for a tombstone"),
-        Column("size_before", INT, "members before the step"),
-        Column("size_after", INT, "members after it"),
-        Column("members_before", STRING, "JSON of those that the step tells of: member, client_id"),
-        Column("members_after", STRING, "the same; of a record all, with instance, topics and assigned"),
-        Column("cause", STRING, "as in `events`"),
-        Column("cause_members", STRING, "JSON of that in `events`"),
-        Column("cause_changes", STRING, "JSON of that in `events`"),
-        Column("error", STRING, "as in `events`"),
-        Column("leader", STRING, "member id of the leader after the step"),
-        Column("protocol_type", STRING, "`consumer`, `connect` .."),
-        Column("state_ms", LONG, "of a record: when the group entered its state"),
-        Column(
+        ColumnSpec("group", STRING, "group id"),
+        ColumnSpec("of_log", BOOLEAN, "a record, and not a step"),
+        ColumnSpec("journal", INT, "its journal; 0 for records"),
+        ColumnSpec("place", LONG, "its seq; of a record its offset"),
+        ColumnSpec("ts_ms", LONG, "when it happened, or was written"),
+        ColumnSpec("coordinator_partition", INT, "the group's partition of `__consumer_offsets`"),
+        ColumnSpec("state_from", STRING, "before the step"),
+        ColumnSpec("state_to", STRING, "after it"),
+        ColumnSpec("generation_from", INT, "before the step"),
+        ColumnSpec("generation", INT, "after it; of a record its own, null for a tombstone"),
+        ColumnSpec("size_before", INT, "members before the step"),
+        ColumnSpec("size_after", INT, "members after it"),
+        ColumnSpec("members_before", STRING, "JSON of those that the step tells of: member, client_id"),
+        ColumnSpec("members_after", STRING, "the same; of a record all, with instance, topics and assigned"),
+        ColumnSpec("cause", STRING, "as in `events`"),
+        ColumnSpec("cause_members", STRING, "JSON of that in `events`"),
+        ColumnSpec("cause_changes", STRING, "JSON of that in `events`"),
+        ColumnSpec("error", STRING, "as in `events`"),
+        ColumnSpec("leader", STRING, "member id of the leader after the step"),
+        ColumnSpec("protocol_type", STRING, "`consumer`, `connect` .."),
+        ColumnSpec("state_ms", LONG, "of a record: when the group entered its state"),
+        ColumnSpec(
             "what",
             STRING,
             "kind of a log line, or of a record of a KIP-848 group; `connection closed`; null for steps and classic groups' records",
         ),
-        Column("at", STRING, "of a log line: FILE:LINE"),
-        Column("detail", STRING, "of a log line, or of a record of a KIP-848 group: what it says"),
-        Column(
+        ColumnSpec("at", STRING, "of a log line: FILE:LINE"),
+        ColumnSpec("detail", STRING, "of a log line, or of a record of a KIP-848 group: what it says"),
+        ColumnSpec(
             "progress",
             STRING,
             "of a record: JSON of what was committed since the group's record before: name (`orders-0`) and seen, which is first"
@@ -240,7 +244,7 @@ TOLD = Table(
 rows again (66,000 steps with arrays took 20 s, with JSON 2 s)."""
 
 _MOMENTS = ("started", "closed", "ended")
-_FOUND = REBALANCES.only(name for name in REBALANCES.names if name not in _MOMENTS)
+_REBALANCE_ROWS = REBALANCES.only(name for name in REBALANCES.names if name not in _MOMENTS)
 """What Python makes: Spark adds the moments for people."""
 _ROWS = 2000
 """Rows that Spark is handed at once."""
@@ -250,24 +254,24 @@ _ROWS = 2000
 def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: DataFrame | None = None) -> DataFrame:
     """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't tell, and of what
     brokers' ``lines`` (LOG_LINES) add to them."""
-    told = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
-    told = told.unionByName(_joins(events)).unionByName(_grown(events))
+    rows = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
+    rows = rows.unionByName(_joins(events)).unionByName(_grown(events))
     if offset_log is not None:
-        told = told.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
+        rows = rows.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
     if lines is not None:
-        told = told.unionByName(_lines(lines))
-    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "of_log", "journal", "place")
-    found = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
+        rows = rows.unionByName(_lines(lines))
+    in_order = rows.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "of_log", "journal", "place")
+    result = in_order.mapInArrow(_batches, _REBALANCE_ROWS.schema_for(in_order))
     for name in _MOMENTS:
-        found = found.withColumn(name, moments(name, found[f"{name}_ms"])[0])
-    return REBALANCES.conform(found)
+        result = result.withColumn(name, moments(name, result[f"{name}_ms"])[0])
+    return REBALANCES.conform(result)
 
 
 def _steps(events: DataFrame) -> DataFrame:
-    """The journal's steps, as `TOLD`."""
-    needed = [name for name in TOLD.names if name in EVENTS.names]
+    """The journal's steps, as `REBALANCE_INPUT`."""
+    needed = [name for name in REBALANCE_INPUT.names if name in EVENTS.names]
     steps = EVENTS.only(["type", "seq", *needed]).conform(events)
-    return TOLD.conform(
+    return REBALANCE_INPUT.conform(
         steps.where((F.col("type") == "group") & F.col("group").isNotNull())
         .withColumn("members_before", _json("members_before", member="member"))
         .withColumn("members_after", _json("members_after", member="member", waits="waits"))
@@ -283,7 +287,7 @@ def _epochs(events: DataFrame) -> DataFrame:
     steps = EVENTS.only([*PER_JOURNAL, "type", "seq", "ts_ms", "group", "coordinator_partition", "detail"]).conform(
         events
     )
-    return TOLD.conform(
+    return REBALANCE_INPUT.conform(
         steps.where((F.col("type") == "epochs") & F.col("group").isNotNull())
         .withColumn("of_log", F.lit(False))
         .withColumn("what", F.lit(EPOCHS))
@@ -295,7 +299,7 @@ def _joins(events: DataFrame) -> DataFrame:
     """JoinGroups of members that have an id, with the partitions that they own, in the columns of `_steps`."""
     asked = EVENTS.only([*PER_JOURNAL, "type", "api", "seq", "ts_ms", "group", "member", "detail"]).conform(events)
     known = F.col("member").isNotNull() & F.col("detail").isNotNull() & F.col("group").isNotNull()
-    return TOLD.conform(
+    return REBALANCE_INPUT.conform(
         asked.where((F.col("type") == "request") & (F.col("api") == "JoinGroup") & known)
         .withColumn("of_log", F.lit(False))
         .withColumn("what", F.lit(JOINS))
@@ -310,15 +314,17 @@ def _grown(events: DataFrame) -> DataFrame:
         events
     )
     answers = some.where((F.col("type") == "response") & (F.col("api") == "Metadata") & F.col("partitions").isNotNull())
-    each = answers.select(*PER_JOURNAL, "seq", "ts_ms", F.explode("partitions").alias("p"))
-    sizes = each.groupBy(*PER_JOURNAL, "seq", "ts_ms", F.col("p.topic").alias("topic")).agg(F.count("*").alias("size"))
+    partitions = answers.select(*PER_JOURNAL, "seq", "ts_ms", F.explode("partitions").alias("p"))
+    sizes = partitions.groupBy(*PER_JOURNAL, "seq", "ts_ms", F.col("p.topic").alias("topic")).agg(
+        F.count("*").alias("size")
+    )
     earlier = Window.partitionBy("run_id", "topic").orderBy("journal", "seq").rowsBetween(Window.unboundedPreceding, -1)
     sizes = sizes.withColumn("before", F.max("size").over(earlier)).where(F.col("size") > F.col("before"))
     members = some.where((F.col("type") == "group") & F.col("members_after").isNotNull()).select(
         "run_id", "group", F.explode("members_after").alias("m")
     )
     read = members.select("run_id", "group", F.explode("m.topics").alias("topic")).distinct()
-    return TOLD.conform(
+    return REBALANCE_INPUT.conform(
         sizes.join(read, ["run_id", "topic"]).select(
             *("run_id", "group", "journal", "ts_ms"),
             F.lit(False).alias("of_log"),
@@ -332,7 +338,7 @@ def _grown(events: DataFrame) -> DataFrame:
 
 
 def _closings(events: DataFrame) -> DataFrame:
-    """When the connection was closed over which a member sent its last request, as `TOLD` in the place of the closing."""
+    """When the connection was closed over which a member sent its last request, as `REBALANCE_INPUT` in the place of the closing."""
     some = EVENTS.only([*PER_JOURNAL, "type", "seq", "ts_ms", "group", "member", "connection", "action"]).conform(
         events
     )
@@ -340,7 +346,7 @@ def _closings(events: DataFrame) -> DataFrame:
     last = asked.groupBy(*PER_JOURNAL, "group", "member").agg(F.max_by("connection", "seq").alias("connection"))
     closed = some.where((F.col("type") == "connection") & (F.col("action") == "closed"))
     both = closed.select(*PER_JOURNAL, "connection", "seq", "ts_ms").join(last, [*PER_JOURNAL, "connection"])
-    return TOLD.conform(
+    return REBALANCE_INPUT.conform(
         both.select(
             *("run_id", "group", "journal", "ts_ms"),
             F.lit(False).alias("of_log"),
@@ -359,11 +365,13 @@ _LINES = (
 
 def _lines(lines: DataFrame) -> DataFrame:
     """What brokers say of classic groups' rebalances, and clients of a poll that came too late (``detail``: the client's id), as
-    `TOLD`:
+    `REBALANCE_INPUT`:
     before the records, in the order of their moments."""
-    told = F.when(F.col("source") == "broker", F.col("what").isin(*_LINES)).otherwise(F.col("what") == "poll timeout")
-    return TOLD.conform(
-        lines.where(told & F.col("group").isNotNull() & F.col("ts_ms").isNotNull()).select(
+    is_sign = F.when(F.col("source") == "broker", F.col("what").isin(*_LINES)).otherwise(
+        F.col("what") == "poll timeout"
+    )
+    return REBALANCE_INPUT.conform(
+        lines.where(is_sign & F.col("group").isNotNull() & F.col("ts_ms").isNotNull()).select(
             *("run_id", "group", "generation", "what", "ts_ms"),
             F.when(F.col("source") == "broker", F.col("detail")).otherwise(F.col("client_id")).alias("detail"),
             F.lit(True).alias("of_log"),
@@ -378,8 +386,8 @@ def _lines(lines: DataFrame) -> DataFrame:
 
 
 def modern_records(log: DataFrame) -> DataFrame:
-    """Records of KIP-848, share and streams groups that say who is in them and which epoch they have, as `TOLD`."""
-    told = OFFSET_LOG.only(
+    """Records of KIP-848, share and streams groups that say who is in them and which epoch they have, as `REBALANCE_INPUT`."""
+    records = OFFSET_LOG.only(
         [
             "run_id",
             "group",
@@ -393,8 +401,10 @@ def modern_records(log: DataFrame) -> DataFrame:
             "kind",
         ]
     ).conform(log)
-    return TOLD.conform(
-        told.where((F.col("kind") == "other") & F.col("group").isNotNull() & F.col("record_type").rlike(MODERN)).select(
+    return REBALANCE_INPUT.conform(
+        records.where(
+            (F.col("kind") == "other") & F.col("group").isNotNull() & F.col("record_type").rlike(MODERN)
+        ).select(
             *("run_id", "group", "generation", "detail"),
             F.lit(True).alias("of_log"),
             F.lit(0).alias("journal"),
@@ -417,7 +427,7 @@ def _progress(log: DataFrame) -> DataFrame:
         F.sum(is_record.cast("int")).over(so_far).alias("number"),
     )
     where = ["run_id", "log_partition", "group", "number"]
-    each = (
+    committed = (
         rows.where(~is_record & F.col("record_ts_ms").isNotNull())
         .groupBy(*where, "name")
         .agg(
@@ -428,18 +438,18 @@ def _progress(log: DataFrame) -> DataFrame:
         )
     )
     entry = F.struct("name", F.array("first", "last", "times", "offset").alias("seen"))
-    told = each.groupBy(*where).agg(F.to_json(F.collect_list(entry)).alias("progress"))
+    progress = committed.groupBy(*where).agg(F.to_json(F.collect_list(entry)).alias("progress"))
     records = rows.where(is_record).select(
         "run_id", "log_partition", "group", "log_offset", (F.col("number") - 1).alias("number")
     )
-    return records.join(told, where).drop("number")
+    return records.join(progress, where).drop("number")
 
 
 def _records(log: DataFrame) -> DataFrame:
-    """The log's records of groups, as `TOLD`."""
+    """The log's records of groups, as `REBALANCE_INPUT`."""
     log = OFFSET_LOG.conform(log)
     key = ["run_id", "log_partition", "group", "log_offset"]
-    return TOLD.conform(
+    return REBALANCE_INPUT.conform(
         log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
         .join(_progress(log), key, "left")
         .select(
@@ -470,19 +480,20 @@ def _records(log: DataFrame) -> DataFrame:
 def _json(members: str, **names: str) -> SparkColumn:
     """An array of members as JSON: their client ids, and of what they have besides what is named."""
 
-    def each(one: SparkColumn) -> SparkColumn:
+    def each(fields_of: SparkColumn) -> SparkColumn:
         return F.struct(
-            one["client_id"].alias("client_id"), *(one[theirs].alias(ours) for ours, theirs in names.items())
+            fields_of["client_id"].alias("client_id"),
+            *(fields_of[theirs].alias(ours) for ours, theirs in names.items()),
         )
 
     return F.to_json(F.transform(F.col(members), each))
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[Any]:
-    """On the workers: Arrow batches of `TOLD`, in order, to those of `_FOUND`."""
+    """On the workers: Arrow batches of `REBALANCE_INPUT`, in order, to those of `_REBALANCE_ROWS`."""
     import pyarrow
 
-    schema = _FOUND.arrow()
+    schema = _REBALANCE_ROWS.arrow()
     rows = rebalances_of(row for batch in batches for row in batch.to_pylist())
     while some := list(islice(rows, _ROWS)):
         yield pyarrow.RecordBatch.from_pylist(some, schema)

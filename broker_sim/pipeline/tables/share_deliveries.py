@@ -1,8 +1,8 @@
 """The table share_deliveries: records of share groups (KIP-932) that came back, were given up, or whose place was set from outside.
 
 Rules:
-1. `pipeline.share_logs` reads `__share_group_state`; what names its topics has is told by other logs: a share group's own
-   ShareGroupStatePartitionMetadata, a commit that carries a topic's id. A topic that none of them knows is told by its id.
+1. `pipeline.share_logs` reads `__share_group_state`; the names of its topics come from other logs: a share group's own
+   ShareGroupStatePartitionMetadata, a commit that carries a topic's id. A topic that is in none of them has its id as its name.
 2. Most records are delivered once and acknowledged: they are no row.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ __all__ = ["SEEN", "SHARE_DELIVERIES", "share_deliveries", "topic_names"]
 
 _STATE = "share_group_state"
 
-SHARE_DELIVERIES = Table(
+SHARE_DELIVERIES = TableSchema(
     "share_deliveries",
     (
         RUN_ID,
-        Column("group", STRING, "share group; never null", _STATE),
-        Column("topic", STRING, "topic; null where no log tells the name of its id", "offset_log"),
-        Column("topic_id", STRING, "its id, as Kafka prints it", _STATE),
-        Column("partition", INT, "partition of it", _STATE),
-        Column("from_offset", LONG, "the first record; of a `reset` the start offset before", _STATE),
-        Column("to_offset", LONG, "the one behind the last; of a `reset` the start offset now", _STATE),
-        Column("records", LONG, "to_offset - from_offset; null for a `reset`", _STATE),
-        Column("returns", INT, "how often they were made available again", _STATE),
-        Column("deliveries", INT, "how often they were delivered in all, as far as Kafka counts it", _STATE),
-        Column(
+        ColumnSpec("group", STRING, "share group; never null", _STATE),
+        ColumnSpec("topic", STRING, "topic; null where no log tells the name of its id", "offset_log"),
+        ColumnSpec("topic_id", STRING, "its id, as Kafka prints it", _STATE),
+        ColumnSpec("partition", INT, "partition of it", _STATE),
+        ColumnSpec("from_offset", LONG, "the first record; of a `reset` the start offset before", _STATE),
+        ColumnSpec("to_offset", LONG, "the one behind the last; of a `reset` the start offset now", _STATE),
+        ColumnSpec("records", LONG, "to_offset - from_offset; null for a `reset`", _STATE),
+        ColumnSpec("returns", INT, "how often they were made available again", _STATE),
+        ColumnSpec("deliveries", INT, "how often they were delivered in all, as far as Kafka counts it", _STATE),
+        ColumnSpec(
             "outcome",
             STRING,
             "`acknowledged`, `archived` (rejected, or delivered as often as they may be: no member gets them again), `passed` (the"
@@ -46,13 +46,13 @@ SHARE_DELIVERIES = Table(
         ),
         *moment("first", "when they were first made available again; if never, when they were archived", _STATE),
         *moment("last", "when the outcome was written; before that, when they were last released", _STATE),
-        Column("log_partition", INT, "partition of `__share_group_state`", "folder name"),
-        Column("log_offset", LONG, "of the first record there about it", _STATE),
+        ColumnSpec("log_partition", INT, "partition of `__share_group_state`", "folder name"),
+        ColumnSpec("log_offset", LONG, "of the first record there about it", _STATE),
     ),
     "One row for each range of records of a share group that were redelivered, archived or passed over together.",
 )
 
-SEEN = Table(
+SEEN = TableSchema(
     "shares_seen",
     tuple(SHARE_DELIVERIES[name] for name in SHARE_DELIVERIES.names if name not in ("first", "last")),
     "The same, without the moments for people.",
@@ -69,12 +69,12 @@ def share_deliveries(seen: DataFrame) -> DataFrame:
 @on_its_engine
 def topic_names(log: DataFrame) -> dict[str, str]:
     """Topic id -> name, as far as an offset_log tells them."""
-    told = log.where((f.col("record_type") == "ShareGroupStatePartitionMetadata") & f.col("detail").isNotNull())
-    found: dict[str, str] = {}
-    for row in told.select("detail").distinct().collect():
+    named = log.where((f.col("record_type") == "ShareGroupStatePartitionMetadata") & f.col("detail").isNotNull())
+    names: dict[str, str] = {}
+    for row in named.select("detail").distinct().collect():
         value: Mapping[str, Any] = json.loads(row["detail"])
         for name in ("initializingTopics", "initializedTopics", "deletingTopics"):
-            found |= {one["topicId"]: one["topicName"] for one in value.get(name) or ()}
+            names |= {topic["topicId"]: topic["topicName"] for topic in value.get(name) or ()}
     commits = log.where(f.col("topic_id").isNotNull()).select("topic_id", "topic").distinct()
-    found |= {row["topic_id"]: row["topic"] for row in commits.collect()}
-    return found
+    names |= {row["topic_id"]: row["topic"] for row in commits.collect()}
+    return names

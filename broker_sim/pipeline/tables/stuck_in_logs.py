@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.log_stuck import paces_of, periods_of
-from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, ListOf, Table
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema
 from broker_sim.pipeline.tables.groups import sizes
 
 if TYPE_CHECKING:
@@ -33,39 +33,39 @@ STUCK = (
 )
 """What clients are told where the coordinator could not commit, a regular expression."""
 
-SIGNS = Table(
+SIGNS = TableSchema(
     "signs",
     (
         RUN_ID,
-        Column("sort", INT, "0 a line, 1 a pause, 2 a group's pace"),
-        Column("log_partition", INT, "partition of `__consumer_offsets`"),
-        Column("group", STRING, "group id"),
-        Column("what", STRING, "kind of line"),
-        Column("ts_ms", LONG, "when it was written"),
-        Column("offset", LONG, "of `ISR shrinks`: the high watermark"),
-        Column("waits_ms", LONG, "when the record there was written"),
-        Column("number", LONG, "as in log_lines; of a pause its place among those of the group"),
-        Column("detail", STRING, "as in log_lines"),
-        Column("at", STRING, "FILE:LINE"),
-        Column("from_ms", LONG, "of a pause: the commit before it; of a pace the first commit"),
-        Column("to_ms", LONG, "of a pause: the commit behind it; of a pace the last commit"),
-        Column("from_offset", LONG, "log offset of the commit before"),
-        Column("to_offset", LONG, "log offset of the commit behind"),
-        Column("advance", LONG, "by how much the commit behind it moved the group's offsets"),
-        Column("usual", LONG, "by how much commits move them usually"),
+        ColumnSpec("sort", INT, "0 a line, 1 a pause, 2 a group's pace"),
+        ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`"),
+        ColumnSpec("group", STRING, "group id"),
+        ColumnSpec("what", STRING, "kind of line"),
+        ColumnSpec("ts_ms", LONG, "when it was written"),
+        ColumnSpec("offset", LONG, "of `ISR shrinks`: the high watermark"),
+        ColumnSpec("waits_ms", LONG, "when the record there was written"),
+        ColumnSpec("number", LONG, "as in log_lines; of a pause its place among those of the group"),
+        ColumnSpec("detail", STRING, "as in log_lines"),
+        ColumnSpec("at", STRING, "FILE:LINE"),
+        ColumnSpec("from_ms", LONG, "of a pause: the commit before it; of a pace the first commit"),
+        ColumnSpec("to_ms", LONG, "of a pause: the commit behind it; of a pace the last commit"),
+        ColumnSpec("from_offset", LONG, "log offset of the commit before"),
+        ColumnSpec("to_offset", LONG, "log offset of the commit behind"),
+        ColumnSpec("advance", LONG, "by how much the commit behind it moved the group's offsets"),
+        ColumnSpec("usual", LONG, "by how much commits move them usually"),
     ),
     "What may show that a partition was stuck.",
 )
 
-PERIODS = Table(
+PERIODS = TableSchema(
     "periods",
     (
         RUN_ID,
-        *(Column(name, STRING, "as in stuck_partitions") for name in ("log", "evidence", "certainty")),
-        Column("log_partition", INT, "likewise"),
-        *(Column(name, LONG, "likewise") for name in ("from_ms", "to_ms", "last_ms", "attempts")),
-        *(Column(name, ListOf(STRING), "likewise") for name in ("errors", "groups", "evidence_lines")),
-        Column("evidence_offsets", ListOf(LONG), "likewise"),
+        *(ColumnSpec(name, STRING, "as in stuck_partitions") for name in ("log", "evidence", "certainty")),
+        ColumnSpec("log_partition", INT, "likewise"),
+        *(ColumnSpec(name, LONG, "likewise") for name in ("from_ms", "to_ms", "last_ms", "attempts")),
+        *(ColumnSpec(name, ArrayOf(STRING), "likewise") for name in ("errors", "groups", "evidence_lines")),
+        ColumnSpec("evidence_offsets", ArrayOf(LONG), "likewise"),
     ),
 )
 
@@ -77,8 +77,8 @@ def stuck_in_logs(log: DataFrame, lines: DataFrame) -> DataFrame:
     in_order = signs.repartition("run_id").sortWithinPartitions(
         "run_id", "sort", "log_partition", "group", "number", "ts_ms"
     )
-    found = in_order.mapInArrow(_batches, PERIODS.schema_for(in_order))
-    return _with_ends(found, log)
+    periods = in_order.mapInArrow(_batches, PERIODS.schema_for(in_order))
+    return _with_ends(periods, log)
 
 
 def _signs(log: DataFrame, lines: DataFrame) -> DataFrame:
@@ -175,16 +175,16 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
             yield pyarrow.RecordBatch.from_pylist(rows, PERIODS.arrow())
 
 
-def _with_ends(found: DataFrame, log: DataFrame) -> DataFrame:
+def _with_ends(periods: DataFrame, log: DataFrame) -> DataFrame:
     """Where no line tells when a period was over: the first record behind its last sign, if there is one."""
     records = log.select("run_id", "log_partition", "record_ts_ms")
     key = ["run_id", "log_partition", "from_ms"]
-    open_ = found.where(f.col("to_ms").isNull()).select(*key, "last_ms")
+    open_ = periods.where(f.col("to_ms").isNull()).select(*key, "last_ms")
     behind = (
         records.join(f.broadcast(open_), ["run_id", "log_partition"])
         .where(f.col("record_ts_ms") > f.col("last_ms"))
         .groupBy(*key)
         .agg(f.min("record_ts_ms").alias("next_ms"))
     )
-    told = found.join(behind, key, "left")
-    return told.withColumn("to_ms", f.coalesce("to_ms", "next_ms")).drop("next_ms")
+    result = periods.join(behind, key, "left")
+    return result.withColumn("to_ms", f.coalesce("to_ms", "next_ms")).drop("next_ms")

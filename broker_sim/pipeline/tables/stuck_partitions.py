@@ -1,19 +1,19 @@
 """`stuck_partitions`: partitions that took nothing although somebody tried, from the attempts alone.
 
 Rules:
-1. A fault's own event is not read: what is told here can be seen on a real cluster, too. A partition without an attempt is not stuck.
+1. A fault's own event is not read: the evidence exists on a real cluster, too. A partition without an attempt is not stuck.
    One exception: a Produce that a rule on requests delays or keeps from its answer waits for the rule, and not for the partition.
 2. A success is an append that is committed, at once or later, and a Produce that is answered without an error. An attempt that has
    none is an append that the log refuses or that waits to be committed, a Produce that is refused or waits, and an answer that says
    that the coordinator is not to be had (`UNAVAILABLE`).
 3. A period lasts from the first attempt without success to the next success; last_success, before it, is the other border of when it
-   may have begun. Where nobody tried to write, and clients were only told that there is no coordinator (evidence `answers`), any other
+   may have begun. Without any attempt to write, if clients only got COORDINATOR errors (evidence `answers`), any other
    answer of the coordinator but that to a Heartbeat ends it.
-4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are told by
+4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are read by
    `pipeline.log_stuck`.
 5. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, took nothing for long while
    others did, without a record missing in between, is a hint and no more. A log with a stuck high watermark shows nothing. A silence
-   that a tombstone or a group's record ends, or begins, is none: there nobody had anything to commit, or no member was there.
+   that a tombstone or a group's record ends, or begins, is none: no client had anything to commit, or the group had no members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
-from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
 from broker_sim.pipeline.tables.log_lines import LOG_LINES
@@ -90,32 +90,34 @@ _NEEDED = (
 
 _BOTH = "both"
 
-STUCK_PARTITIONS = Table(
+STUCK_PARTITIONS = TableSchema(
     "stuck_partitions",
     (
         RUN_ID,
-        Column(
+        ColumnSpec(
             "log", STRING, "the partition, by the name of its directory: `__consumer_offsets-12`; never null", _BOTH
         ),
-        Column("log_partition", INT, "12, where it is one of `__consumer_offsets`; else null", _BOTH),
+        ColumnSpec("log_partition", INT, "12, where it is one of `__consumer_offsets`; else null", _BOTH),
         *moment(
             "from", "the first attempt that had no success; from the log the last record before; never null", _BOTH
         ),
         *moment("to", "the next success; null if it is still stuck", _BOTH),
         *moment("last_success", "the last success before; null if there was no success", _BOTH),
-        Column("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
-        Column("silence_ms", LONG, "to - last_success; null if there was no success before", _BOTH),
-        Column("attempts", LONG, "failed attempts; null if unknown", "journal"),
-        Column("waiting", LONG, "those that were appended and not committed, or got no response", "journal"),
-        Column("errors", ListOf(STRING), "the errors, each once, sorted", "journal"),
-        Column(
+        ColumnSpec("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
+        ColumnSpec("silence_ms", LONG, "to - last_success; null if there was no success before", _BOTH),
+        ColumnSpec("attempts", LONG, "failed attempts; null if unknown", "journal"),
+        ColumnSpec("waiting", LONG, "those that were appended and not committed, or got no response", "journal"),
+        ColumnSpec("errors", ArrayOf(STRING), "the errors, each once, sorted", "journal"),
+        ColumnSpec(
             "groups",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "groups of the attempts, sorted; null if unknown",
             "journal",
         ),
-        Column("others", LONG, "records that other partitions took meanwhile; evidence `silence` alone has it", "log"),
-        Column(
+        ColumnSpec(
+            "others", LONG, "records that other partitions took meanwhile; evidence `silence` alone has it", "log"
+        ),
+        ColumnSpec(
             "evidence",
             STRING,
             "`appends`, `produce`, `answers` (journal), `broker log`, `client log`, `together` (groups that stopped with those of"
@@ -124,9 +126,13 @@ STUCK_PARTITIONS = Table(
             " see the rules; never null",
             _BOTH,
         ),
-        Column("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
-        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE; null from a journal", "log lines"),
-        Column("evidence_offsets", ListOf(LONG), "records of the partition that show it; null from a journal", "log"),
+        ColumnSpec("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
+        ColumnSpec(
+            "evidence_lines", ArrayOf(STRING), "log lines about it, FILE:LINE; null from a journal", "log lines"
+        ),
+        ColumnSpec(
+            "evidence_offsets", ArrayOf(LONG), "records of the partition that show it; null from a journal", "log"
+        ),
     ),
     "One row for each period in which every append to a partition failed or was not committed.",
 )
@@ -141,7 +147,7 @@ def stuck_partitions(
     least_ms: int = 1000,
     least_silence_ms: int = 10_000,
 ) -> DataFrame:
-    """`STUCK_PARTITIONS`. ``lines``: LOG_LINES of brokers and clients; ``least_ms``: shorter periods are not told;
+    """`STUCK_PARTITIONS`. ``lines``: LOG_LINES of brokers and clients; ``least_ms``: shorter periods are left out;
     ``least_silence_ms``: nor shorter silences of a log that has no journal."""
     events = EVENTS.only(_NEEDED).conform(events)
     log = None if offset_log is None else OFFSET_LOG.conform(offset_log)
@@ -151,20 +157,22 @@ def stuck_partitions(
     suspects = writes.where("bad").select("run_id", "log").union(refusals.select("run_id", "log"))
     suspects = F.broadcast(suspects.union(failures.select("run_id", "log")).distinct())
     signs = writes.unionByName(produce).join(suspects, ["run_id", "log"], "left_semi").unionByName(failures)
-    told = _periods(signs.unionByName(_refused(refusals)).unionByName(_available(events, refusals)), events, least_ms)
+    periods = _periods(
+        signs.unionByName(_refused(refusals)).unionByName(_available(events, refusals)), events, least_ms
+    )
     if log is None:
-        return told
+        return periods
     without = events.select("run_id").distinct()
     log = log.join(without, "run_id", "left_anti")  # a journal knows better
-    return told.unionByName(_silences(log, least_silence_ms)).unionByName(_of_logs(log, lines))
+    return periods.unionByName(_silences(log, least_silence_ms)).unionByName(_of_logs(log, lines))
 
 
 def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
     """What logs alone tell, see `stuck_in_logs`."""
-    found = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines)
+    periods = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines)
     until = F.coalesce("to_ms", "last_ms")
     return STUCK_PARTITIONS.conform(
-        found.select(
+        periods.select(
             *("run_id", "log", "log_partition", "attempts", "errors", "groups", "evidence", "certainty"),
             *moments("from", F.col("from_ms")),
             *moments("to", F.col("to_ms")),
@@ -177,16 +185,16 @@ def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
 @on_its_engine
 def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """run_id, group, log: the `__consumer_offsets` partition of each group, as the coordinator's own events, or records, show it."""
-    told = events.where(F.col("type").isin(*HOMES) & F.col("group").isNotNull() & F.col("log").isNotNull())
-    found = told.groupBy("run_id", "group").agg(F.max("log").alias("log"))
+    assigned = events.where(F.col("type").isin(*HOMES) & F.col("group").isNotNull() & F.col("log").isNotNull())
+    partitions = assigned.groupBy("run_id", "group").agg(F.max("log").alias("log"))
     if offset_log is None:
-        return found
+        return partitions
     logged = (
         offset_log.where(F.col("group").isNotNull())
         .groupBy("run_id", "group")
         .agg(F.concat(F.lit("__consumer_offsets-"), F.max("log_partition").cast("string")).alias("logged"))
     )
-    both = found.join(logged, ["run_id", "group"], "full")
+    both = partitions.join(logged, ["run_id", "group"], "full")
     return both.select("run_id", "group", F.coalesce("log", "logged").alias("log"))
 
 
@@ -223,15 +231,17 @@ def _appends(events: DataFrame) -> DataFrame:
 def _refusals(events: DataFrame) -> DataFrame:
     """The answers that say that a group's coordinator, or its log, can't be used: run_id, group, journal, seq, ts_ms, took_ms,
     error."""
-    told = events.where((F.col("type") == "response") & F.col("error").isNotNull() & F.col("api").isin(*ASKING))
-    told = told.where(F.col("action").isNull()).withColumn("error", _unavailable())
-    told = told.where(F.col("error").isNotNull()).select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
-    return _asked(events).join(F.broadcast(told), [*PER_JOURNAL, "request"])
+    responses = events.where((F.col("type") == "response") & F.col("error").isNotNull() & F.col("api").isin(*ASKING))
+    responses = responses.where(F.col("action").isNull()).withColumn("error", _unavailable())
+    responses = responses.where(F.col("error").isNotNull()).select(
+        *PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms"
+    )
+    return _asked(events).join(F.broadcast(responses), [*PER_JOURNAL, "request"])
 
 
 def _unavailable() -> SparkColumn:
     """Of an answer's errors the first one that says that it can't be used: others stand beside it, for other partitions."""
-    return F.get(F.filter("errors", lambda one: one.isin(*UNAVAILABLE)), F.lit(0))
+    return F.get(F.filter("errors", lambda name: name.isin(*UNAVAILABLE)), F.lit(0))
 
 
 def _asked(events: DataFrame) -> DataFrame:
@@ -259,10 +269,10 @@ def _refused(refusals: DataFrame) -> DataFrame:
 def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
     """The other answers to groups of which some are refusals."""
     groups = refusals.select("run_id", "group", "log").distinct()
-    told = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
-    told = told.where(_unavailable().isNull())
+    responses = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
+    responses = responses.where(_unavailable().isNull())
     asked = _asked(events).join(F.broadcast(groups), ["run_id", "group"])
-    both = told.select(*PER_JOURNAL, "request", "seq", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
+    both = responses.select(*PER_JOURNAL, "request", "seq", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
     return both.select(
         *_sign(
             "answers",
@@ -283,20 +293,24 @@ def _not_produced(events: DataFrame, least_ms: int) -> DataFrame:
     """Produces that were refused; and those that wait, or waited long, as attempts at the time when they came."""
     keys = [*PER_JOURNAL, "request"]
     produce = events.where(F.col("api") == "Produce")
-    asked, told = produce.where(F.col("type") == "request"), produce.where(F.col("type") == "response")
-    late = told.where((F.col("took_ms") >= least_ms) & F.exists("partitions", lambda one: one["error_code"] == 0))
-    unanswered = asked.select(*keys).join(told.select(*keys), keys, "left_anti")
+    asked, responses = produce.where(F.col("type") == "request"), produce.where(F.col("type") == "response")
+    late = responses.where(
+        (F.col("took_ms") >= least_ms) & F.exists("partitions", lambda partition: partition["error_code"] == 0)
+    )
+    unanswered = asked.select(*keys).join(responses.select(*keys), keys, "left_anti")
     waiting = asked.join(F.broadcast(unanswered.union(late.select(*keys))), keys, "left_semi")
     by_rule = events.where((F.col("type") == "fault") & F.col("request").isNotNull())
     waiting = waiting.join(F.broadcast(by_rule.select(*keys).distinct()), keys, "left_anti")
-    refused = by_partition(told.where(F.col("error").isNotNull()), events).where(F.col("partition_error_code") != 0)
+    refused = by_partition(responses.where(F.col("error").isNotNull()), events).where(
+        F.col("partition_error_code") != 0
+    )
     return _of_produce(by_partition(waiting, events).unionByName(refused), least_ms)
 
 
 def _produced(events: DataFrame, least_ms: int) -> DataFrame:
-    """Produces that were taken."""
-    told = events.where((F.col("type") == "response") & (F.col("api") == "Produce"))
-    return _of_produce(by_partition(told, events).where(F.col("partition_error_code") == 0), least_ms)
+    """Produce requests whose records were appended."""
+    responses = events.where((F.col("type") == "response") & (F.col("api") == "Produce"))
+    return _of_produce(by_partition(responses, events).where(F.col("partition_error_code") == 0), least_ms)
 
 
 def _of_produce(rows: DataFrame, least_ms: int) -> DataFrame:
@@ -339,7 +353,7 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
     signs = signs.withColumn("open", last(F.col("bad")) > last(F.col("closes")))
     bad = F.col("bad")
     few = signs.where(bad | (F.col("closes") & F.col("open")))  # most successes end nothing
-    found = few.groupBy("run_id", "log", "period").agg(
+    periods = few.groupBy("run_id", "log", "period").agg(
         F.min(F.when(bad, F.greatest("since_ms", F.coalesce("last_ms", "since_ms")))).alias("from_ms"),
         F.min(F.when(F.col("closes"), F.col("ts_ms"))).alias("to_ms"),
         F.min("last_ms").alias("last_ms"),
@@ -351,11 +365,11 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
         F.max(F.when(bad & hard, F.col("evidence"))).alias("hard"),
     )
     ends = events.groupBy("run_id").agg(F.max("ts_ms").alias("end_ms"))
-    found = found.join(F.broadcast(ends), "run_id")
+    periods = periods.join(F.broadcast(ends), "run_id")
     until = F.coalesce("to_ms", "end_ms")
     last_success = F.when(F.col("hard").isNotNull(), F.col("written_ms")).otherwise(F.col("last_ms"))
     return STUCK_PARTITIONS.conform(
-        found.where(until - F.col("from_ms") >= least_ms).select(
+        periods.where(until - F.col("from_ms") >= least_ms).select(
             "run_id",
             "log",
             F.regexp_extract("log", r"^__consumer_offsets-(\d+)$", 1).try_cast("int").alias("log_partition"),
@@ -405,13 +419,13 @@ def _silences(log: DataFrame, least_ms: int) -> DataFrame:
     second = F.floor(F.col("record_ts_ms") / 1000)
     moving = log.groupBy("run_id", second.alias("second")).agg(F.count("*").alias("moved"))
     meanwhile = (F.col("second") * 1000 > F.col("from_ms")) & ((F.col("second") + 1) * 1000 <= F.col("to_ms"))
-    found = (
+    quiet = (
         silences.join(moving.withColumnRenamed("run_id", "run"), (F.col("run") == F.col("run_id")) & meanwhile)
         .groupBy("run_id", "log_partition", "from_ms", "to_ms", "pause_ms")
         .agg(F.sum("moved").alias("others"))
     )
     return STUCK_PARTITIONS.conform(
-        found.select(
+        quiet.select(
             "run_id",
             F.concat(F.lit("__consumer_offsets-"), F.col("log_partition").cast("string")).alias("log"),
             "log_partition",

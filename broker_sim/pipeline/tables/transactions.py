@@ -2,10 +2,10 @@
 open, or did not end as their producers meant.
 
 Rules:
-1. What a journal tells stands first, then what the coordinator's log tells; a producer's open transaction in a data topic, or in
-   `__consumer_offsets`, is told where neither knows of it.
+1. The journal's transactions come first, then those of the coordinator's log; a producer's open transaction in a data topic, or in
+   `__consumer_offsets`, is added if it is in neither.
 2. Long is ten seconds, and ten times the median of all that are over. A program that commits a transaction each ten minutes, as stream
-   processors with checkpoints do, is so by its own measure never long. However short, those are told that were fenced, timed out or
+   processors with checkpoints do, is so by its own measure never long. Of any length are those that were fenced, timed out or
    hang, and those whose markers took ten seconds.
 3. `open_ms` of one that is open ends with the last record of `__consumer_offsets`.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
 
 if TYPE_CHECKING:
@@ -26,51 +26,59 @@ if TYPE_CHECKING:
 __all__ = ["SEEN", "TRANSACTIONS", "seen_rows", "transactions"]
 
 LONG_MS, TIMES = 10_000, 10
-_TOLD = "journal, transaction_state"
+_SOURCES = "journal, transaction_state"
 _KEY = ("run_id", "producer_id", "key", "from_ms")
 SLACK_MS = 1000
 """Two coordinators' clocks, of the transaction and of the group, may differ by so much."""
 
-TRANSACTIONS = Table(
+TRANSACTIONS = TableSchema(
     "transactions",
     (
         RUN_ID,
-        Column("transactional_id", STRING, "null where the coordinator's log is not there", "transaction_state"),
-        Column("producer_id", LONG, "its producer; never null", "all"),
+        ColumnSpec("transactional_id", STRING, "null where the coordinator's log is not there", "transaction_state"),
+        ColumnSpec("producer_id", LONG, "its producer; never null", "all"),
         *moment("from", "when it began", "all"),
         *moment("to", "when its markers were written; null if it is open", "all"),
-        Column("open_ms", LONG, "how long; to the end of what was read where it is open", "all"),
-        Column("end", STRING, "`committed`, `aborted`; null if it is open", "all"),
-        Column("decided_ms", LONG, "when its end was decided: markers followed; null where that is not known", _TOLD),
-        Column(
+        ColumnSpec("open_ms", LONG, "how long; to the end of what was read where it is open", "all"),
+        ColumnSpec("end", STRING, "`committed`, `aborted`; null if it is open", "all"),
+        ColumnSpec(
+            "decided_ms", LONG, "when its end was decided: markers followed; null where that is not known", _SOURCES
+        ),
+        ColumnSpec(
             "ends",
             STRING,
             "`commit`, `abort`, `fenced` (aborted, as a producer came with the same id), `timed out`; null if it is open, or hangs",
-            _TOLD,
+            _SOURCES,
         ),
-        Column("began_by", STRING, "client id of the producer that began it", "journal"),
-        Column("ended_by", STRING, "client id of the producer that ended it; null if the coordinator did", "journal"),
-        Column("held", ListOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"),
-        Column("held_ms", LONG, "the longest of them", "journal, data"),
-        Column(
+        ColumnSpec("began_by", STRING, "client id of the producer that began it", "journal"),
+        ColumnSpec(
+            "ended_by", STRING, "client id of the producer that ended it; null if the coordinator did", "journal"
+        ),
+        ColumnSpec(
+            "held", ArrayOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"
+        ),
+        ColumnSpec("held_ms", LONG, "the longest of them", "journal, data"),
+        ColumnSpec(
             "readers",
-            ListOf(STRING),
+            ArrayOf(STRING),
             "client ids of read_committed readers that waited for a second or more",
             "journal",
         ),
-        Column(
+        ColumnSpec(
             "hangs", BOOLEAN, "whether it is unknown to its coordinator, so that it stays open; null if unknown", "all"
         ),
-        Column(
+        ColumnSpec(
             "lost_abort", BOOLEAN, "it began after its own abort, and the next commit applied to it (KIP-890)", "all"
         ),
-        Column("timeout_ms", LONG, "transaction.timeout.ms; null where it is not known", "transaction_state"),
-        Column("partitions", ListOf(STRING), "partitions in it, `orders-0`", "all"),
-        Column("groups", ListOf(STRING), "groups whose offsets are committed in it", "offset_log"),
-        Column("log_partition", INT, "partition of `__consumer_offsets` with offsets in it; the first", "offset_log"),
-        Column("log_offset", LONG, "the first of those records", "offset_log"),
-        Column("evidence_lines", ListOf(STRING), "log lines about it, FILE:LINE", "log lines"),
-        Column("source", STRING, "`journal`, `state`, `data` or `offsets`; never null", ""),
+        ColumnSpec("timeout_ms", LONG, "transaction.timeout.ms; null where it is not known", "transaction_state"),
+        ColumnSpec("partitions", ArrayOf(STRING), "partitions in it, `orders-0`", "all"),
+        ColumnSpec("groups", ArrayOf(STRING), "groups whose offsets are committed in it", "offset_log"),
+        ColumnSpec(
+            "log_partition", INT, "partition of `__consumer_offsets` with offsets in it; the first", "offset_log"
+        ),
+        ColumnSpec("log_offset", LONG, "the first of those records", "offset_log"),
+        ColumnSpec("evidence_lines", ArrayOf(STRING), "log lines about it, FILE:LINE", "log lines"),
+        ColumnSpec("source", STRING, "`journal`, `state`, `data` or `offsets`; never null", ""),
     ),
     "One row for each transaction that was long, is open, or was ended by something else than its producer.",
 )
@@ -79,11 +87,11 @@ _SEEN = (
     *("run_id", "transactional_id", "producer_id", "from_ms", "to_ms", "end", "timeout_ms", "partitions", "source"),
     *("decided_ms", "ends", "began_by", "ended_by", "held", "held_ms", "readers", "hangs", "lost_abort"),
 )
-SEEN = Table(
+SEEN = TableSchema(
     "transactions_seen",
     (
         *(TRANSACTIONS[name] for name in _SEEN),
-        Column("until_ms", LONG, "the last moment of its source, for one that is open", "all"),
+        ColumnSpec("until_ms", LONG, "the last moment of its source, for one that is open", "all"),
     ),
     "Transactions as their sources have them.",
 )
@@ -92,18 +100,19 @@ SEEN = Table(
 
 def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = True) -> list[dict[str, Any]]:
     """Rows of SEEN: of an id that a journal tells of its word counts; a producer's open transaction in several data partitions is one,
-    and none where the coordinator's log has it. ``states``: whether that log is there, so that what it has not is known to nobody."""
-    told = [dict(row) for row in rows]
-    found = [row for row in told if row["source"] == "journal"]
-    ids = {row.get("transactional_id") for row in found}
-    strays = {(row["producer_id"], place) for row in found if row.get("hangs") for place in row["partitions"]}
-    found += [row for row in told if row["source"] == "state" and row["transactional_id"] not in ids]
+    and none where the coordinator's log has it. ``states``: whether that log was read: then a transaction that it lacks has no
+    coordinator."""
+    all_rows = [dict(row) for row in rows]
+    result = [row for row in all_rows if row["source"] == "journal"]
+    ids = {row.get("transactional_id") for row in result}
+    strays = {(row["producer_id"], place) for row in result if row.get("hangs") for place in row["partitions"]}
+    result += [row for row in all_rows if row["source"] == "state" and row["transactional_id"] not in ids]
     known: dict[int, list[dict[str, Any]]] = {}
-    for row in found:
+    for row in result:
         if row.get("transactional_id") is not None:
             known.setdefault(row["producer_id"], []).append(row)
     open_: dict[tuple[int, bool, str | None], dict[str, Any]] = {}
-    for row in (row for row in told if row["source"] == "data"):
+    for row in (row for row in all_rows if row["source"] == "data"):
         place = row["partitions"][0]
         owner = None if row.get("late") else _owner(known.get(row["producer_id"], ()), row)
         if owner is not None:
@@ -112,13 +121,13 @@ def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = 
             continue
         else:
             late = bool(row.get("late"))
-            one = open_.setdefault((row["producer_id"], late, row["end"]), {**row, "partitions": []})
-            one["partitions"] = [*one["partitions"], place]
-            one["from_ms"] = min(one["from_ms"], row["from_ms"])
-            one["hangs"] = True if late or states else None
-            one["lost_abort"] = late and row["end"] == "committed"
-            _hold(one, row)
-    return [{name: row.get(name) for name in SEEN.names} | {"run_id": run_id} for row in (*found, *open_.values())]
+            transaction = open_.setdefault((row["producer_id"], late, row["end"]), {**row, "partitions": []})
+            transaction["partitions"] = [*transaction["partitions"], place]
+            transaction["from_ms"] = min(transaction["from_ms"], row["from_ms"])
+            transaction["hangs"] = True if late or states else None
+            transaction["lost_abort"] = late and row["end"] == "committed"
+            _hold(transaction, row)
+    return [{name: row.get(name) for name in SEEN.names} | {"run_id": run_id} for row in (*result, *open_.values())]
 
 
 def _owner(known: Iterable[dict[str, Any]], row: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -126,31 +135,31 @@ def _owner(known: Iterable[dict[str, Any]], row: Mapping[str, Any]) -> dict[str,
     markers were written with the marker here. A producer's own clock stamps its records, brokers' clocks the rest."""
     place, from_ms, to_ms = row["partitions"][0], row["from_ms"], row["to_ms"]
     candidates = [
-        one
-        for one in known
-        if place in one["partitions"]
-        and one["from_ms"] - SLACK_MS <= from_ms
-        and (one["to_ms"] is None or one["to_ms"] + SLACK_MS >= from_ms)
+        candidate
+        for candidate in known
+        if place in candidate["partitions"]
+        and candidate["from_ms"] - SLACK_MS <= from_ms
+        and (candidate["to_ms"] is None or candidate["to_ms"] + SLACK_MS >= from_ms)
     ]
 
-    def apart(one: Mapping[str, Any]) -> tuple[bool, int]:
-        both_over = one["to_ms"] is not None and to_ms is not None
-        return not both_over and one["to_ms"] is not to_ms, abs(
-            one["to_ms"] - to_ms if both_over else one["from_ms"] - from_ms
+    def apart(candidate: Mapping[str, Any]) -> tuple[bool, int]:
+        both_over = candidate["to_ms"] is not None and to_ms is not None
+        return not both_over and candidate["to_ms"] is not to_ms, abs(
+            candidate["to_ms"] - to_ms if both_over else candidate["from_ms"] - from_ms
         )
 
     return min(candidates, key=apart, default=None)
 
 
-def _hold(one: dict[str, Any], row: Mapping[str, Any]) -> None:
+def _hold(transaction: dict[str, Any], row: Mapping[str, Any]) -> None:
     """It held a last stable offset; a journal knows that better."""
-    if one["source"] == "journal":
+    if transaction["source"] == "journal":
         return
     until_ms = row["to_ms"] if row["to_ms"] is not None else row.get("until_ms")
     held_from_ms = row.get("held_from_ms")
     if held_from_ms is not None and until_ms is not None:
-        one["held"] = [*(one.get("held") or ()), f"{row['partitions'][0]} at {row['first_offset']}"]
-        one["held_ms"] = max(one.get("held_ms") or 0, until_ms - held_from_ms)
+        transaction["held"] = [*(transaction.get("held") or ()), f"{row['partitions'][0]} at {row['first_offset']}"]
+        transaction["held_ms"] = max(transaction.get("held_ms") or 0, until_ms - held_from_ms)
 
 
 @on_its_engine
@@ -169,11 +178,11 @@ def transactions(log: DataFrame, seen: DataFrame, lines: DataFrame) -> DataFrame
     late = f.coalesce(f.col("to_ms") - f.col("decided_ms") >= LONG_MS, f.lit(False))
     long = both.join(f.broadcast(usual), "run_id", "left").where(lasted | odd | late)
     long = long.withColumn("key", f.coalesce("transactional_id", f.lit("")))
-    told = long.join(_groups(long, log), list(_KEY), "left").join(_said(long, lines), list(_KEY), "left")
-    told = told.withColumn("from", moments("from", f.col("from_ms"))[0]).withColumn(
+    result = long.join(_groups(long, log), list(_KEY), "left").join(_timeout_lines(long, lines), list(_KEY), "left")
+    result = result.withColumn("from", moments("from", f.col("from_ms"))[0]).withColumn(
         "to", moments("to", f.col("to_ms"))[0]
     )
-    return TRANSACTIONS.conform(told)
+    return TRANSACTIONS.conform(result)
 
 
 def _open(log: DataFrame) -> DataFrame:
@@ -206,7 +215,7 @@ def _groups(long: DataFrame, log: DataFrame) -> DataFrame:
     )
 
 
-def _said(long: DataFrame, lines: DataFrame) -> DataFrame:
+def _timeout_lines(long: DataFrame, lines: DataFrame) -> DataFrame:
     """By _KEY: lines that say that it was aborted by its timeout."""
     asked = long.where(f.col("to_ms").isNotNull()).select(*_KEY, "to_ms")
     said = lines.where(f.col("what") == "transaction timeout").select(

@@ -268,12 +268,12 @@ class Invariants:
         group, member = event["group"], event["member"]
         partition = self.answers.partition(group)
         live = self._live(group, member)
-        self._expired = (group, member) if live is not None and not live.is_parked else None
+        self._expired = (group, member) if live is not None and not live.has_deferred_request else None
         life = None if partition is None else self.answers.life(group, partition.leader_epoch)
         beat = None if life is None else life.beat.get(member)
         shown = self._shown(group, member)
         goes = (
-            live is not None and not live.is_parked
+            live is not None and not live.has_deferred_request
         )  # who waits in a JoinGroup stays, with the session that it names there
         if (
             goes
@@ -289,7 +289,7 @@ class Invariants:
 
     def _check_expired(self, group: str, member: str) -> None:
         live = self._live(group, member)
-        if live is not None and not live.is_parked:
+        if live is not None and not live.has_deferred_request:
             self._fail(
                 "members expire after their session timeout", group, f"{member} is still there after its session"
             )

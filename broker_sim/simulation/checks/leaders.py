@@ -128,7 +128,12 @@ class Leaders:
 
 def _ails(partition: Partition) -> bool:
     """Whether a state of the log keeps replicas out of sync, or may."""
-    return partition.isr_too_small or partition.held or partition.barred or partition.gate is not None
+    return (
+        partition.isr_too_small
+        or partition.high_watermark_frozen
+        or partition.barred
+        or partition.append_interceptor is not None
+    )
 
 
 def _seen(partition: Partition) -> _Seen:

@@ -32,7 +32,7 @@ from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.faults.rules import FIELDS as RULE
 from broker_sim.faults.rules import rule_from
 from broker_sim.fields.field import Field, read
-from broker_sim.fields.kafka import LogName, OfTransactions, log_named
+from broker_sim.fields.kafka import LogName, TransactionalIdLog, log_named
 from broker_sim.fields.kinds import Choice, Count, Duration, Flag, Number, OneOrMore, Text, refusal
 from broker_sim.fields.problems import Problems
 from broker_sim.metadata.data_loss import lose_head, lose_tail
@@ -467,7 +467,7 @@ class Injection:
         named = log_named(name)
         if named is None:
             raise refusal("log", name, LogName.meant)
-        if isinstance(named, OfTransactions):
+        if isinstance(named, TransactionalIdLog):
             return self.kafka.transaction(named.transactional_id).state_log.partition
         return (self.kafka.offsets_log(named) if isinstance(named, str) else self.kafka.log(*named)).partition
 

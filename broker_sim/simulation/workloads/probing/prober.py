@@ -91,7 +91,12 @@ def standing(partition: Partition | None) -> tuple[object, ...] | None:
     meanwhile. None if no request can succeed."""
     if partition is None or partition.deleted or partition.leader < 0:
         return None
-    if partition.held or partition.gate is not None or partition.isr_too_small or partition.read_error is not Err.NONE:
+    if (
+        partition.high_watermark_frozen
+        or partition.append_interceptor is not None
+        or partition.isr_too_small
+        or partition.read_error is not Err.NONE
+    ):
         return None
     return id(partition), partition.leader, partition.leader_epoch, partition.partition_epoch, tuple(partition.isr)
 

@@ -3,7 +3,7 @@
 Rules:
 1. The scenario is a timeline: each step comes so long after the one before as it did in the log. Nothing in it waits for what the log
    only shows the outcome of, but for the group's being together at the start.
-2. Names, partitions, timeouts and offsets are the log's own. `Story.changed` lists what was changed for the reproduction.
+2. Names, partitions, timeouts and offsets are the log's own. `GeneratedScenario.changed` lists what was changed for the reproduction.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 
 from broker_sim.common.text import duration_text
-from broker_sim.reproduce.incident import Incident
-from broker_sim.reproduce.lives import Act, Lives, Log
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log
+from broker_sim.reproduce.incident import SelectedIncident
 
-__all__ = ["BEGIN", "GROUPS", "PYTEST", "SCENARIO", "Story", "story_of"]
+__all__ = ["BEGIN", "GROUPS", "PYTEST", "SCENARIO", "GeneratedScenario", "scenario_of"]
 
 SCENARIO, GROUPS, PYTEST = "incident.yaml", "before.json", "test_incident.py"
 BEGIN = "the moment before"
@@ -30,7 +30,7 @@ BEHIND = 100_000
 
 
 @dataclass
-class Story:
+class GeneratedScenario:
     """``table``: the scenario as a YAML table; ``changed``: what is not as it was."""
 
     table: dict[str, Any]
@@ -46,12 +46,14 @@ class Story:
         return json.dumps(self.groups, indent=1) + "\n"
 
 
-def story_of(incident: Incident, lives: Lives, as_version: str) -> Story:
+def scenario_of(incident: SelectedIncident, timeline: GroupTimeline, as_version: str) -> GeneratedScenario:
     """The scenario of what the log shows."""
-    story = Story({}, {})
-    moved = any(act.kind == "move" for act in lives.acts)  # where leadership goes to a broker and back: two are enough
+    generated = GeneratedScenario({}, {})
+    moved = any(
+        act.kind == "move" for act in timeline.acts
+    )  # where leadership goes to a broker and back: two are enough
     config: dict[str, str] = {}
-    for act in lives.acts:
+    for act in timeline.acts:
         if act.kind == "expire":
             minutes = act.for_ms // 60_000 if act.for_ms <= MOST_EXPIRY_MS else 1
             config = {"offsets.retention.minutes": str(minutes), "offsets.retention.check.interval.ms": "1000"}
@@ -64,11 +66,11 @@ def story_of(incident: Incident, lives: Lives, as_version: str) -> Story:
     if config:
         table["cluster"]["config"] = config
     table["topics"] = [
-        {"name": topic, "partitions": number, **_rate(lives.rates.get(topic, 0.0))}
-        for topic, number in sorted(lives.partitions.items())
+        {"name": topic, "partitions": number, **_rate(timeline.rates.get(topic, 0.0))}
+        for topic, number in sorted(timeline.partitions.items())
     ]
-    table["clients"] = [_client(lives, index) for index in range(len(lives.members))]
-    first = [one for one in lives.members if one.first]
+    table["clients"] = [_client(timeline, index) for index in range(len(timeline.members))]
+    first = [member for member in timeline.members if member.first]
     begin: dict[str, Any] = {"name": BEGIN}
     if first:
         begin["when"] = {"group": incident.group, "state": "Stable", "members": len(first)}
@@ -76,59 +78,61 @@ def story_of(incident: Incident, lives: Lives, as_version: str) -> Story:
     else:
         begin["after"] = "1s"
     begin["do"] = {"mark": "as the log begins"}
-    table["steps"] = [begin, *_steps(lives, story)]
-    table["expect"] = list(_expected(incident, lives))
-    story.table = table
-    story.groups = {"groups": [_before(lives)]}
-    return story
+    table["steps"] = [begin, *_steps(timeline, generated)]
+    table["expect"] = list(_expected(incident, timeline))
+    generated.table = table
+    generated.groups = {"groups": [_before(timeline)]}
+    return generated
 
 
 def _rate(rate: float) -> dict[str, str]:
     return {"rate": f"{min(rate, 10_000):.3g}/s"} if rate > 0.01 else {}
 
 
-def _client(lives: Lives, index: int) -> dict[str, Any]:
-    one = lives.members[index]
-    topics = sorted({log[0] for turn in lives.turns for seat in turn.seats for log in seat.logs} or lives.partitions)
-    beat = min(3000, one.session_ms // 3)
-    found: dict[str, Any] = {"name": one.name, "group": lives.group, "topics": topics}
-    if one.instance is not None:
-        found["instance_id"] = one.instance
-    found |= {
-        "session_timeout": duration_text(one.session_ms),
+def _client(timeline: GroupTimeline, index: int) -> dict[str, Any]:
+    member = timeline.members[index]
+    topics = sorted(
+        {log[0] for record in timeline.records for entry in record.entries for log in entry.logs} or timeline.partitions
+    )
+    beat = min(3000, member.session_ms // 3)
+    client: dict[str, Any] = {"name": member.name, "group": timeline.group, "topics": topics}
+    if member.instance is not None:
+        client["instance_id"] = member.instance
+    client |= {
+        "session_timeout": duration_text(member.session_ms),
         "heartbeat_interval": duration_text(beat),
-        "max_poll_interval": duration_text(one.rebalance_ms),
+        "max_poll_interval": duration_text(member.rebalance_ms),
         "commit": "poll",
-        "auto_commit_interval": duration_text(lives.rhythm_ms),
+        "auto_commit_interval": duration_text(timeline.rhythm_ms),
     }
-    if not one.first:
-        found["start"] = False
-    return found
+    if not member.first:
+        client["start"] = False
+    return client
 
 
-def _before(lives: Lives) -> dict[str, Any]:
+def _before(timeline: GroupTimeline) -> dict[str, Any]:
     """The group without members, with the offsets that it had, and where its logs ended."""
-    logs = sorted({*lives.ends, *lives.before})
-    offsets = [{"topic": topic, "partition": index, **_offset(lives, (topic, index))} for topic, index in logs]
-    return {"group": lives.group, "state": "Empty", "offsets": [one for one in offsets if len(one) > 2]}
+    logs = sorted({*timeline.ends, *timeline.before})
+    offsets = [{"topic": topic, "partition": index, **_offset(timeline, (topic, index))} for topic, index in logs]
+    return {"group": timeline.group, "state": "Empty", "offsets": [offset for offset in offsets if len(offset) > 2]}
 
 
-def _offset(lives: Lives, log: Log) -> dict[str, int]:
+def _offset(timeline: GroupTimeline, log: Log) -> dict[str, int]:
     """Offset and end. A log whose end is unknown ends where the group is."""
-    found = {}
-    if log in lives.before:
-        found["offset"] = lives.before[log]
-    end = max(lives.ends.get(log, 0), lives.before.get(log, 0))
-    if log in lives.before:
-        found["end"] = end
-    return found
+    row = {}
+    if log in timeline.before:
+        row["offset"] = timeline.before[log]
+    end = max(timeline.ends.get(log, 0), timeline.before.get(log, 0))
+    if log in timeline.before:
+        row["end"] = end
+    return row
 
 
-def _steps(lives: Lives, story: Story) -> Iterator[dict[str, Any]]:
-    now_ms = lives.from_ms
-    running = {one.name for one in lives.members if one.first}
-    for number, act in enumerate(lives.acts, 1):
-        doing = list(_doing(act, lives, running, story))
+def _steps(timeline: GroupTimeline, generated: GeneratedScenario) -> Iterator[dict[str, Any]]:
+    now_ms = timeline.from_ms
+    running = {member.name for member in timeline.members if member.first}
+    for number, act in enumerate(timeline.acts, 1):
+        doing = list(_doing(act, timeline, running, generated))
         if not doing:
             continue
         wait = max(0, act.at_ms - now_ms)
@@ -139,12 +143,14 @@ def _steps(lives: Lives, story: Story) -> Iterator[dict[str, Any]]:
             **({"after": duration_text(wait)} if wait else {}),
             "do": doing if len(doing) > 1 else doing[0],
         }
-    rest = max(1000, lives.to_ms - now_ms)
+    rest = max(1000, timeline.to_ms - now_ms)
     yield {"name": "the log ends", "after": duration_text(rest), "do": {"mark": "as far as the log was played"}}
 
 
-def _doing(act: Act, lives: Lives, running: set[str], story: Story) -> Iterator[dict[str, Any]]:
-    group = lives.group
+def _doing(
+    act: Act, timeline: GroupTimeline, running: set[str], generated: GeneratedScenario
+) -> Iterator[dict[str, Any]]:
+    group = timeline.group
     if act.kind == "start":
         if act.who not in running:
             running.add(str(act.who))
@@ -161,7 +167,7 @@ def _doing(act: Act, lives: Lives, running: set[str], story: Story) -> Iterator[
         who = {"member": act.who, "generation": "now"} if act.who in running else {}
         yield {"send": "OffsetCommit", "group": group, **who, "offsets": offsets}
         if who:
-            story.changed.append(
+            generated.changed.append(
                 f"{act.who} is sent a commit of {', '.join(offsets)} in its name; its own position is not moved by that"
             )
     elif act.kind == "delete_group":
@@ -169,42 +175,45 @@ def _doing(act: Act, lives: Lives, running: set[str], story: Story) -> Iterator[
     elif act.kind == "delete_offsets":
         yield {"send": "OffsetDelete", "group": group, "partitions": [f"{log[0]}-{log[1]}" for log, _ in act.offsets]}
     elif act.kind == "expire" and act.for_ms > MOST_EXPIRY_MS:
-        story.changed.append(f"the retention of {duration_text(act.for_ms)} is a minute here")
+        generated.changed.append(f"the retention of {duration_text(act.for_ms)} is a minute here")
     elif act.kind == "move":
         yield {"op": "leader.move", "log": f"offsets({group})"}
     elif act.kind == "epoch":
         yield {"op": "leader.elect", "log": f"offsets({group})"}
     elif act.kind == "jam":
-        yield _jam(act, group)
+        yield _stuck_step(act, group)
 
 
-def _jam(act: Act, group: str) -> dict[str, Any]:
+def _stuck_step(act: Act, group: str) -> dict[str, Any]:
     """A state of the group's offsets partition. A follower that hangs is in the ISR at first; once it is out, 3.x refuses appends."""
-    found: dict[str, Any] = {"log": f"offsets({group})", "state": "stuck", "for": duration_text(act.for_ms)}
+    state: dict[str, Any] = {"log": f"offsets({group})", "state": "stuck", "for": duration_text(act.for_ms)}
     if act.refused_ms is not None and act.refused_ms <= act.at_ms:
-        found["state"] = "under_min_isr"
+        state["state"] = "under_min_isr"
     elif act.refused_ms is not None:
-        found["isr_shrinks_after"] = duration_text(act.refused_ms - act.at_ms)
-    return found
+        state["isr_shrinks_after"] = duration_text(act.refused_ms - act.at_ms)
+    return state
 
 
-def _expected(incident: Incident, lives: Lives) -> Iterator[dict[str, Any]]:
+def _expected(incident: SelectedIncident, timeline: GroupTimeline) -> Iterator[dict[str, Any]]:
     """The verdict: how the group stood at the end; and what the incident consists of, as far as events of a run show it."""
-    last = next((turn for turn in reversed(lives.turns)), None)
-    if last is not None and last.seats:
+    last = next((record for record in reversed(timeline.records)), None)
+    if last is not None and last.entries:
         yield {
             "within": "60s",
             "group": {
-                incident.group: {"state": "Stable", "members": len({lives.names[one.member_id] for one in last.seats})}
+                incident.group: {
+                    "state": "Stable",
+                    "members": len({timeline.names[entry.member_id] for entry in last.entries}),
+                }
             },
         }
-    kinds = {act.kind for act in lives.acts}
-    if "crash" in kinds and not any(one.instance for one in lives.members):
+    kinds = {act.kind for act in timeline.acts}
+    if "crash" in kinds and not any(member.instance for member in timeline.members):
         yield {"happened": {"event": "timer", "timer": "session", "group": incident.group}}
     if incident.finding.kind in ("storm", "restless", "poison"):
-        many = max(3, len(lives.turns) // 2)
+        many = max(3, len(timeline.records) // 2)
         yield {"happened": {"group": incident.group, "generation": f">={many}"}}
-    if not kinds or (last is None or not last.seats):
+    if not kinds or (last is None or not last.entries):
         yield {"happened": {"event": "group", "group": incident.group}}
 
 

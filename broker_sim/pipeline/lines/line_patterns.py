@@ -1,7 +1,7 @@
 """What a line of a log may say, as patterns: a kind's name, words that such a line must have, and what is taken out of it.
 
 Rules:
-1. A pattern is told a line's words without its moment. It takes its first match; the order of a list decides.
+1. A pattern is matched against a line without its timestamp. It takes its first match; the order of a list decides.
 2. Groups of a pattern are columns of the table `log_lines`. What a column is in one kind of line it is in all.
 3. Ids are anybody's: a group's id may have blanks. So a pattern names the words behind it.
 """
@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Form", "Forms", "form"]
+__all__ = ["LinePattern", "LinePatterns", "form"]
 
 NUMBERS = frozenset({"generation", "partition", "epoch", "number", "offset", "node"})
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class LinePattern:
     """``what``: the kind of line; ``words``: all of them are in it."""
 
     what: str
@@ -26,32 +26,32 @@ class Form:
     pattern: re.Pattern[str]
 
 
-def form(what: str, pattern: str, *words: str) -> Form:
+def form(what: str, pattern: str, *words: str) -> LinePattern:
     """``words``: as literal as they stand in the line."""
-    return Form(what, words, re.compile(pattern))
+    return LinePattern(what, words, re.compile(pattern))
 
 
-class Forms:
+class LinePatterns:
     """Several, tried in order. One search for any of their words spares the rest for the lines that say nothing of interest."""
 
-    def __init__(self, forms: Iterable[Form]) -> None:
+    def __init__(self, forms: Iterable[LinePattern]) -> None:
         self.forms = tuple(forms)
-        self._any = re.compile("|".join(sorted({re.escape(one.words[0]) for one in self.forms}, reverse=True)))
+        self._any = re.compile("|".join(sorted({re.escape(form.words[0]) for form in self.forms}, reverse=True)))
 
-    def may_say(self, line: str) -> bool:
+    def may_match(self, line: str) -> bool:
         """Whether it is worth a closer look."""
         return self._any.search(line) is not None
 
-    def said(self, words: str) -> tuple[str, Mapping[str, str | int | None]] | None:
+    def match(self, words: str) -> tuple[str, Mapping[str, str | int | None]] | None:
         """(kind, columns), None for a line of no kind that is known."""
-        for one in self.forms:
-            if all(word in words for word in one.words):
-                found = one.pattern.search(words)
-                if found is not None:
+        for form in self.forms:
+            if all(word in words for word in form.words):
+                match = form.pattern.search(words)
+                if match is not None:
                     # `detail2` is `detail` in another place of the same line
-                    return one.what, {
+                    return form.what, {
                         name.rstrip("2"): _value(name, text)
-                        for name, text in found.groupdict().items()
+                        for name, text in match.groupdict().items()
                         if text is not None
                     }
         return None

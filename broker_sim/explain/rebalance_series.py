@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from broker_sim.explain.model import Rebalance, Stretch
+from broker_sim.explain.model import Rebalance, RebalanceSeries
 
-__all__ = ["stretches"]
+__all__ = ["rebalance_series"]
 
 HARDLY_MS = 1000
 """A group that is Stable for less than that is not, for an operator."""
 
 
-def stretches(rebalances: list[Rebalance]) -> list[Stretch]:
+def rebalance_series(rebalances: list[Rebalance]) -> list[RebalanceSeries]:
     """Runs of at least two rebalances that failed, or three that did or whose Stable did not last, each with the one that ended it."""
-    found: list[Stretch] = []
+    series: list[RebalanceSeries] = []
     run: list[Rebalance] = []
     for position, rebalance in enumerate(rebalances):
         following = rebalances[position + 1] if position + 1 < len(rebalances) else None
@@ -23,21 +23,21 @@ def stretches(rebalances: list[Rebalance]) -> list[Stretch]:
             run.append(rebalance)
             if following is not None:
                 continue
-        if len(run) >= (2 if all(one.end == "failed" for one in run) else 3):
+        if len(run) >= (2 if all(rebalance.end == "failed" for rebalance in run) else 3):
             last = rebalance if rebalance is not run[-1] else None
-            found.append(_stretch(run, last))
+            series.append(_series(run, last))
         run = []
-    return found
+    return series
 
 
-def _stretch(run: list[Rebalance], last: Rebalance | None) -> Stretch:
+def _series(run: list[Rebalance], last: Rebalance | None) -> RebalanceSeries:
     ended = last is not None and last.end != ""
     stable = [
-        following.began_ms - one.ended_ms
-        for one, following in zip(run, [*run[1:], *([last] if last is not None else [])], strict=False)
-        if one.end == "stable" and one.ended_ms is not None
+        following.began_ms - rebalance.ended_ms
+        for rebalance, following in zip(run, [*run[1:], *([last] if last is not None else [])], strict=False)
+        if rebalance.end == "stable" and rebalance.ended_ms is not None
     ]
-    return Stretch(
+    return RebalanceSeries(
         run,
         last,
         run[0].began_ms,

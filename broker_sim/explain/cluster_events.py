@@ -1,4 +1,4 @@
-"""What happened around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, what a scenario's clients told."""
+"""What happened around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, messages of a scenario's clients."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from broker_sim.explain.events import Event, names_in, number, table, text
 from broker_sim.explain.model import History, Incident, Span
 from broker_sim.explain.phrases import count, quoted
 
-__all__ = ["Surroundings"]
+__all__ = ["ClusterEvents"]
 
 TROUBLES = {"error": "met an error", "commit_failed": "could not commit", "lost": "lost its partitions"}
 SHORT_LOAD_MS = 50
 
 
-class Surroundings:
+class ClusterEvents:
     """Collects spans and incidents; ``finish`` puts those that concern the group's log into its history."""
 
     def __init__(self, past: History) -> None:
@@ -26,7 +26,7 @@ class Surroundings:
         self.broker_spans: dict[int, Span] = {}
         self.relevant_faults: set[str] = set()
         self.just_loaded = False
-        self.told: list[Incident] = []
+        self.client_events: list[Incident] = []
         self.handlers = {
             "fault_added": self._fault_added,
             "fault_removed": self._fault_removed,
@@ -165,8 +165,8 @@ class Surroundings:
         code = number(table(event, "details"), "code")
         if client is None or not (says in TROUBLES or (says == "exited" and code)):
             return
-        told = TROUBLES.get(str(says), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
-        self.told.append(Incident("client", self.ts_ms, told, self.order, client))
+        ending = TROUBLES.get(str(says), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
+        self.client_events.append(Incident("client", self.ts_ms, ending, self.order, client))
 
     def _incident(self, kind: str, words: str) -> None:
         self.past.incidents.append(Incident(kind, self.ts_ms, words, self.order))
@@ -181,23 +181,23 @@ class Surroundings:
         past.spans += [span for name, span in self.fault_spans.items() if name in self.relevant_faults]
         past.spans.sort(key=lambda span: (span.from_ms, span.order))
         ours = {info.client_id for info in past.members.values()} | {info.instance for info in past.members.values()}
-        past.incidents += _merged([one for one in self.told if one.client in ours])
+        past.incidents += _merged([incident for incident in self.client_events if incident.client in ours])
         past.incidents.sort(key=lambda incident: (incident.ts_ms, incident.order))
 
 
-def _merged(told: list[Incident]) -> list[Incident]:
-    """What a client told again and again is told once."""
-    found: list[Incident] = []
+def _merged(incidents: list[Incident]) -> list[Incident]:
+    """Repeated messages of a client as one incident."""
+    merged: list[Incident] = []
     last: dict[str, tuple[Incident, int, str]] = {}
-    for one in told:
-        first, times, words = last.get(one.client, (one, 0, ""))
-        if times and words == one.text:
+    for incident in incidents:
+        first, times, words = last.get(incident.client, (incident, 0, ""))
+        if times and words == incident.text:
             first.text = f"{words} (×{times + 1})"
-            last[one.client] = (first, times + 1, words)
+            last[incident.client] = (first, times + 1, words)
             continue
-        found.append(one)
-        last[one.client] = (one, 1, one.text)
-    return found
+        merged.append(incident)
+        last[incident.client] = (incident, 1, incident.text)
+    return merged
 
 
 def _length(span: Span) -> float:

@@ -1,14 +1,14 @@
 """Stuck offsets partitions while they happen: a line as soon as the journal shows one, and a line when it takes appends again.
 
-    jams = Jams(tell)
-    jams.look(batch)                   # each batch of events, in the journal's order
-    jams.older(1500)                   # and where nothing has come for 1500 ms
+    alerts = StuckAlerts(report)
+    alerts.add(batch)                  # each batch of events, in the journal's order
+    alerts.older(1500)                 # and where nothing has come for 1500 ms
 
 Rules:
 1. What a jam is says the table `stuck_partitions`; a test holds this to it. Asking Spark for that table costs seconds after each batch,
    most of them to plan it. Here each batch costs one small query, and the periods are counted on as their signs come.
 2. Signs are those of `__consumer_offsets` alone: appends, their commitment, and answers that say that there is no coordinator. What
-   producers suffer, and what a group was answered before the journal told where it lives, is left to the tables.
+   producers suffer, and responses to a group before the journal shows its partition, are left to the tables.
 3. Nothing of this is kept on a disk. A watch that starts again looks once at all that was appended, and tells what is stuck then.
 """
 
@@ -26,7 +26,7 @@ from broker_sim.pipeline.tables.stuck_partitions import APIS, ASKING, HOMES, UNA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["LEAST_MS", "Jams", "Period"]
+__all__ = ["LEAST_MS", "StuckAlerts", "StuckPeriod"]
 
 LEAST_MS = 1000
 """Shorter periods are not told: an append that is committed a little later is no incident."""
@@ -40,7 +40,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Period:
+class StuckPeriod:
     """From the first attempt without success; ``to_ms`` None while it goes on. As a row of `stuck_partitions`."""
 
     log: str
@@ -50,23 +50,25 @@ class Period:
     waiting: int = 0
     errors: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(slots=True)
 class _Log:
-    """``last_ms``: when a period ended last; ``jammed``: a write was refused or waits, and none has had success since."""
+    """``last_ms``: when a period ended last; ``blocked``: a write was refused or waits, and none has had success since."""
 
     last_ms: int | None = None
-    jammed: bool = False
-    period: Period | None = None
+    blocked: bool = False
+    period: StuckPeriod | None = None
 
 
-class Jams:
-    """``tell(line)`` is called for each beginning and each end; ``ended`` for each period that is over, however short."""
+class StuckAlerts:
+    """``report(line)`` is called for each beginning and each end; ``ended`` for each period that is over, however short."""
 
-    def __init__(self, tell: Callable[[str], object], ended: Callable[[Period], object] = lambda period: None) -> None:
-        self.tell, self.ended = tell, ended
+    def __init__(
+        self, report: Callable[[str], object], ended: Callable[[StuckPeriod], object] = lambda period: None
+    ) -> None:
+        self.report, self.ended = report, ended
         self.homes: dict[str, str] = {}
         """Group -> its offsets partition, as far as the journal has told it."""
         self.now_ms = 0
@@ -74,13 +76,13 @@ class Jams:
         self._asked: dict[tuple[int, int], str] = {}
 
     @property
-    def open(self) -> list[Period]:
+    def open(self) -> list[StuckPeriod]:
         """What goes on, the oldest first."""
-        found = [one.period for one in self._logs.values() if one.period is not None]
-        return sorted(found, key=lambda period: period.from_ms)
+        periods = [log.period for log in self._logs.values() if log.period is not None]
+        return sorted(periods, key=lambda period: period.from_ms)
 
-    def look(self, batch: DataFrame, *, past: bool = False) -> None:
-        """A batch, or with ``past`` all that there was before this watch, of which only what goes on is told."""
+    def add(self, batch: DataFrame, *, past: bool = False) -> None:
+        """A batch of events; with ``past`` all events before this watch, of which only periods that continue are reported."""
         wanted = (
             "(type in ('append', 'committed') and coordinator_partition is not null)"
             f" or (type in {HOMES} and log is not null)"
@@ -89,25 +91,25 @@ class Jams:
         rows = batch.where(wanted).select(*_COLUMNS).toArrow().to_pylist()
         last = batch.selectExpr("max(ts_ms) as last").first()
         self.now_ms = max(self.now_ms, (last.last if last is not None else None) or 0)
-        self.take(rows, past=past)
+        self.add_rows(rows, past=past)
 
-    def take(self, rows: Iterable[Row], *, past: bool = False) -> None:
+    def add_rows(self, rows: Iterable[Row], *, past: bool = False) -> None:
         """Events as rows, in any order within the batch."""
         for row in sorted(rows, key=lambda row: (row["journal"], row["seq"])):
             self.now_ms = max(self.now_ms, row["ts_ms"])
-            self._take(row, past)
+            self._add(row, past)
         self.older(0)
 
     def older(self, ms: float) -> None:
         """``ms`` have gone by since the last batch, and the journal has nothing new: it may be stuck itself."""
         for period in self.open:
-            if not period.told and self.now_ms + ms - period.from_ms >= LEAST_MS:
-                period.told = True
-                self.tell(f"{clock(period.from_ms)}  {self._words(period, 'takes')}, since then")
+            if not period.reported and self.now_ms + ms - period.from_ms >= LEAST_MS:
+                period.reported = True
+                self.report(f"{clock(period.from_ms)}  {self._words(period, 'takes')}, since then")
 
     # --- signs ----------------------------------------------------------------------------------------------------------
 
-    def _take(self, row: Row, past: bool) -> None:
+    def _add(self, row: Row, past: bool) -> None:
         kind = row["type"]
         if kind in HOMES:
             self.homes[row["group"]] = row["log"]
@@ -123,25 +125,25 @@ class Jams:
             else:
                 period = self._attempt(row["log"], row["ts_ms"], row["groups"] or (), row["error"])
                 period.waiting += row["error"] is None
-                self._logs[row["log"]].jammed = True
+                self._logs[row["log"]].blocked = True
 
     def _answered(self, row: Row, past: bool) -> None:
         group = self._asked.pop((row["journal"], row["request"]), None)
         log = self.homes.get(group) if group is not None else None
         if log is None or group is None or row["action"] is not None:
             return
-        error = next((one for one in row.get("errors") or () if one in UNAVAILABLE), None)
+        error = next((name for name in row.get("errors") or () if name in UNAVAILABLE), None)
         if error is not None:
             self._attempt(log, row["ts_ms"] - (row["took_ms"] or 0), [group], error)
         elif row["api"] in APIS:
             self._success(log, row["ts_ms"], past, write=False)
 
-    def _attempt(self, name: str, since_ms: int, groups: Iterable[str], error: str | None) -> Period:
+    def _attempt(self, name: str, since_ms: int, groups: Iterable[str], error: str | None) -> StuckPeriod:
         """One without success, which was made at ``since_ms``."""
         log = self._logs.setdefault(name, _Log())
         from_ms = since_ms if log.last_ms is None else max(since_ms, log.last_ms)
         if log.period is None:
-            log.period = Period(name, from_ms)
+            log.period = StuckPeriod(name, from_ms)
         period = log.period
         period.from_ms = min(period.from_ms, from_ms)
         period.attempts += 1
@@ -152,21 +154,21 @@ class Jams:
     def _success(self, name: str, ts_ms: int, past: bool, *, write: bool) -> None:
         """``write``: of an append; other answers don't end what a refused append began."""
         log = self._logs.setdefault(name, _Log())
-        if not write and log.jammed:
+        if not write and log.blocked:
             return
-        log.jammed, log.last_ms = False, ts_ms
+        log.blocked, log.last_ms = False, ts_ms
         period, log.period = log.period, None
         if period is None:
             return
         period.to_ms = ts_ms
         self.ended(period)
         lasted = duration_text(ts_ms - period.from_ms)
-        if period.told:
-            self.tell(f"{clock(ts_ms)}  {name} takes appends again, after {lasted}")
+        if period.reported:
+            self.report(f"{clock(ts_ms)}  {name} takes appends again, after {lasted}")
         elif ts_ms - period.from_ms >= LEAST_MS and not past:
-            self.tell(f"{clock(period.from_ms)}  {self._words(period, 'took')}, for {lasted}")
+            self.report(f"{clock(period.from_ms)}  {self._words(period, 'took')}, for {lasted}")
 
-    def _words(self, period: Period, takes: str) -> str:
+    def _words(self, period: StuckPeriod, takes: str) -> str:
         hit = sorted(period.groups)
         errors = f", answered {joined(sorted(period.errors))}" if period.errors else ""
         whose = f" of {named(hit)}" if hit else ""

@@ -16,14 +16,14 @@ from statistics import median
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count
-from broker_sim.reproduce.lives import Lives, Turn
+from broker_sim.reproduce.group_timeline import GroupGeneration, GroupTimeline
 
-__all__ = ["Alike", "Event", "Pair", "compare", "events_of"]
+__all__ = ["Event", "Pair", "Similarity", "compare", "events_of"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """``at_ms``: since the lives began; ``what``: how it is paired; ``text``: for people."""
+    """``at_ms``: since the timeline's begin; ``what``: how it is paired; ``text``: for people."""
 
     at_ms: int
     what: tuple[object, ...]
@@ -45,7 +45,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Alike:
+class Similarity:
     """``commits``: how many committed offsets a minute, real and simulated."""
 
     pairs: list[Pair]
@@ -77,98 +77,105 @@ class Alike:
         )
 
 
-def events_of(lives: Lives) -> list[Event]:
+def events_of(timeline: GroupTimeline) -> list[Event]:
     """The events of a group that are compared, in order of their times."""
-    found = [*_generations(lives), *_offsets(lives)]
-    return sorted(found, key=lambda one: one.at_ms)
+    events = [*_generations(timeline), *_offsets(timeline)]
+    return sorted(events, key=lambda event: event.at_ms)
 
 
-def _generations(lives: Lives) -> list[Event]:
-    found = []
-    for before, turn in pairwise([_start(lives), *lives.turns]):
-        old, new = ({seat.member_id: lives.names[seat.member_id] for seat in one.seats} for one in (before, turn))
-        came = {name for one, name in new.items() if one not in old}
-        gone = {name for one, name in old.items() if one not in new} - (set(new.values()) - came)
-        at_ms = turn.at_ms - lives.from_ms
-        if turn.generation is None:
-            found.append(Event(at_ms, ("ended",), "the group is gone"))
+def _generations(timeline: GroupTimeline) -> list[Event]:
+    result = []
+    for before, record in pairwise([_start(timeline), *timeline.records]):
+        old, new = (
+            {entry.member_id: timeline.names[entry.member_id] for entry in moment.entries}
+            for moment in (before, record)
+        )
+        came = {name for member_id, name in new.items() if member_id not in old}
+        gone = {name for member_id, name in old.items() if member_id not in new} - (set(new.values()) - came)
+        at_ms = record.at_ms - timeline.from_ms
+        if record.generation is None:
+            result.append(Event(at_ms, ("ended",), "the group is gone"))
             continue
-        of = f"generation {turn.generation}, {count(len(set(new.values())), 'member')}"
+        of = f"generation {record.generation}, {count(len(set(new.values())), 'member')}"
         for name in sorted(came | gone):
             back = name in set(old.values())
             what = "gone" if name not in came else "came anew" if back else "came"
-            found.append(Event(at_ms, (what, name), f"{name} {what}: {of}"))
-        if before.generation != turn.generation and not came and not gone:
-            found.append(Event(at_ms, ("again",), f"the same members again: {of}"))
-    return found
+            result.append(Event(at_ms, (what, name), f"{name} {what}: {of}"))
+        if before.generation != record.generation and not came and not gone:
+            result.append(Event(at_ms, ("again",), f"the same members again: {of}"))
+    return result
 
 
-_NOBODY = Turn(0, 0, 0, None, (), None)
+_NOBODY = GroupGeneration(0, 0, 0, None, (), None)
 
 
-def _start(lives: Lives) -> Turn:
-    return lives.begin or _NOBODY
+def _start(timeline: GroupTimeline) -> GroupGeneration:
+    return timeline.begin or _NOBODY
 
 
-def _offsets(lives: Lives) -> list[Event]:
-    found, stood = [], dict(lives.before)
+def _offsets(timeline: GroupTimeline) -> list[Event]:
+    result, stood = [], dict(timeline.before)
     deleted: dict[int, list[str]] = {}
-    for one in lives.commits:
-        at_ms, log = one.at_ms - lives.from_ms, f"{one.log[0]}-{one.log[1]}"
-        if one.offset is None:
-            if one.log in stood:
+    for commit in timeline.commits:
+        at_ms, log = commit.at_ms - timeline.from_ms, f"{commit.log[0]}-{commit.log[1]}"
+        if commit.offset is None:
+            if commit.log in stood:
                 deleted.setdefault(at_ms // 1000, []).append(log)
-            stood.pop(one.log, None)
+            stood.pop(commit.log, None)
             continue
-        if one.log in stood and one.offset < stood[one.log]:
-            by = stood[one.log] - one.offset
-            found.append(Event(at_ms, ("back", log), f"{log} went back from {stood[one.log]} to {one.offset}, by {by}"))
-        stood[one.log] = one.offset
+        if commit.log in stood and commit.offset < stood[commit.log]:
+            by = stood[commit.log] - commit.offset
+            result.append(
+                Event(at_ms, ("back", log), f"{log} went back from {stood[commit.log]} to {commit.offset}, by {by}")
+            )
+        stood[commit.log] = commit.offset
     for second, logs in deleted.items():
-        found.append(
+        result.append(
             Event(second * 1000, ("deleted", tuple(sorted(logs))), f"offsets deleted: {', '.join(sorted(logs))}")
         )
-    for act in lives.acts:
+    for act in timeline.acts:
         if act.kind == "hang":
             text = f"{act.who} committed nothing for {duration_text(act.for_ms)}"
-            found.append(Event(act.at_ms - lives.from_ms, ("hang", act.who), text))
+            result.append(Event(act.at_ms - timeline.from_ms, ("hang", act.who), text))
         elif act.kind == "jam":
             text = f"nothing was committed for {duration_text(act.for_ms)}: {act.why}"
-            found.append(Event(act.at_ms - lives.from_ms, ("jam",), text))
+            result.append(Event(act.at_ms - timeline.from_ms, ("jam",), text))
         elif act.kind in ("move", "epoch"):
             # of the simulated log no line tells who was elected: both are a new epoch
             what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was elected again"
-            found.append(Event(act.at_ms - lives.from_ms, ("epoch",), f"{what}: {act.why}"))
-    return found
+            result.append(Event(act.at_ms - timeline.from_ms, ("epoch",), f"{what}: {act.why}"))
+    return result
 
 
-def compare(real: Lives, simulated: Lives) -> Alike:
+def compare(real: GroupTimeline, simulated: GroupTimeline) -> Similarity:
     """Pair the events of the incident with those of its reproduction, and compute their similarity."""
-    one, other = events_of(real), events_of(simulated)
+    real_events, other = events_of(real), events_of(simulated)
     rates = tuple(
-        60_000 * sum(each.offset is not None for each in lives.commits) / max(lives.to_ms - lives.from_ms, 1)
-        for lives in (real, simulated)
+        60_000
+        * sum(commit.offset is not None for commit in timeline.commits)
+        / max(timeline.to_ms - timeline.from_ms, 1)
+        for timeline in (real, simulated)
     )
-    return Alike(_paired(one, other), (rates[0], rates[1]))
+    return Similarity(_paired(real_events, other), (rates[0], rates[1]))
 
 
-def _paired(one: list[Event], other: list[Event]) -> list[Pair]:
+def _paired(real: list[Event], other: list[Event]) -> list[Pair]:
     """A longest common subsequence, and what is left of both in between."""
-    longest = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
-    for i in range(len(one) - 1, -1, -1):
+    longest = [[0] * (len(other) + 1) for _ in range(len(real) + 1)]
+    for i in range(len(real) - 1, -1, -1):
         for j in range(len(other) - 1, -1, -1):
-            same = one[i].what == other[j].what
+            same = real[i].what == other[j].what
             longest[i][j] = longest[i + 1][j + 1] + 1 if same else max(longest[i + 1][j], longest[i][j + 1])
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     i = j = 0
-    while i < len(one) or j < len(other):
-        if i < len(one) and j < len(other) and one[i].what == other[j].what:
-            found.append(Pair(one[i], other[j]))
+    while i < len(real) or j < len(other):
+        if i < len(real) and j < len(other) and real[i].what == other[j].what:
+            pairs.append(Pair(real[i], other[j]))
             i, j = i + 1, j + 1
-        elif j == len(other) or (i < len(one) and longest[i + 1][j] >= longest[i][j + 1]):
-            found.append(Pair(one[i], None))
+        elif j == len(other) or (i < len(real) and longest[i + 1][j] >= longest[i][j + 1]):
+            pairs.append(Pair(real[i], None))
             i += 1
         else:
-            found.append(Pair(None, other[j]))
+            pairs.append(Pair(None, other[j]))
             j += 1
-    return found
+    return pairs

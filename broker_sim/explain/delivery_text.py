@@ -1,4 +1,4 @@
-"""What became of a share group's records, told in sentences: who was given which how often, whose lock ended, what is archived."""
+"""What became of a share group's records, in sentences: who was given which how often, whose lock ended, what is archived."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import groupby
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.deliveries import IN_VAIN, Delivery, Reader, SharedPartition, read
+from broker_sim.explain.deliveries import REDELIVERED_AFTER, Delivery, ShareGroupReader, SharePartitionHistory, read
 from broker_sim.explain.events import Event
 from broker_sim.explain.phrases import count, joined, times
 
-__all__ = ["lines", "told"]
+__all__ = ["lines", "summary"]
 
 _SHOWN = 6
 """Deliveries of one record that are told one by one."""
@@ -20,8 +20,8 @@ _MOST = 30
 _SETTLED = ("acknowledged", "archiving", "archived")
 
 
-def told(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]]] | None:
-    """How a share group stands, and what went otherwise than well; None for one that has been none."""
+def summary(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]]] | None:
+    """The state of a share group and its exceptional deliveries; None if the journal has no share group of that name."""
     reader = read(events, group)
     if not reader.partitions:
         return None
@@ -32,11 +32,14 @@ def told(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]
     if len(things) > _MOST:
         things = [*things[:_MOST], (things[_MOST][0], f"... {len(things) - _MOST} more ...")]
     standing = f"{reader.state}, epoch {reader.epoch}, {count(reader.size, 'member')}" if reader.state else "not seen"
-    head = [f"Share group {group}: {standing}.", *(_summary(one, reader) for one in reader.partitions.values())]
+    head = [
+        f"Share group {group}: {standing}.",
+        *(_summary(partition, reader) for partition in reader.partitions.values()),
+    ]
     return " ".join(head), things
 
 
-def _summary(partition: SharedPartition, reader: Reader) -> str:
+def _summary(partition: SharePartitionHistory, reader: ShareGroupReader) -> str:
     ends = partition.ends()
     records = len(partition.records)
     done = {
@@ -46,25 +49,25 @@ def _summary(partition: SharedPartition, reader: Reader) -> str:
         "archived at the limit": sum(1 for _ in _at_the_limit(partition)),
     }
     said = [f"{number} {what}" for what, number in done.items() if number]
-    again = sum(len(one) > 1 for one in partition.records.values())
+    again = sum(len(deliveries) > 1 for deliveries in partition.records.values())
     said += [f"{again} delivered more than once"] if again else []
     held: dict[str, list[int]] = {}
-    for offset, one in partition.held():
-        held.setdefault(one.member, []).append(offset)
+    for offset, delivery in partition.held():
+        held.setdefault(delivery.member, []).append(offset)
     said += [f"{reader.names.get(member, member)} has {_ranges(offsets)}" for member, offsets in held.items()]
     begins = "" if partition.start_offset is None else f", which it has up to {partition.start_offset}"
     return f"Of {partition.log}{begins}: {count(records, 'record')} delivered{', ' + joined(said) if said else ''}."
 
 
-def _at_the_limit(partition: SharedPartition) -> Iterator[tuple[int, list[Delivery]]]:
+def _at_the_limit(partition: SharePartitionHistory) -> Iterator[tuple[int, list[Delivery]]]:
     for offset, all_ in partition.records.items():
-        if all_[-1].becomes == "archived" and all_[-1].end in IN_VAIN:
+        if all_[-1].becomes == "archived" and all_[-1].end in REDELIVERED_AFTER:
             yield offset, all_
 
 
-def _of(partition: SharedPartition, reader: Reader) -> list[tuple[int, str]]:
+def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tuple[int, str]]:
     """What is worth telling: records that came more than once, locks that ended, leaders that came, what was refused."""
-    found: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
     worth = [
         (offset, all_)
         for offset, all_ in sorted(partition.records.items())
@@ -75,37 +78,37 @@ def _of(partition: SharedPartition, reader: Reader) -> list[tuple[int, str]]:
         offsets = [offset for offset, _ in rows]
         first, last = rows[0][1][0], rows[0][1][-1]
         what = f"record{'s' if len(rows) > 1 else ''} {_ranges(offsets)} of {partition.log}"
-        found.append((first.ts_ms, f"{what} {'were' if len(rows) > 1 else 'was'} {story}{_fate(last, first.ts_ms)}"))
+        lines.append((first.ts_ms, f"{what} {'were' if len(rows) > 1 else 'was'} {story}{_fate(last, first.ts_ms)}"))
     for ts_ms, epoch in partition.loads[1:]:
-        found.append(
+        lines.append(
             (ts_ms, f"{partition.log} was taken over in leader epoch {epoch}: what was in flight is free again")
         )
-    found += [
+    lines += [
         (
             ts_ms,
             f"the share coordinator did not take what was said of {_range(first, last)} of {partition.log} ({error})",
         )
         for ts_ms, first, last, error in partition.refused
     ]
-    return found
+    return lines
 
 
-def _story(all_: list[Delivery], reader: Reader) -> str:
+def _story(all_: list[Delivery], reader: ShareGroupReader) -> str:
     """The deliveries of a record, in words that are the same for records with the same fate."""
     steps = []
-    for one in all_[:_SHOWN]:
-        who = reader.names.get(one.member, one.member) or "somebody"
-        steps.append(f"to {who}, {_ending(one)}")
+    for delivery in all_[:_SHOWN]:
+        who = reader.names.get(delivery.member, delivery.member) or "somebody"
+        steps.append(f"to {who}, {_ending(delivery)}")
     if len(all_) > _SHOWN:
         steps.append(f"and {len(all_) - _SHOWN} more times")
     return f"delivered {times(len(all_))}: {'; '.join(steps)}"
 
 
-def _ending(one: Delivery) -> str:
-    if not one.end:
+def _ending(delivery: Delivery) -> str:
+    if not delivery.end:
         return "which has it still"
-    lasted = duration_text((one.ended_ms or one.ts_ms) - one.ts_ms)
-    renewed = f" renewed {times(one.renewed)}," if one.renewed else ""
+    lasted = duration_text((delivery.ended_ms or delivery.ts_ms) - delivery.ts_ms)
+    renewed = f" renewed {times(delivery.renewed)}," if delivery.renewed else ""
     words = {
         "expired": f"which let its lock expire after {lasted}",
         "given back": f"whose share session ended after {lasted}",
@@ -114,13 +117,13 @@ def _ending(one: Delivery) -> str:
         "aborted": "whose transaction was aborted",
         "deleted": "until the log was deleted up to there",
     }
-    return words.get(one.end, f"which {one.end} it after{renewed} {lasted}")
+    return words.get(delivery.end, f"which {delivery.end} it after{renewed} {lasted}")
 
 
 def _fate(last: Delivery, since_ms: int) -> str:
     if last.letter:
         return f"{_fate(replace(last, letter=''), since_ms)}. Its letter stands in {last.letter}"
-    if last.becomes in ("archived", "archiving") and last.end in IN_VAIN:
+    if last.becomes in ("archived", "archiving") and last.end in REDELIVERED_AFTER:
         return f". That was as often as the group allows: archived after {duration_text((last.ended_ms or since_ms) - since_ms)}"
     return "" if last.becomes in (*_SETTLED, "acquired") else ". It waits to be delivered again"
 
@@ -130,7 +133,7 @@ def _range(first: int, last: int) -> str:
 
 
 def _ranges(offsets: Iterable[int]) -> str:
-    """``1 to 4, 7``."""
+    """Offsets as ranges: ``1 to 4, 7``."""
     runs: list[list[int]] = []
     for offset in sorted(offsets):
         if runs and runs[-1][1] == offset - 1:
@@ -142,5 +145,5 @@ def _ranges(offsets: Iterable[int]) -> str:
 
 
 def lines(things: Iterable[tuple[int, str]]) -> list[str]:
-    """One line for each."""
+    """The entries as lines, each with its time."""
     return [f"{clock(ts_ms)}  {words}" for ts_ms, words in things]

@@ -20,10 +20,10 @@ from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.moments import is_trouble
 from broker_sim.explain.phrases import because, call_words, incident_words
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
-from broker_sim.explain.transaction_story import tell
-from broker_sim.explain.transactions import Held
+from broker_sim.explain.transaction_text import transaction_text
+from broker_sim.explain.transactions import HeldStableOffset
 
-__all__ = ["Band", "Lane", "Mark", "Scene", "scene"]
+__all__ = ["Band", "Lane", "Mark", "TimelineLayout", "timeline_layout"]
 
 PARKING = ("JoinGroup", "SyncGroup")
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
@@ -48,7 +48,8 @@ class Band:
 
 @dataclass(slots=True)
 class Mark:
-    """``kind``: removed, left, replaced, fault, heartbeat (told to rejoin), trouble (another error), failed (commit), join, sync,
+    """``kind``: removed, left, replaced, fault, heartbeat (REBALANCE_IN_PROGRESS), trouble (another error), failed (commit), join,
+    sync,
     slow, unanswered (commit), lock (records that are acquired), unlocked (released or rejected), expired (lock or share session)."""
 
     kind: str
@@ -74,7 +75,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Scene:
+class TimelineLayout:
     past: History
     from_ms: int
     to_ms: int
@@ -89,22 +90,22 @@ class Scene:
         return Scale(self.from_ms, self.to_ms, width, self.active)
 
 
-def scene(past: History, most_lanes: int = 40) -> Scene:
+def timeline_layout(past: History, most_lanes: int = 40) -> TimelineLayout:
     """The picture of a history, with at most so many lanes."""
     firsts = [changes[0][0] for changes in (past.states, past.epochs) if changes]
     firsts += [call.ts_ms for call in past.calls[:1]]
     from_ms = max(min(firsts, default=past.first_ms), past.first_ms)
     spans = [span for span in past.spans if span.to_ms is None or span.to_ms >= from_ms]
     from_ms = min([from_ms, *(max(span.from_ms, past.first_ms) for span in spans)])
-    incidents = [one for one in past.incidents if one.ts_ms >= from_ms and one.kind != "client"]
+    incidents = [incident for incident in past.incidents if incident.ts_ms >= from_ms and incident.kind != "client"]
     lanes = _lanes(past)
-    return Scene(
+    return TimelineLayout(
         past,
         from_ms,
         past.last_ms,
         _bands(past, from_ms),
         [*_folded(past, lanes, most_lanes), *_transaction_lanes(past, from_ms)],
-        [*(span for span in spans if span.kind != "fault"), *map(_held_span, past.held)],
+        [*(span for span in spans if span.kind != "fault"), *map(_stable_offset_span, past.held)],
         [span for span in spans if span.kind == "fault"],
         incidents,
         _active(past, spans, incidents),
@@ -112,13 +113,26 @@ def scene(past: History, most_lanes: int = 40) -> Scene:
 
 
 def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list[tuple[int, int]]:
-    found = [(one.began_ms, past.last_ms if one.ended_ms is None else one.ended_ms) for one in past.rebalances]
-    found += [(c.ts_ms, c.answered_ms or c.ts_ms) for c in past.calls if is_trouble(c) or (c.took_ms or 0) >= SLOW_MS]
+    intervals = [
+        (rebalance.began_ms, past.last_ms if rebalance.ended_ms is None else rebalance.ended_ms)
+        for rebalance in past.rebalances
+    ]
+    intervals += [
+        (c.ts_ms, c.answered_ms or c.ts_ms) for c in past.calls if is_trouble(c) or (c.took_ms or 0) >= SLOW_MS
+    ]
     for span in spans:
-        found.append((span.from_ms, span.from_ms))
-        found += [(span.to_ms, span.to_ms)] if span.to_ms is not None else []
-    found += [(one.begun_ms, one.completed_ms or past.last_ms) for one in past.transactions if one.begun_ms is not None]
-    return found + [(one.ts_ms, one.ts_ms) for one in incidents] + [(one.ts_ms, one.ts_ms) for one in past.replacements]
+        intervals.append((span.from_ms, span.from_ms))
+        intervals += [(span.to_ms, span.to_ms)] if span.to_ms is not None else []
+    intervals += [
+        (transaction.begun_ms, transaction.completed_ms or past.last_ms)
+        for transaction in past.transactions
+        if transaction.begun_ms is not None
+    ]
+    return (
+        intervals
+        + [(event.ts_ms, event.ts_ms) for event in incidents]
+        + [(event.ts_ms, event.ts_ms) for event in past.replacements]
+    )
 
 
 # --- bands ----------------------------------------------------------------------------------------------------------------
@@ -127,15 +141,15 @@ def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list
 def _bands(past: History, from_ms: int) -> list[Band]:
     bands = [*_without_rebalance(past), *_epochs(past)]
     gone = [ts_ms for ts_ms, state, _ in past.states if state == DEAD]
-    for position, one in enumerate(past.rebalances):
+    for position, rebalance in enumerate(past.rebalances):
         following = past.rebalances[position + 1].began_ms if position + 1 < len(past.rebalances) else past.last_ms
-        following = min([following, *(ts_ms for ts_ms in gone if ts_ms > one.began_ms)])
-        ended = following if one.ended_ms is None else min(one.ended_ms, following)
-        closed = ended if one.closed_ms is None else one.closed_ms
-        rest = {"stable": STABLE, "empty": EMPTY, "failed": "failed", "": "open"}.get(one.end, DEAD)
-        number = one.generation if one.generation is not None else one.generation_before + 1
-        label = "" if one.generation is None else str(one.generation)
-        bands.append(Band(label, one.began_ms, max(following, ended), closed, ended, rest, number, one))
+        following = min([following, *(ts_ms for ts_ms in gone if ts_ms > rebalance.began_ms)])
+        ended = following if rebalance.ended_ms is None else min(rebalance.ended_ms, following)
+        closed = ended if rebalance.closed_ms is None else rebalance.closed_ms
+        rest = {"stable": STABLE, "empty": EMPTY, "failed": "failed", "": "open"}.get(rebalance.end, DEAD)
+        number = rebalance.generation if rebalance.generation is not None else rebalance.generation_before + 1
+        label = "" if rebalance.generation is None else str(rebalance.generation)
+        bands.append(Band(label, rebalance.began_ms, max(following, ended), closed, ended, rest, number, rebalance))
     return sorted((band for band in bands if band.to_ms >= from_ms), key=lambda band: band.from_ms)
 
 
@@ -154,7 +168,7 @@ def _epochs(past: History) -> list[Band]:
 
 def _without_rebalance(past: History) -> list[Band]:
     """Generations that were there when the journal began, or that a coordinator found in its log."""
-    ended = {one.ended_ms for one in past.rebalances}
+    ended = {rebalance.ended_ms for rebalance in past.rebalances}
     bands = []
     for (start, state, generation), following in zip(past.states, [*past.states[1:], None], strict=False):
         if state == STABLE and start not in ended:
@@ -173,7 +187,9 @@ def _lanes(past: History) -> list[Lane]:
     for info in sorted(past.members.values(), key=lambda info: info.first_ms):
         base = (info.instance or info.client_id, info.instance or info.client_host)
         until = past.last_ms if info.last_ms is None else info.last_ms
-        lane = next((one for one in free[base] if info.instance or one.present[-1][1] <= info.first_ms), None)
+        lane = next(
+            (candidate for candidate in free[base] if info.instance or candidate.present[-1][1] <= info.first_ms), None
+        )
         if lane is None:
             detail = " at ".join(part for part in (info.client_id, info.client_host) if part)
             lane = Lane(past.name(info.member), detail, [])
@@ -190,7 +206,7 @@ def _lanes(past: History) -> list[Lane]:
         if lane is not None:
             _draw_call(past, lane, call)
     _draw_ends(past, of_member)
-    _draw_told(past, lanes)
+    _draw_client_events(past, lanes)
     _draw_locks(past, of_member)
     return lanes
 
@@ -218,26 +234,29 @@ MOST_TRANSACTION_LANES = 8
 def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
     """A lane for each transactional id: while a transaction is open, and while its markers are on their way."""
     lanes: dict[str, Lane] = {}
-    for one in past.transactions:
-        if one.transactional_id not in lanes and len(lanes) == MOST_TRANSACTION_LANES:
+    for transaction in past.transactions:
+        if transaction.transactional_id not in lanes and len(lanes) == MOST_TRANSACTION_LANES:
             continue
-        lane = lanes.setdefault(one.transactional_id, Lane(one.transactional_id, f"transactional id on {one.log}", []))
-        words = tell(one, past.last_ms)
-        begun_ms = max(from_ms, past.first_ms if one.begun_ms is None else one.begun_ms)
-        decided_ms = past.last_ms if one.decided_ms is None else one.decided_ms
-        over_ms = past.last_ms if one.completed_ms is None else one.completed_ms
+        lane = lanes.setdefault(
+            transaction.transactional_id,
+            Lane(transaction.transactional_id, f"transactional id on {transaction.log}", []),
+        )
+        words = transaction_text(transaction, past.last_ms)
+        begun_ms = max(from_ms, past.first_ms if transaction.begun_ms is None else transaction.begun_ms)
+        decided_ms = past.last_ms if transaction.decided_ms is None else transaction.decided_ms
+        over_ms = past.last_ms if transaction.completed_ms is None else transaction.completed_ms
         lane.present.append((begun_ms, over_ms))
         lane.bars.append(Mark("open", begun_ms, words, decided_ms))
-        if one.decided_ms is not None:
+        if transaction.decided_ms is not None:
             lane.bars.append(Mark("marking", decided_ms, words, over_ms))
-        if one.ends == "commit" and one.over:
+        if transaction.ends == "commit" and transaction.over:
             lane.commits.append(over_ms)
-        elif one.ends:
-            lane.marks.append(Mark("left" if one.ends in ("commit", "abort") else "removed", decided_ms, words))
+        elif transaction.ends:
+            lane.marks.append(Mark("left" if transaction.ends in ("commit", "abort") else "removed", decided_ms, words))
     return list(lanes.values())
 
 
-def _held_span(held: Held) -> Span:
+def _stable_offset_span(held: HeldStableOffset) -> Span:
     who = held.transaction.transactional_id if held.transaction is not None else f"producer {held.producer_id}, hanging"
     label = f"read_committed held at {held.offset} by {who}"
     return Span("held", label, held.from_ms, held.to_ms, key=held.log, order=held.order)
@@ -278,19 +297,21 @@ def _draw_ends(past: History, of_member: dict[str, Lane]) -> None:
             if removal.why == "rebalance_timeout":
                 why = f"{past.name(removal.member)} did not rejoin within the rebalance timeout and was removed"
             lane.marks.append(Mark("removed", removal.ts_ms, f"{clock(removal.ts_ms)}  {why}"))
-    for one in past.replacements:
-        lane = of_member.get(one.new)
+    for replacement in past.replacements:
+        lane = of_member.get(replacement.new)
         if lane is not None:
-            words = f"{clock(one.ts_ms)}  {one.instance} came back under a new id"
-            lane.marks.append(Mark("replaced", one.ts_ms, words))
+            words = f"{clock(replacement.ts_ms)}  {replacement.instance} came back under a new id"
+            lane.marks.append(Mark("replaced", replacement.ts_ms, words))
 
 
-def _draw_told(past: History, lanes: list[Lane]) -> None:
+def _draw_client_events(past: History, lanes: list[Lane]) -> None:
     by_client = {past.members[name].client_id: lane for lane in lanes for name in lane.members}
     by_client |= {past.members[name].instance or "": lane for lane in lanes for name in lane.members}
-    for one in past.incidents:
-        if one.kind == "client" and one.client in by_client:
-            by_client[one.client].marks.append(Mark("told", one.ts_ms, f"{clock(one.ts_ms)}  {incident_words(one)}"))
+    for incident in past.incidents:
+        if incident.kind == "client" and incident.client in by_client:
+            by_client[incident.client].marks.append(
+                Mark("told", incident.ts_ms, f"{clock(incident.ts_ms)}  {incident_words(incident)}")
+            )
 
 
 def _folded(past: History, lanes: list[Lane], most: int) -> list[Lane]:
@@ -298,8 +319,8 @@ def _folded(past: History, lanes: list[Lane], most: int) -> list[Lane]:
     most = max(most, 2)
     if len(lanes) <= most:
         return lanes
-    held_up = {arrival.member for one in past.rebalances if (arrival := one.last_arrival) is not None}
-    leaders = {one.leader for one in past.rebalances}
+    held_up = {arrival.member for rebalance in past.rebalances if (arrival := rebalance.last_arrival) is not None}
+    leaders = {rebalance.leader for rebalance in past.rebalances}
 
     def interest(lane: Lane) -> int:
         bad = sum(mark.kind in ("removed", "failed", "trouble", "fault", "unanswered") for mark in lane.marks)
@@ -310,7 +331,7 @@ def _folded(past: History, lanes: list[Lane], most: int) -> list[Lane]:
     kept = {id(lane) for position, lane in enumerate(ranked) if position < PLAIN_LANES or interest(lane)}
     rest = [lane for lane in lanes if id(lane) not in kept]
     fold = Lane(f"{len(rest)} more", "folded", [name for lane in rest for name in lane.members], folded=len(rest))
-    fold.present = [one for lane in rest for one in lane.present]
+    fold.present = [span for lane in rest for span in lane.present]
     fold.commits = sorted(ts_ms for lane in rest for ts_ms in lane.commits)
     fold.bars = _in_order(mark for lane in rest for mark in lane.bars)
     fold.marks = _in_order(mark for lane in rest for mark in lane.marks)

@@ -1,4 +1,4 @@
-"""One rebalance, or a stretch of them, told in sentences."""
+"""One rebalance, or a series of them, in sentences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker_sim.common.answers import about_one, places
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.holdups import chief, holdups, in_words
-from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch, commits_of
+from broker_sim.explain.model import Arrival, History, Rebalance, RebalanceSeries, Removal, commits_of
 from broker_sim.explain.phrases import (
     after,
     because,
@@ -23,20 +23,20 @@ from broker_sim.explain.phrases import (
 )
 from broker_sim.explain.rebalances import DEAD
 
-__all__ = ["life_of", "tell", "tell_stretch"]
+__all__ = ["life_of", "rebalance_text", "series_text"]
 
 FEW = 3
 """So many members are told of one by one."""
-HELD_MS = 3000
+LONG_WAIT_MS = 3000
 """Waits that are longer are told of with their reason."""
 SAME_MS = 20
 """What is nearer to each other than this is told of as one."""
 
 
-def tell(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
+def rebalance_text(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
     """Why it began (``dated``: and when), who held it up, how it ended."""
     sentences = [_beginning(past, rebalance, dated), *_window(past, rebalance), *_assignment(past, rebalance)]
-    sentences += [_ending(past, rebalance), _held_up(past, rebalance), *_meanwhile(past, rebalance)]
+    sentences += [_ending(past, rebalance), _longest_wait(past, rebalance), *_meanwhile(past, rebalance)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -60,20 +60,20 @@ def _beginning(past: History, rebalance: Rebalance, dated: bool) -> str:
 
 def _window(past: History, rebalance: Rebalance) -> list[str]:
     sentences = []
-    late = [one for one in rebalance.arrivals.values() if one.member not in rebalance.cause.members]
-    late.sort(key=lambda one: one.ts_ms)
+    late = [arrival for arrival in rebalance.arrivals.values() if arrival.member not in rebalance.cause.members]
+    late.sort(key=lambda arrival: arrival.ts_ms)
     clauses = _arrivals(past, rebalance, late)
-    clauses += _meddlers(past, rebalance)
-    clauses += [_removed(past, rebalance, removal) for removal in _told_removals(rebalance)[:FEW]]
-    more = len(_told_removals(rebalance)) - FEW
+    clauses += _leavers(past, rebalance)
+    clauses += [_removed(past, rebalance, removal) for removal in _other_removals(rebalance)[:FEW]]
+    more = len(_other_removals(rebalance)) - FEW
     if more > 0:
         clauses.append(f"{more} more members were removed")
-    if rebalance.closed_ms is not None and late and not rebalance.from_empty and not _told_removals(rebalance):
+    if rebalance.closed_ms is not None and late and not rebalance.from_empty and not _other_removals(rebalance):
         clauses.append("nobody else was removed" if rebalance.removals else "nobody was removed")
     if clauses:
         sentences.append(_sentence("; ".join(clauses)))
     sentences += _cut_joins(past, rebalance)
-    for pending, held_ms in rebalance.pending_held.items():
+    for pending, held_ms in rebalance.pending_waits_ms.items():
         if held_ms >= 50:
             sentences.append(
                 f"All were in, but {member(past, pending)}, which had been given a member id, held them up for "
@@ -88,8 +88,8 @@ def _window(past: History, rebalance: Rebalance) -> list[str]:
         )
     sentences.append(_closing(rebalance))
     if rebalance.closed_ms is None and rebalance.end == "":
-        missing = [one for one in rebalance.expected if past.now is not None and one in past.now.members]
-        missing = [one for one in missing if one not in rebalance.arrivals]
+        missing = [member for member in rebalance.expected if past.now is not None and member in past.now.members]
+        missing = [member for member in missing if member not in rebalance.arrivals]
         if missing:
             sentences.append(f"It waits for {listed(past, missing)} to join again.")
         elif past.now is not None and past.now.pending:
@@ -116,75 +116,81 @@ def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[
     if together:
         return [together]
     if len(late) <= FEW:
-        clauses = [_arrival(past, rebalance, one, verb[one.member in rebalance.expected]) for one in late]
+        clauses = [_arrival(past, rebalance, arrival, verb[arrival.member in rebalance.expected]) for arrival in late]
         if len(late) > 1:
             last = late[-1]
-            told = f" (it was told by its {last.told_by} {after((last.told_ms or 0) - began)})" if last.told_by else ""
-            clauses[-1] = f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{told}"
+            prompted = (
+                f" (it was told by its {last.prompted_by} {after((last.prompted_ms or 0) - began)})"
+                if last.prompted_by
+                else ""
+            )
+            clauses[-1] = f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{prompted}"
         return clauses
-    rejoined = sum(one.member in rebalance.expected for one in late)
+    rejoined = sum(arrival.member in rebalance.expected for arrival in late)
     what = "rejoined" if rejoined == len(late) else "joined" if not rejoined else f"joined, {rejoined} of them again"
     half, last = late[(len(late) - 1) // 2], late[-1]
     clauses = [f"{len(late)} members {what}, half of them within {duration_text(half.ts_ms - began)}"]
-    told = (
-        f", told by its {last.told_by} after {duration_text(last.told_ms - began)}" if last.told_ms is not None else ""
+    prompted = (
+        f", told by its {last.prompted_by} after {duration_text(last.prompted_ms - began)}"
+        if last.prompted_ms is not None
+        else ""
     )
-    clauses.append(f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{told}")
+    clauses.append(f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{prompted}")
     return clauses
 
 
-def _arrival(past: History, rebalance: Rebalance, one: Arrival, verb: str) -> str:
-    name, began = past.name(one.member), rebalance.began_ms
-    if one.told_ms is None or one.told_by is None:
-        return f"{name} {verb} {after(one.ts_ms - began)}"
-    since = one.ts_ms - one.told_ms
+def _arrival(past: History, rebalance: Rebalance, arrival: Arrival, verb: str) -> str:
+    name, began = past.name(arrival.member), rebalance.began_ms
+    if arrival.prompted_ms is None or arrival.prompted_by is None:
+        return f"{name} {verb} {after(arrival.ts_ms - began)}"
+    since = arrival.ts_ms - arrival.prompted_ms
     then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
-    return f"{name} was told by its {one.told_by} {after(one.told_ms - began)} and {then}"
+    return f"{name} was told by its {arrival.prompted_by} {after(arrival.prompted_ms - began)} and {then}"
 
 
 def _together(past: History, rebalance: Rebalance, late: list[Arrival]) -> str:
     """Members that learned of it in the same way and came at the same time: a clause for all."""
     first, last = late[0], late[-1]
-    same = {(one.told_by, one.member in rebalance.expected) for one in late}
+    same = {(arrival.prompted_by, arrival.member in rebalance.expected) for arrival in late}
     if len(late) < 2 or len(same) > 1 or last.ts_ms - first.ts_ms > SAME_MS:
         return ""
     who, verb = (
-        listed(past, (one.member for one in late)),
+        listed(past, (arrival.member for arrival in late)),
         "rejoined" if first.member in rebalance.expected else "joined",
     )
-    if first.told_ms is None:
+    if first.prompted_ms is None:
         return f"{who} {verb} {after(last.ts_ms - rebalance.began_ms)}"
-    since = last.ts_ms - first.told_ms
+    since = last.ts_ms - first.prompted_ms
     then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
-    return f"{who} were told by their {first.told_by}s {after(first.told_ms - rebalance.began_ms)} and {then}"
+    return f"{who} were told by their {first.prompted_by}s {after(first.prompted_ms - rebalance.began_ms)} and {then}"
 
 
 def _cut_joins(past: History, rebalance: Rebalance) -> list[str]:
     """JoinGroups that did not wait for the window's end."""
-    told = Counter((call.member, call.outcome, _rounded(call)) for call in rebalance.cut_joins)
+    joins = Counter((call.member, call.outcome, _rounded(call)) for call in rebalance.cut_joins)
     clauses = [
         f"the waiting JoinGroup of {past.name(who)} was answered {outcome} {took}{f' {times(number)}' if number > 1 else ''}"
-        for (who, outcome, took), number in told.most_common(FEW)
+        for (who, outcome, took), number in joins.most_common(FEW)
     ]
-    if len(told) > FEW:
-        clauses.append(f"so were those of {len(told) - FEW} more")
+    if len(joins) > FEW:
+        clauses.append(f"so were those of {len(joins) - FEW} more")
     return [_sentence("; ".join(clauses))] if clauses else []
 
 
-def _meddlers(past: History, rebalance: Rebalance) -> list[str]:
+def _leavers(past: History, rebalance: Rebalance) -> list[str]:
     """Who left or fell silent while the window was open; joiners stand among the arrivals."""
     began = rebalance.began_ms
     left = [cause for cause in rebalance.also if cause.kind == "left"]
     others = [cause for cause in rebalance.also if cause.kind in ("expired", "replaced")]
     clauses = [f"meanwhile {because(past, cause)} ({after(cause.ts_ms - began)})" for cause in others]
-    silent = [one for cause in others if cause.kind == "expired" for one in cause.members]
+    silent = [member for cause in others if cause.kind == "expired" for member in cause.members]
     if len(others) > 1 and len(silent) == len(others):
         clauses = [
             f"meanwhile the sessions of {listed(past, silent)} ran out as well ({after(others[-1].ts_ms - began)})"
         ]
     elif len(clauses) > FEW:
         clauses = [*clauses[:FEW], f"{len(others) - FEW} more fell silent or came back"]
-    leavers = [one for cause in left for one in cause.members]
+    leavers = [member for cause in left for member in cause.members]
     if leavers:
         reasons = list(dict.fromkeys(cause.reason for cause in left if cause.reason))
         said = f" (it said: {quoted(reasons[0])})" if len(reasons) == 1 else ""
@@ -192,10 +198,10 @@ def _meddlers(past: History, rebalance: Rebalance) -> list[str]:
     return clauses
 
 
-def _told_removals(rebalance: Rebalance) -> list[Removal]:
-    """Removals that are neither the cause nor told of among what happened meanwhile."""
-    told = set(rebalance.cause.members).union(*(cause.members for cause in rebalance.also))
-    return [one for one in rebalance.removals if one.member not in told]
+def _other_removals(rebalance: Rebalance) -> list[Removal]:
+    """Removals that are neither the cause nor among the causes of the join phase."""
+    explained = set(rebalance.cause.members).union(*(cause.members for cause in rebalance.also))
+    return [removal for removal in rebalance.removals if removal.member not in explained]
 
 
 def _removed(past: History, rebalance: Rebalance, removal: Removal) -> str:
@@ -221,10 +227,12 @@ def _seen_of(past: History, rebalance: Rebalance, removal: Removal) -> str:
     others = Counter(call.api for call in calls if call not in beats and call not in refused)
     arrived += [f"{number} {api}" for api, number in others.most_common(FEW)]
     words = f"; meanwhile {joined(arrived)} of it arrived, and no JoinGroup"
-    if removal.member in rebalance.told:
-        at_ms, by = rebalance.told[removal.member]
-        told = f", though its {by} was answered REBALANCE_IN_PROGRESS {after(at_ms - rebalance.began_ms)}"
-        return f"{words}{told}: {late_to_rejoin(retries=bool(refused), protocol_type=rebalance.cause.protocol_type)}"
+    if removal.member in rebalance.prompted:
+        at_ms, by = rebalance.prompted[removal.member]
+        prompted = f", though its {by} was answered REBALANCE_IN_PROGRESS {after(at_ms - rebalance.began_ms)}"
+        return (
+            f"{words}{prompted}: {late_to_rejoin(retries=bool(refused), protocol_type=rebalance.cause.protocol_type)}"
+        )
     answers = Counter(call.outcome for call in beats if call.outcome != "NONE")
     if not answers:
         return words
@@ -250,7 +258,7 @@ def _closing(rebalance: Rebalance) -> str:
         prolonged = max(rebalance.timer_fired - 1, 0)
         words = f"The window closed {after(lasted)}, when the initial rebalance delay was over"
         return f"{words}, prolonged {times(prolonged)} for late joiners." if prolonged else f"{words}."
-    if rebalance.closed_by == "timer" and not any(one.why == "rebalance_timeout" for one in rebalance.removals):
+    if rebalance.closed_by == "timer" and not any(removal.why == "rebalance_timeout" for removal in rebalance.removals):
         return f"The window closed {after(lasted)}, when the rebalance timeout was over."
     return ""
 
@@ -281,7 +289,11 @@ def _assignment(past: History, rebalance: Rebalance) -> list[str]:
 
 
 def _not_stored(rebalance: Rebalance, sync: Call) -> str:
-    states = list(dict.fromkeys(f"{one.key} was {one.label}" for one in rebalance.conditions if one.kind == "state"))
+    states = list(
+        dict.fromkeys(
+            f"{condition.key} was {condition.label}" for condition in rebalance.conditions if condition.kind == "state"
+        )
+    )
     error = rebalance.append_error or (rebalance.ended_by.error if rebalance.ended_by is not None else None)
     words = "it was not stored" + (f" ({error})" if error else "") + (f" because {joined(states)}" if states else "")
     return words + (f", and its SyncGroup was answered {sync.error} {after(sync.took_ms)}" if sync.error else "")
@@ -354,10 +366,10 @@ def _failure(past: History, rebalance: Rebalance) -> str:
     return began_again + (f", before it was Stable, because {why}." if why else ", before it was Stable.")
 
 
-def _held_up(past: History, rebalance: Rebalance) -> str:
+def _longest_wait(past: History, rebalance: Rebalance) -> str:
     """That sessions which ran out meanwhile took the longest part of it."""
     held = chief(holdups(rebalance))
-    if held is None or held.what != "session" or held.ms < HELD_MS:
+    if held is None or held.what != "session" or held.ms < LONG_WAIT_MS:
         return ""
     words = in_words(
         held.what, listed(past, held.members), len(held.members) > 1, set(held.members) <= set(held.closed)
@@ -405,14 +417,14 @@ def life_of(past: History, rebalance: Rebalance) -> str:
         if call.failed and call.api not in ("OffsetCommit", "TxnOffsetCommit", "JoinGroup")
     )
     if errors:
-        told = [f"{api} {error} {times(number)}" for (api, error), number in errors.most_common(FEW)]
-        words.append(f"Errors besides: {joined(told)}.")
+        parts = [f"{api} {error} {times(number)}" for (api, error), number in errors.most_common(FEW)]
+        words.append(f"Errors besides: {joined(parts)}.")
     return " ".join(words)
 
 
 def _end_of_group(past: History, ts_ms: int) -> str:
     """What became of the group then: it was deleted, went over to another protocol, or is at another coordinator."""
-    ends = (one.text for one in past.incidents if one.kind == "deleted" and one.ts_ms == ts_ms)
+    ends = (incident.text for incident in past.incidents if incident.kind == "deleted" and incident.ts_ms == ts_ms)
     return next(ends, "the coordinator gave the group away")
 
 
@@ -431,12 +443,12 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
         sentences.append(f"{count(len(good), 'commit')} answered{slow}.")
     if failed:
         kinds = Counter(map(_errors, failed))
-        told = []
+        parts = []
         for errors, number in kinds.most_common(FEW):
             some = [call for call in failed if _errors(call) == errors]
             whole = f"{_for_whom(past, some, errors)} {_spread(some)}"
-            told.append(f"{number} {whole}" if len(kinds) > 1 else whole)
-        sentences.append(f"{count(len(failed), 'commit')} failed: {joined(told)}.")
+            parts.append(f"{number} {whole}" if len(kinds) > 1 else whole)
+        sentences.append(f"{count(len(failed), 'commit')} failed: {joined(parts)}.")
     if in_part:
         sentences += _failed_in_part(past, in_part)
     stored = sum(_stored_all_the_same(call) for call in (*failed, *in_part))
@@ -465,28 +477,28 @@ def _errors(call: Call) -> tuple[str, ...]:
 
 
 def _for_whom(past: History, calls: list[Call], errors: tuple[str, ...]) -> str:
-    """Errors, with the topics that they are of and the members that met them; one error that is of no topic stands alone."""
+    """Errors, with the topics that they are of and the members that met them; a single error without a topic has no addition."""
     rows = [row for call in calls for row in call.rows]
     if not rows or (len(errors) == 1 and not about_one(errors[0])):
         return errors[0]
-    each = [f"{error} for {places(some)}" for error in errors if (some := [row for row in rows if row.error == error])]
+    parts = [f"{error} for {places(some)}" for error in errors if (some := [row for row in rows if row.error == error])]
     members = [call.member for call in calls if call.member]
-    return joined(each) + (f", of {listed(past, members)}," if members else "")
+    return joined(parts) + (f", of {listed(past, members)}," if members else "")
 
 
 def _failed_in_part(past: History, calls: list[Call]) -> list[str]:
     """Commits that were refused for some partitions and taken for others: which, whose, and what became of the rest."""
     errors = Counter(error for call in calls for error in call.errors)
-    told = []
+    parts = []
     for error, number in errors.most_common(FEW):
         some = [call for call in calls if error in call.errors]
         where = places(row for call in some for row in call.rows if row.error == error)
-        told.append(f"{error} for {where}" + (f" ({number} of them)" if number < len(calls) else ""))
+        parts.append(f"{error} for {where}" + (f" ({number} of them)" if number < len(calls) else ""))
     members = [call.member for call in calls if call.member]
     whose = f" of {listed(past, members)}" if members else ""
     good = [(call, row) for call in calls for row in call.rows if not row.error]
     stored = [row for call, row in good if row.what in call.stored]
-    words = f"{count(len(calls), 'commit')}{whose} failed in part {_spread(calls)}: {joined(told)};"
+    words = f"{count(len(calls), 'commit')}{whose} failed in part {_spread(calls)}: {joined(parts)};"
     if len(stored) == len(good):
         return [f"{words} the rest, for {places(row for _, row in good)}, was stored."]
     rest = f"{words} the rest, for {places(row for _, row in good)}, was answered NONE"
@@ -504,7 +516,7 @@ def _stored_all_the_same(call: Call) -> bool:
     return any(row.error and row.what in call.stored for row in call.rows)
 
 
-def tell_stretch(past: History, stretch: Stretch) -> str:
+def series_text(past: History, stretch: RebalanceSeries) -> str:
     """``Rebalanced 8 times between .. and .. without becoming Stable: every time ..``"""
     run, last = stretch.rebalances, stretch.last
     lasted = duration_text((stretch.to_ms or past.last_ms) - stretch.from_ms)
@@ -533,21 +545,26 @@ def tell_stretch(past: History, stretch: Stretch) -> str:
     return " ".join(words)
 
 
-def restless(stretch: Stretch) -> str:
+def restless(stretch: RebalanceSeries) -> str:
     if stretch.stable_ms is None:
         return "without becoming Stable"
     return f"without being Stable for longer than {duration_text(stretch.stable_ms)}"
 
 
-def _reasons(past: History, stretch: Stretch) -> str:
+def _reasons(past: History, stretch: RebalanceSeries) -> str:
     """Why the rebalances failed; where some became Stable: why the next ones began."""
     run, last = stretch.rebalances, stretch.last
     if stretch.stable_ms is None:
-        reasons = Counter(failure_reason(past, one) for one in run)
+        reasons = Counter(failure_reason(past, rebalance) for rebalance in run)
     else:
         following = [*run[1:], *([last] if last is not None else [])]
-        told = (because(past, one.cause, generation=one.generation_before, brief=True) for one in following)
-        reasons = Counter(f"because {one}" if one else "for a reason that the journal doesn't hold" for one in told)
+        causes = (
+            because(past, rebalance.cause, generation=rebalance.generation_before, brief=True)
+            for rebalance in following
+        )
+        reasons = Counter(
+            f"because {cause}" if cause else "for a reason that the journal doesn't hold" for cause in causes
+        )
     if len(reasons) == 1:
         return f"every time {next(iter(reasons))}"
     most = reasons.most_common(FEW)

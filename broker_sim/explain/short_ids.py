@@ -7,17 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from broker_sim.explain.model import Info
+from broker_sim.explain.model import MemberInfo
 
 __all__ = ["short_names"]
 
 _SHORTEST = 4
 
 
-def short_names(members: Iterable[Info], hosts: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def short_names(members: Iterable[MemberInfo], hosts: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Member id -> a name for people. All ids of one static member have its instance id as their name. ``hosts``: the names of clients'
-    hosts by their addresses, for faults in simulations are told of by these."""
-    alike: dict[str, list[Info]] = defaultdict(list)
+    hosts by their addresses, by which faults in simulations are described."""
+    alike: dict[str, list[MemberInfo]] = defaultdict(list)
     for info in members:
         alike[info.instance or hosts.get(info.client_host) or info.client_id or _without_uuid(info.member)].append(info)
     names: dict[str, str] = {}
@@ -40,6 +40,6 @@ def _suffix(member: str, base: str) -> str:
 
 
 def _without_uuid(member: str) -> str:
-    """``app-1`` of ``app-1-2f1c...``: what stands before the 36 characters of a UUID."""
+    """``app-1`` of ``app-1-2f1c...``: the part before the 36 characters of a UUID."""
     head, tail = member[:-37], member[-37:]
     return head if head and len(tail) == 37 and tail[0] == "-" and tail.count("-") == 5 else member

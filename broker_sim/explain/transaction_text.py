@@ -1,0 +1,206 @@
+"""One transaction, or all of a transactional id, in sentences."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from broker_sim.common.text import clock, date, duration_text, nearest
+from broker_sim.explain.events import Event
+from broker_sim.explain.phrases import count, joined, shortened
+from broker_sim.explain.transactions import (
+    WORTH_TELLING_MS,
+    HeldStableOffset,
+    JournalTransactions,
+    Transaction,
+    transactions,
+)
+
+__all__ = ["explain_transactions", "is_trouble", "stable_offset_text", "transaction_text"]
+
+OFFSETS = "__consumer_offsets-"
+SHOWN = 4
+
+
+def explain_transactions(events: Iterable[Event], transactional_id: str | None = None, width: int = 100) -> str:
+    """What became of the transactions of one transactional id, or of all; and what hangs of a transaction that no coordinator knows.
+
+    Lines are not longer than ``width``. Times are UTC. An id that the journal doesn't hold is said so.
+    """
+    result = transactions(events)
+    if transactional_id is not None and transactional_id not in result.states and not result.of(transactional_id):
+        return _fill([_unknown_id(result, transactional_id)], width)
+    chosen = result.transactions if transactional_id is None else result.of(transactional_id)
+    ids = {transaction.producer_id for transaction in chosen}
+    hanging = [span for span in result.hanging if transactional_id is None or span.producer_id in ids]
+    paragraphs = [
+        (transaction.begun_ms or result.first_ms, transaction.order, transaction_text(transaction, result.last_ms))
+        for transaction in chosen
+    ]
+    paragraphs += [(span.from_ms, span.order, stable_offset_text(span, result.last_ms)) for span in hanging]
+    lines = [f"{clock(ts_ms)}  {words}" for ts_ms, _, words in sorted(paragraphs)]
+    return _fill([_header(result, chosen, hanging, transactional_id), *lines], width)
+
+
+def _fill(paragraphs: Iterable[str], width: int) -> str:
+    wrapper = textwrap.TextWrapper(
+        width=max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(line for paragraph in paragraphs for line in wrapper.wrap(paragraph))
+
+
+def _unknown_id(result: JournalTransactions, transactional_id: str) -> str:
+    known = sorted(result.states)
+    meant = nearest(transactional_id, known)
+    hint = f" Did you mean {meant!r}?" if meant else f" It knows {joined(known[:10])}." if known else ""
+    return f"The journal holds nothing of the transactional id {transactional_id!r}.{hint}"
+
+
+def _header(
+    result: JournalTransactions,
+    chosen: list[Transaction],
+    hanging: list[HeldStableOffset],
+    transactional_id: str | None,
+) -> str:
+    span = f"{date(result.first_ms)} {clock(result.first_ms)} to {clock(result.last_ms)} UTC"
+    ends = {"commit": "committed", "abort": "aborted", "fenced": "fenced", "timed out": "timed out", "": "open"}
+    how = [
+        f"{number} {words}"
+        for end, words in ends.items()
+        if (number := sum(transaction.ends == end for transaction in chosen)) > 0
+    ]
+    many = f"{count(len(chosen), 'transaction')} in the journal, {span}"
+    many += f": {joined(how)}." if how else "."
+    if hanging:
+        many += f" {count(len(hanging), 'transaction')} of which no coordinator knew held up readers."
+    if transactional_id is None:
+        return many
+    state = result.states.get(transactional_id, "")
+    where = f" on {chosen[-1].log}" if chosen and chosen[-1].log else ""
+    epoch = f", epoch {chosen[-1].epoch} of producer {chosen[-1].producer_id}" if chosen else ""
+    return f"Transactional id {transactional_id}{where}: {state}{epoch}. {many}"
+
+
+def transaction_text(transaction: Transaction, until_ms: int) -> str:
+    """A transaction in sentences: beginning, decision, markers, readers that waited."""
+    sentences = [_beginning(transaction, until_ms), *_decision(transaction), *_markers(transaction, until_ms)]
+    sentences += [stable_offset_text(held, until_ms) for held in transaction.held if _worth(held, until_ms)]
+    sentences += _fenced(transaction)
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _beginning(transaction: Transaction, until_ms: int) -> str:
+    lasted = transaction.lasted_ms(until_ms)
+    took = f" of {duration_text(lasted)}" if lasted is not None else ""
+    logs = [name for name in transaction.partitions if not name.startswith(OFFSETS)]
+    where = f" in {shortened(logs)}" if logs else ""
+    groups = [
+        f"{shortened([f'{log} {at}' for log, at in offsets.items()])} for {group}"
+        for group, offsets in transaction.staged.items()
+    ]
+    commits = f", with the offsets {joined(groups)}" if groups else ""
+    if transaction.begun_ms is None:
+        return f"{transaction.transactional_id}'s transaction{where}{commits} had begun before the journal."
+    by = f" by {transaction.began_by.words}" if transaction.began_by is not None else ""
+    return (
+        f"{transaction.transactional_id}'s transaction{took}{where}{commits}: begun{by} in epoch {transaction.epoch}."
+    )
+
+
+def _decision(transaction: Transaction) -> list[str]:
+    sentences = [
+        f"The log did not take {state} {_after(transaction, at)} ({error})."
+        for at, state, error in transaction.refused[:SHOWN]
+    ]
+    if not transaction.ends or transaction.decided_ms is None:
+        return [*sentences, "It is open."]
+    by = "" if transaction.ended_by is None else f" by the {transaction.ended_by.api} of {transaction.ended_by.words}"
+    timeout = duration_text(transaction.timeout_ms or 0)
+    words = {
+        "commit": f"Committed{by}",
+        "abort": f"Aborted{by}",
+        "fenced": f"Aborted{by}, as a producer came with the same id,",
+        "timed out": f"Aborted by its coordinator, as it was open for longer than its timeout of {timeout},",
+    }[transaction.ends]
+    return [*sentences, f"{words} {_after(transaction, transaction.decided_ms)}."]
+
+
+def _after(transaction: Transaction, ts_ms: int) -> str:
+    return (
+        f"at {clock(ts_ms)}" if transaction.begun_ms is None else f"after {duration_text(ts_ms - transaction.begun_ms)}"
+    )
+
+
+def _markers(transaction: Transaction, until_ms: int) -> list[str]:
+    if transaction.decided_ms is None:
+        return []
+    sentences = [
+        f"Another coordinator found it decided and went on with it {_after(transaction, at)}."
+        for at in transaction.found_ms
+        if at > transaction.decided_ms
+    ]
+    for marker in transaction.markers.values():
+        waited = (marker.written_ms or until_ms) - marker.sent_ms
+        if waited < WORTH_TELLING_MS:
+            continue
+        tried = f", tried {marker.tries} times" if marker.tries > 1 else ""
+        why = f" ({marker.error}{tried})" if marker.error else ""
+        if marker.written_ms is None:
+            sentences.append(f"Its marker for {marker.partition} is not written after {duration_text(waited)}{why}.")
+        else:
+            sentences.append(f"Its marker for {marker.partition} was written after {duration_text(waited)}{why}.")
+    if transaction.completed_ms is None:
+        return [*sentences, f"Its markers are on their way since {duration_text(until_ms - transaction.decided_ms)}."]
+    if transaction.completed_ms - transaction.decided_ms >= WORTH_TELLING_MS:
+        sentences.append(
+            f"It was complete {duration_text(transaction.completed_ms - transaction.decided_ms)} after its end was decided."
+        )
+    return sentences
+
+
+def is_trouble(transaction: Transaction, until_ms: int) -> bool:
+    """Whether it gets a paragraph: it did not end as its producer meant, or not at once."""
+    markers_ms = (
+        0 if transaction.decided_ms is None else (transaction.completed_ms or until_ms) - transaction.decided_ms
+    )
+    return (
+        transaction.ends in ("fenced", "timed out")
+        or bool(transaction.refused)
+        or markers_ms >= WORTH_TELLING_MS
+        or any(_worth(held, until_ms) and held.readers for held in transaction.held)
+    )
+
+
+def _worth(held: HeldStableOffset, until_ms: int) -> bool:
+    return (held.to_ms or until_ms) - held.from_ms >= WORTH_TELLING_MS
+
+
+def stable_offset_text(held: HeldStableOffset, until_ms: int) -> str:
+    """Who waited at a last stable offset, for how long; and of one that hangs why it hangs, and what ended it."""
+    lasted = (held.to_ms or until_ms) - held.from_ms
+    still = "" if held.to_ms is not None else ", and still does"
+    readers = {name: (held.to_ms or until_ms) - since for name, since in held.readers.items()}
+    waiting = [f"{name} for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
+    whom = f": {shortened(waiting)} waited there" if waiting else ""
+    words = f"It held {held.log} at offset {held.offset} for {duration_text(lasted)}{still}{whom}."
+    if not held.hangs:
+        return words
+    words = (
+        f"Producer {held.producer_id} wrote to {held.log} at offset {held.offset} in a transaction of which no coordinator "
+        f"knew: it hangs, and read_committed readers get nothing behind it. {words}"
+    )
+    if held.lost_abort and isinstance(held.ended_by, Transaction):
+        return (
+            f"{words} It was committed with the next transaction of {held.ended_by.transactional_id}: what had come too late "
+            f"for its own, which was over, counts (KIP-890)."
+        )
+    if isinstance(held.ended_by, Transaction):
+        return f"{words} The marker of the next transaction of {held.ended_by.transactional_id} ended it."
+    return f"{words} A marker of {held.ended_by} ended it." if held.ended_by else words
+
+
+def _fenced(transaction: Transaction) -> list[str]:
+    if not transaction.fenced:
+        return []
+    at, who, error = transaction.fenced[0]
+    return [f"The {who.api} of {who.words} was answered {error} {_after(transaction, at)}: it had been fenced."]
