@@ -488,9 +488,7 @@ class Answers:
                 self._check_generation(ask, life, ask.generation)
                 self._check_fenced(ask, life)
                 if (ask.group, ask.member) not in self._ids and (ask.group, ask.member) not in self.members:
-                    self.fail(
-                        "commits of non-members are refused", ask, "accepted from a member id that was never issued"
-                    )
+                    self.fail("commits of non-members are refused", ask, "the member id was never issued")
         elif ask.error in _REFUSED:
             for write in ask.writes:
                 write.refused()

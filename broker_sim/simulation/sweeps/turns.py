@@ -1,7 +1,7 @@
 """Where a world parts from what its seed has drawn: from that moment on it has other faults, and other chance.
 
     case = replace(case, turns=(Branch(4.25, 2),))        # the third future of what it was after 4.25 s
-    turned = Turned(sim, settled(case), injection, told) # takes each turn when time has come to it
+    turned = Turned(sim, settled(case), injection, notify) # takes each turn when time has come to it
 
 Rules:
 1. A turn is taken when all is done that was to be done up to its time, and nothing later has begun: a process that is forked there
