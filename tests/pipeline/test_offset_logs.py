@@ -177,7 +177,7 @@ def test_another_file_system(data: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert keys(found) == ["data/0", "data/1", "data/12"]
     assert keys(find_logs([f"s3a://bucket/d*/{OFFSETS}-1?"])) == ["data/12"]
     assert sum(rows.num_rows for log in found.logs for rows in read_offsets(log.path)) == 3
-    with pytest.raises(UsageError, match="there is nothing"):
+    with pytest.raises(UsageError, match="no such file or folder"):
         find_logs(["s3a://bucket/elsewhere"])
 
 
