@@ -43,10 +43,10 @@ COUNTED = (2, 12)
 VERSION = 8
 _COMMIT_CODE = (8 << 16) + VERSION
 
-NONE = {"tap", "watch", "gate", "presence", "buggify"}
+NONE = {"tap", "observer", "append_interceptor", "keepalive", "buggify"}
 """Names and attributes that are None where nobody looks at requests and nothing is broken."""
 
-FALSE = {"isr_too_small", "held"}
+FALSE = {"isr_too_small", "high_watermark_frozen"}
 """Attributes that are False then."""
 
 _SEAMED = (
@@ -197,12 +197,12 @@ class _Broker:
 
     def cpu_us(self, frames: Sequence[bytes]) -> float:
         """CPU time of one commit of these."""
-        receive, end_turn = self._connection.data_received, self._server.end_turn
+        receive, end_iteration = self._connection.data_received, self._server.end_iteration
         before = self._transport.written
         began = time.process_time_ns()
         for frame in frames:
             receive(frame)
-            end_turn()
+            end_iteration()
         took_ns = time.process_time_ns() - began
         if self._transport.written - before != len(frames):
             raise RuntimeError(f"{self._transport.written - before} of {len(frames)} commits were answered at once")

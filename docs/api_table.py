@@ -35,7 +35,7 @@ class ApiKey(enum.IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """As in ``OffsetCommit``."""
+        """The name in Kafka's documentation: ``OffsetCommit``."""
         return "".join(map(str.capitalize, self.name.split("_")))
 
 {members}

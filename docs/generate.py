@@ -28,7 +28,7 @@ from broker_sim.coordinator.classic.group import State
 from broker_sim.faults import rules
 from broker_sim.handlers import handler_modules
 from broker_sim.journal import vocabulary
-from broker_sim.simulation import judging
+from broker_sim.simulation import verification
 from broker_sim.simulation.faults import kinds as simulated_faults
 from broker_sim.simulation.faults import swarm
 from broker_sim.simulation.virtual import ambient
@@ -208,7 +208,7 @@ def swarm_kinds() -> str:
 
 def invariants() -> str:
     """What every simulation checks."""
-    return "\n".join(f"- {name}" for name in judging.invariants())
+    return "\n".join(f"- {name}" for name in verification.invariants())
 
 
 def small_worlds() -> str:

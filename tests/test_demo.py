@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.demo.ledger import Ledger
-from broker_sim.demo.processes import Broker
+from broker_sim.demo.ledger import TopicProgress
+from broker_sim.demo.processes import DemoBroker
 from broker_sim.demo.story import run
 from tests.support.processes import run as run_process
 
@@ -43,14 +43,14 @@ def test_the_demo_plays_to_its_end_and_its_checks_hold(tmp_path: Path, as_versio
 def test_the_demo_fails_where_the_restarted_broker_has_lost_its_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start = Broker.start
+    start = DemoBroker.start
 
-    async def forgetful(self: Broker) -> None:
+    async def forgetful(self: DemoBroker) -> None:
         if self.port:
             (self.directory / "data").rename(self.directory / "lost")
         await start(self)
 
-    monkeypatch.setattr(Broker, "start", forgetful)
+    monkeypatch.setattr(DemoBroker, "start", forgetful)
     assert run(str(tmp_path), "4.1") == 1
     assert "PROBLEM" in capsys.readouterr().out
 
@@ -77,18 +77,18 @@ def test_pictures_are_written_where_nobody_else_can_have_been(
 
 
 def test_going_on_before_an_acknowledged_commit_is_a_problem() -> None:
-    ledger = Ledger(1, 100)
+    ledger = TopicProgress(1, 100)
     for offset in range(20):
         ledger.read("c1", 0, offset)
     ledger.commit({0: 10})
     ledger.assigned("c2", {0: 10})
     assert ledger.problems == []
     ledger.assigned("c2", {0: 9})
-    assert ledger.problems == ["c2 goes on at 9 in partition 0, but 10 was committed"]
+    assert ledger.problems == ["c2 continues at 9 in partition 0, but 10 was committed"]
 
 
 def test_a_gap_is_a_problem_and_what_was_not_committed_may_be_read_twice() -> None:
-    ledger = Ledger(1, 3)
+    ledger = TopicProgress(1, 3)
     ledger.read("c1", 0, 0)
     ledger.read("c2", 0, 0)
     assert (ledger.problems, ledger.twice) == ([], 1)
@@ -97,7 +97,7 @@ def test_a_gap_is_a_problem_and_what_was_not_committed_may_be_read_twice() -> No
 
 
 def test_a_restart_that_forgets_a_commit_is_a_problem() -> None:
-    ledger = Ledger(2, 10)
+    ledger = TopicProgress(2, 10)
     ledger.restarted({0: 5}, {0: 5, 1: 0})
     assert ledger.problems == []
     ledger.restarted({0: 4}, {0: 5, 1: 3})

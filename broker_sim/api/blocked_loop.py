@@ -95,15 +95,15 @@ class BlockedLoop:
 
     def _users_frame(self) -> FrameType | None:
         """The innermost frame of the user's code on the loop's thread; None in a debugger."""
-        found, frame = None, sys._current_frames().get(self._thread_id)
+        innermost, frame = None, sys._current_frames().get(self._thread_id)
         while frame is not None:
             file = frame.f_code.co_filename
             if frame.f_globals.get("__name__", "").partition(".")[0] in _DEBUGGERS:
                 return None
-            if found is None and not file.startswith((*_NOT_THE_USERS, _OURS)):
-                found = frame
+            if innermost is None and not file.startswith((*_NOT_THE_USERS, _OURS)):
+                innermost = frame
             frame = frame.f_back
-        return found
+        return innermost
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,8 +49,8 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         target = self._target
-        found = inspect.getattr_static(target, name, None)
-        if inspect.isfunction(found) or isinstance(found, classmethod | staticmethod):
+        attribute = inspect.getattr_static(target, name, None)
+        if inspect.isfunction(attribute) or isinstance(attribute, classmethod | staticmethod):
             return self._method(getattr(target, name))
         return self._do(lambda: getattr(target, name))
 
@@ -99,7 +99,7 @@ class Blocking:
     def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(*arguments: Any, **named: Any) -> Any:
-            given = [_unwrapped(each) for each in arguments]
+            given = [_unwrapped(argument) for argument in arguments]
             given_named = {name: _unwrapped(value) for name, value in named.items()}
             return self._do(lambda: method(*given, **given_named))
 
@@ -136,7 +136,7 @@ FACES = {
         *("Fault", "Faults", "Order", "Hold", "Recording", "Replay", "TimeControl", "Journal"),
     )
 }
-"""Class by the name of the class that it stands for."""
+"""The blocking class, by the name of the class that it wraps."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -159,20 +159,20 @@ def _carried(value: object, thread: LoopThread) -> Any:
     if plain(value) or isinstance(value, Blocking):
         return value
     if isinstance(value, dict):
-        copied = {key: _carried(each, thread) for key, each in value.items()}
+        copied = {key: _carried(item, thread) for key, item in value.items()}
         if type(value).__init__ is not dict.__init__:
             return copied
         made = type(value)(copied)  # a subclass that is made as a dict is
-        for name, each in getattr(value, "__dict__", {}).items():
-            setattr(made, name, _carried(each, thread))
+        for name, attribute in getattr(value, "__dict__", {}).items():
+            setattr(made, name, _carried(attribute, thread))
         return made
     if isinstance(value, tuple):
-        items = [_carried(each, thread) for each in value]
+        items = [_carried(item, thread) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if isinstance(value, list | set | frozenset | deque):
         kind = type(value) if isinstance(value, set | frozenset) else list
-        return kind(_carried(each, thread) for each in value)
-    kind = next((FACES[each.__name__] for each in type(value).__mro__ if each.__name__ in FACES), Blocking)
+        return kind(_carried(item, thread) for item in value)
+    kind = next((FACES[base.__name__] for base in type(value).__mro__ if base.__name__ in FACES), Blocking)
     return kind(thread, value)
 
 

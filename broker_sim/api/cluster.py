@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         TopicHandle,
         TransactionHandle,
     )
-    from broker_sim.faults.conditions import Conditions
+    from broker_sim.faults.conditions import PartitionFaults
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults
     from broker_sim.faults.rules import RuleKeys
@@ -438,7 +438,7 @@ class Cluster:
         return Journal(self.state.clock, None if isinstance(where, bool) else where)
 
     @property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> PartitionFaults:
         """The states of the logs."""
         return self._observation.states(self.state, self.coordinators.of)
 

@@ -71,15 +71,15 @@ def topics_of(topics: object) -> dict[str, NewTopic]:
         return {_name(name): _topic(name, given) for name, given in topics.items()}
     if not isinstance(topics, Iterable):
         raise refusal("topics", topics, _TOPICS)
-    found: dict[str, NewTopic] = {}
-    for each in topics:
-        name, colon, count = _name(each).partition(":")
+    counts: dict[str, NewTopic] = {}
+    for topic in topics:
+        name, colon, count = _name(topic).partition(":")
         if colon and not count.isdecimal():
             raise UsageError(
-                f"topics: {each!r}: no number of partitions after the colon (expected e.g. {name + ':6'!r})"
+                f"topics: {topic!r}: no number of partitions after the colon (expected e.g. {name + ':6'!r})"
             )
-        found[name] = NewTopic(int(count) if colon else 1)
-    return found
+        counts[name] = NewTopic(int(count) if colon else 1)
+    return counts
 
 
 def _name(name: object) -> str:
@@ -128,20 +128,20 @@ class TopicsKind(FieldKind[dict[str, Any]]):
             value = [part.strip().replace("=", ":") for part in value.split(",") if part.strip()]
         if self.limit is not None and isinstance(value, Sized) and len(value) > self.limit:
             raise error_about(what, f"{len(value)} entries are too many, at most {self.limit}")
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, topic in topics_of(value).items():
             more = {
                 **({} if topic.replication_factor == -1 else {"replication_factor": topic.replication_factor}),
                 **topic.configs,
             }
-            found[Text().read(name, what)] = {"partitions": topic.partitions, **more} if more else topic.partitions
-        return found
+            result[Text().read(name, what)] = {"partitions": topic.partitions, **more} if more else topic.partitions
+        return result
 
     def schema(self) -> dict[str, Any]:
         """A map, or a list of ``NAME:PARTITIONS``."""
-        one = {"anyOf": [{"type": "integer"}, {"type": "object"}]}
+        topic = {"anyOf": [{"type": "integer"}, {"type": "object"}]}
         listed = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ITEMS}
-        return {"anyOf": [{"type": "object", "additionalProperties": one, "maxProperties": MAX_ITEMS}, listed]}
+        return {"anyOf": [{"type": "object", "additionalProperties": topic, "maxProperties": MAX_ITEMS}, listed]}
 
 
 class Release(FieldKind[str]):
@@ -271,14 +271,14 @@ def read_options(given: Mapping[str, object]) -> dict[str, Any]:
     """The arguments of a `Cluster` in their types, as far as they are given. Raises WrongInput with all errors, also for settings that
     the release does not have."""
     problems = Problems()
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     with problems.at():
-        found = read(_FIELDS, given, "a cluster", "argument", _USUAL)
+        options = read(_FIELDS, given, "a cluster", "argument", _USUAL)
     _check_settings(given, problems)
-    if found.get("rng") is not None and found.get("seed") is not None:
+    if options.get("rng") is not None and options.get("seed") is not None:
         problems.add(UsageError("seed and rng exclude each other; give one of them"), "rng")
     problems.check()
-    return found
+    return options
 
 
 def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
@@ -288,7 +288,7 @@ def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
         values = None if config is None else _FIELDS["config"].read(config)
         release = DEFAULT_VERSION if as_version is None else _FIELDS["as_version"].read(as_version)
     except UsageError:
-        return  # which is told already
+        return  # which is reported already
     try:
         BrokerConfig(values, release)
     except ConfigError as error:

@@ -40,13 +40,13 @@ class Coordinators:
         self._prepare, self._prepare_transactions = prepare, prepare_transactions
         self._prepare_shares = prepare_shares
         self.made_groups: GroupCoordinator | None = None
-        """Those of groups, None as long as nobody needed them."""
+        """Group coordinators; None until they are needed."""
         self.made_transactions: TransactionCoordinator | None = None
-        """Those of transactions, likewise."""
+        """Transaction coordinators; None until they are needed."""
         self.made_share_states: ShareStateCoordinator | None = None
-        """Those of share groups' state, likewise."""
+        """Share coordinators (__share_group_state); None until they are needed."""
         self.made_shares: SharePartitions | None = None
-        """What share groups have of partitions, at their leaders, likewise."""
+        """Share partitions at their leaders; None until they are needed."""
         for broker in state.brokers.values():
             broker.runtime = cast("GroupCoordinator", _ToBe(lambda: self.groups))
             broker.transactions = cast("TransactionCoordinator", _ToBe(lambda: self.transactions))
@@ -133,7 +133,11 @@ class Coordinators:
 
     def made(self) -> list[CoordinatorRuntime[Any]]:
         """All kinds that somebody has needed."""
-        return [one for one in (self.made_groups, self.made_transactions, self.made_share_states) if one is not None]
+        return [
+            runtime
+            for runtime in (self.made_groups, self.made_transactions, self.made_share_states)
+            if runtime is not None
+        ]
 
     def locks(self) -> list[SharePartitions]:
         """What share groups have of partitions, if they have."""
@@ -141,15 +145,15 @@ class Coordinators:
 
     def close(self) -> None:
         """Append what is still open and stop all timers."""
-        for one in self.made():
-            one.close()
+        for runtime in self.made():
+            runtime.close()
         if self.made_shares is not None:
             self.made_shares.close()
 
     def end(self) -> None:
         """End the coordinators, as the end of their process does."""
-        for one in self.made():
-            one.end()
+        for runtime in self.made():
+            runtime.end()
         if self.made_shares is not None:
             self.made_shares.close()
 

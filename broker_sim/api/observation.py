@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker_sim.common.chance import Chance
-    from broker_sim.faults.conditions import Conditions, CoordinatorsOf
+    from broker_sim.faults.conditions import CoordinatorsOf, PartitionFaults
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Faults
-    from broker_sim.faults.tap import RequestTap
+    from broker_sim.faults.tap import RequestInterceptor
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import ClusterState, Partition
-    from broker_sim.metadata.topics import Lost
+    from broker_sim.metadata.topics import LostRecords
     from broker_sim.network.server import BrokerServer
     from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.runtime.share_partitions import SharePartitions
@@ -34,10 +34,10 @@ class Observation:
         self._chance_of = chance_of
         self.journal: Journal | None = None
         """It outlives the cluster; all else is there while it runs."""
-        self.tap: RequestTap | None = None
+        self.tap: RequestInterceptor | None = None
         self.faults: Faults | None = None
         self.order: Order | None = None
-        self.conditions: Conditions | None = None
+        self.conditions: PartitionFaults | None = None
 
     def begin(
         self,
@@ -49,48 +49,48 @@ class Observation:
         """Watch from now on, into ``journal``. ``host_of``: the name of a client's host by its address, where hosts have names."""
         from broker_sim.faults.order import Order
         from broker_sim.faults.registry import Faults
-        from broker_sim.faults.tap import RequestTap
-        from broker_sim.runtime.transaction_watch import StableWatch
+        from broker_sim.faults.tap import RequestInterceptor
+        from broker_sim.runtime.transaction_observer import StableObserver
 
         self.journal = journal
         as_version, chance = state.as_version, self._chance_of("faults")
         self.faults = Faults(state.clock, chance, journal, as_version=as_version, brokers=lambda: list(state.brokers))
         self.order = Order(journal, as_version=as_version, brokers=lambda: list(state.brokers))
-        self.tap = RequestTap(state, state.clock, journal, self.faults, self.order)
+        self.tap = RequestInterceptor(state, state.clock, journal, self.faults, self.order)
         self.tap.host_of = host_of
         for server in servers:
             server.tap = self.tap
         state.on_election.append(self._elected)
         state.on_loss.append(self._lost)
-        StableWatch(journal, state)
+        StableObserver(journal, state)
 
     def watch(self, runtime: GroupCoordinator) -> None:
         """Write down what becomes of groups, too."""
-        from broker_sim.runtime.journal_observer import GroupWatch
+        from broker_sim.runtime.journal_observer import GroupObserver
 
         assert self.journal is not None
-        runtime.observe(GroupWatch(self.journal))
+        runtime.observe(GroupObserver(self.journal))
 
     def watch_transactions(self, runtime: TransactionCoordinator) -> None:
         """Write down what becomes of transactions, too."""
-        from broker_sim.runtime.transaction_watch import TransactionWatch
+        from broker_sim.runtime.transaction_observer import TransactionObserver
 
         assert self.journal is not None
-        runtime.observe(TransactionWatch(self.journal))
+        runtime.observe(TransactionObserver(self.journal))
 
     def watch_shares(self, shares: SharePartitions) -> None:
         """Write down what becomes of share groups' records, too."""
-        from broker_sim.runtime.share_watch import ShareWatch
+        from broker_sim.runtime.share_observer import ShareObserver
 
         assert self.journal is not None
-        shares.observe(ShareWatch(self.journal, ids_are_uuids=shares.state.config.release < (4, 2)))
+        shares.observe(ShareObserver(self.journal, ids_are_uuids=shares.state.config.release < (4, 2)))
 
-    def states(self, state: ClusterState, coordinators_of: CoordinatorsOf) -> Conditions:
+    def states(self, state: ClusterState, coordinators_of: CoordinatorsOf) -> PartitionFaults:
         """The states of the logs."""
         if self.conditions is None:
-            from broker_sim.faults.conditions import Conditions
+            from broker_sim.faults.conditions import PartitionFaults
 
-            self.conditions = Conditions(state, coordinators_of, self._chance_of("states"), self.journal)
+            self.conditions = PartitionFaults(state, coordinators_of, self._chance_of("states"), self.journal)
         return self.conditions
 
     def write(self, event: str, **fields: Any) -> None:
@@ -103,10 +103,10 @@ class Observation:
             "leader", log=partition.name, leader=partition.leader, epoch=partition.leader_epoch, reason=reason or "set"
         )
 
-    def _lost(self, partition: Partition, lost: Lost) -> None:
+    def _lost(self, partition: Partition, lost: LostRecords) -> None:
         self.write("lost", log=partition.name, **lost._asdict())
 
-    def forget(self) -> Conditions | None:
+    def forget(self) -> PartitionFaults | None:
         """Nothing is in force any more; returns the states that logs were in. The journal stays."""
         conditions = self.conditions
         self.conditions = self.tap = self.faults = self.order = None

@@ -28,7 +28,7 @@ from broker_sim.common.text import UsageError, duration_ms, duration_text
 if TYPE_CHECKING:
     from broker_sim.api.coordinators import Coordinators
     from broker_sim.journal import Journal
-    from broker_sim.runtime.session_keepalive import Owed, Presence
+    from broker_sim.runtime.session_keepalive import AwaitedRequest, SessionKeepAlive
 
 __all__ = ["WAIT", "Livelock", "TimeControl"]
 
@@ -41,8 +41,8 @@ LONGEST_MS = 3653 * 86_400_000
 """Ten years: more can't be moved at once."""
 
 _BACK_MS = 1000
-"""After a step the silent come back that much later, in real time: whoever moved time sees the group without them first. Most clients
-need longer, to notice at their next heartbeat that they are out."""
+"""After a step members whose session expired rejoin this much later, in real time: the caller sees the group without them first.
+Most clients need longer, since they notice it at their next heartbeat."""
 
 _TURNS = 8
 """Turns of the loop after an instant at which a group's or a request's timer fired: the broker's own work needs no more."""
@@ -58,8 +58,8 @@ _TEXTS = {
     "Outages._notice": "session of a broker that is down",
     "_Delayed._timed_out": "timeout of a Produce",
     "_Late._commit": "commit of a slow log",
-    "Conditions.set.<locals>.<lambda>": "end of a state",
-    "_Begin.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
+    "PartitionFaults.set.<locals>.<lambda>": "end of a state",
+    "_Apply.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
 }
 """What a timer is for, by the name of what it calls."""
 
@@ -103,18 +103,18 @@ class TimeControl:
     def next_timer(self) -> tuple[int, str] | None:
         """When the next timer fires, and what it is for; None where none is armed. Of a clock that moves by itself only the timers of
         coordinators are known."""
-        found: list[tuple[int, str]] = []
+        timers: list[tuple[int, str]] = []
         coordinators = self._coordinators()
         timed: list[Any] = [] if coordinators is None else [*coordinators.made(), *coordinators.locks()]
         for runtime in timed:
             first = next(iter(runtime.timers), None)
             if first is not None:
                 due_ms, (index, key) = first
-                found.append((due_ms, runtime.timer_text(index, key)))
+                timers.append((due_ms, runtime.timer_text(index, key)))
         if isinstance(self._clock, ManualClock):
             others = ((due_ms, what) for due_ms, what in self._clock.armed() if _name(what) != _ALARMS)
-            found += [(due_ms, _text(what)) for due_ms, what in others][:1]
-        return min(found, default=None)
+            timers += [(due_ms, _text(what)) for due_ms, what in others][:1]
+        return min(timers, default=None)
 
     async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
         """Advance the clock by a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns the fired timers, in order of
@@ -134,64 +134,66 @@ class TimeControl:
         if self._moving:
             raise UsageError("another advance() is running; await it first")
         names = [expire] if isinstance(expire, str) else list(expire)
-        presence = self._presence()
+        keepalive = self._keepalive()
         target_ms = clock.now_ms() + ms
-        if presence is not None:
-            presence.begin(target_ms, names)
+        if keepalive is not None:
+            keepalive.begin(target_ms, names)
         elif names:
             raise UsageError(f"no member {names[0]!r}; the cluster has no groups")
         self._moving = True
         try:
             if self.journal is not None:
                 self.journal.write("clock", action="advance", ms=ms, expire=names)
-            return await self._move(clock, target_ms, presence, wait_ms)
+            return await self._move(clock, target_ms, keepalive, wait_ms)
         finally:
             self._moving = False
-            for let_in in () if presence is None else presence.end():
+            for let_in in () if keepalive is None else keepalive.end():
                 clock.wire.call_at_ms(clock.wire.now_ms() + _BACK_MS, let_in)
 
-    def _presence(self) -> Presence | None:
+    def _keepalive(self) -> SessionKeepAlive | None:
         coordinators = self._coordinators()
         groups = None if coordinators is None else coordinators.made_groups
-        return None if groups is None else groups.presence
+        return None if groups is None else groups.keepalive
 
     def _fired_besides(self) -> list[str]:
         """What the timers of transactions and of share groups' locks that have fired since the last look were for."""
         coordinators = self._coordinators()
-        told: list[str] = []
+        texts: list[str] = []
         if coordinators is None:
-            return told
+            return texts
         for made in (coordinators.made_transactions, coordinators.made_shares):
             if made is not None:
                 fired, made.fired = made.fired, []
-                told += fired or []
-        return told
+                texts += fired or []
+        return texts
 
-    async def _move(self, clock: ManualClock, target_ms: int, presence: Presence | None, wait_ms: int) -> list[str]:
+    async def _move(
+        self, clock: ManualClock, target_ms: int, keepalive: SessionKeepAlive | None, wait_ms: int
+    ) -> list[str]:
         counts: dict[str, int] = {}
         rounds = 0
         waited: set[object] = set()  # timers that fire although the living have not rejoined
         await _turns(_TURNS)  # what is at hand comes before what time brings
         self._fired_besides()
         while True:
-            if presence is not None:
-                presence.keep_silent()
+            if keepalive is not None:
+                keepalive.expire_silent()
             due_ms = clock.next_deadline_ms()
             if due_ms is None or due_ms > target_ms:
                 break
-            late = [] if presence is None else presence.owed(due_ms)
-            if presence is not None and not waited.issuperset(each.timer for each in late):
-                waited.update(each.timer for each in await _rejoined(presence, due_ms, wait_ms))
+            late = [] if keepalive is None else keepalive.awaited_requests(due_ms)
+            if keepalive is not None and not waited.issuperset(deadline.timer for deadline in late):
+                waited.update(deadline.timer for deadline in await _rejoined(keepalive, due_ms, wait_ms))
                 continue  # what is due has changed, or they are late
             rounds = rounds + 1 if due_ms == clock.now_ms() else 0
             if rounds > _ROUNDS:
                 raise Livelock(f"{_ROUNDS} times at one instant a timer was armed for it: {next(iter(counts), '?')}")
             clock.move_to(due_ms)
             texts = [_text(what) for what in clock.fire_due() if _name(what) != _ALARMS]
-            if presence is not None:
-                texts += presence.fired
-                presence.fired = []
-                texts += [_thrown_out(each, wait_ms) for each in presence.thrown_out(late)]
+            if keepalive is not None:
+                texts += keepalive.fired
+                keepalive.fired = []
+                texts += [_removal_text(deadline, wait_ms) for deadline in keepalive.removed(late)]
             texts += self._fired_besides()
             for text in texts:
                 if text not in _BACKGROUND:
@@ -204,33 +206,33 @@ class TimeControl:
         return f"<time {self.mode}, {self.now_ms()} ms>"
 
 
-async def _rejoined(presence: Presence, due_ms: int, wait_ms: int) -> list[Owed]:
+async def _rejoined(keepalive: SessionKeepAlive, due_ms: int, wait_ms: int) -> list[AwaitedRequest]:
     """Until no living member owes anything to a rebalance whose timer is due then, or ``wait_ms`` of real time have passed. Returns
     what is owed still."""
     heard = asyncio.Event()
-    presence.on_heard = heard.set
+    keepalive.after_request = heard.set
     try:
         async with asyncio.timeout(wait_ms / 1000):
-            while presence.owed(due_ms):
+            while keepalive.awaited_requests(due_ms):
                 await heard.wait()
                 heard.clear()
                 await _turns(_TURNS)
-                presence.keep_silent()
+                keepalive.expire_silent()
     except TimeoutError:
         pass
     finally:
-        presence.on_heard = None
-    return presence.owed(due_ms)
+        keepalive.after_request = None
+    return keepalive.awaited_requests(due_ms)
 
 
-def _thrown_out(owed: Owed, wait_ms: int) -> str:
-    passed = "rebalance timeout" if owed.api == "JoinGroup" else "rebalance timeout for SyncGroup"
+def _removal_text(awaited: AwaitedRequest, wait_ms: int) -> str:
+    passed = "rebalance timeout" if awaited.api == "JoinGroup" else "rebalance timeout for SyncGroup"
     had = (
-        f"it had not sent its {owed.api} within {duration_text(wait_ms)} of real time"
+        f"it had not sent its {awaited.api} within {duration_text(wait_ms)} of real time"
         if wait_ms
         else "it was not waited for"
     )
-    text = f"{owed.name} was thrown out of {owed.group_id} because the step passed its {passed}; {had}"
+    text = f"{awaited.name} was removed from {awaited.group_id} because the step passed its {passed}; {had}"
     log.warning("%s", text)
     return text
 

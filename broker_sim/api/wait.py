@@ -42,18 +42,18 @@ async def until(
     """
     timeout_ms = duration_ms(timeout, "timeout")
     changed = asyncio.Event()
-    found = False
+    has_seen = False
 
     def look(event: dict[str, Any]) -> None:
-        nonlocal found
-        if seen is not None and not found and seen(event):
-            found = True
+        nonlocal has_seen
+        if seen is not None and not has_seen and seen(event):
+            has_seen = True
         changed.set()
 
     unsubscribe = journal.subscribe(look)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            while not (found or condition()):
+            while not (has_seen or condition()):
                 await changed.wait()
                 changed.clear()
     except TimeoutError:

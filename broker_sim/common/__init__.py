@@ -1,1 +1,1 @@
-"""What every room may use: time, text, what an answer says, slices of long work, parsers. Of Kafka `answers` alone knows."""
+"""Helpers for all packages: time, text, contents of responses, slices of long work, parsers. Only `answers` knows Kafka's messages."""

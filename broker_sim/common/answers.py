@@ -1,8 +1,8 @@
-"""What an answer says of each partition, member, topic or group: one request may be refused for one and served for another.
+"""The rows of a response by partition, member, topic or group: a request may fail for one and succeed for another.
 
 Rules:
-1. The ``error`` of a response event is only the first error in the response. It applies to the whole response if that has no rows,
-   or has a top-level error.
+1. The ``error`` of a response event is only the first error in the response. It applies to the whole response if that has no rows, or
+   has a top-level error.
 2. Topics that a request names by id (OffsetCommit v10, TxnOffsetCommit v6, Fetch v13) have their names in the request event's
    ``topics``, partition by partition in the request's order.
 """
@@ -25,7 +25,7 @@ _ABOUT_ONE = {
     *("TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE", "INVALID_COMMIT_OFFSET_SIZE", "OFFSET_OUT_OF_RANGE"),
     *("UNSTABLE_OFFSET_COMMIT", "GROUP_SUBSCRIBED_TO_TOPIC", "TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"),
 }
-"""Errors of a topic or partition, and not of a coordinator, a member or a group: where one of these is told, its topics are."""
+"""Errors of a topic or partition, and not of a coordinator, a member or a group; they are reported with their topics."""
 
 _LISTS = ("topics", "responses", "topic_data", "results")
 _PARTITIONS = ("partitions", "partition_responses", "partition_data")
@@ -44,20 +44,25 @@ class Row:
 
 
 def rows(body: Event, names: Mapping[str, str], group: str | None = None) -> list[Row]:
-    """What a response's body says of each. ``names``: topic id -> name; ``group``: of several groups (OffsetFetch v8) that alone."""
+    """The rows of a response's body. ``names``: topic id -> name; ``group``: of several groups (OffsetFetch v8) the rows of this
+    one."""
     if _code(body):
         return []
-    found: list[Row] = []
-    for one in _objects(body, "groups"):
-        whose = str(one.get("group_id") or "")
+    rows: list[Row] = []
+    for group_entry in _objects(body, "groups"):
+        whose = str(group_entry.get("group_id") or "")
         if group is None or visible(whose) == group:
-            found += [Row(visible(whose), visible(whose), _name(_code(one)))] if _code(one) else _of_topics(one, names)
-    found += _of_topics(body, names)
-    for one in _objects(body, "members"):
-        if "error_code" in one:
-            member = visible(str(one.get("member_id") or one.get("group_instance_id") or "?"))
-            found.append(Row(member, member, _name(_code(one))))
-    return found
+            rows += (
+                [Row(visible(whose), visible(whose), _name(_code(group_entry)))]
+                if _code(group_entry)
+                else _of_topics(group_entry, names)
+            )
+    rows += _of_topics(body, names)
+    for group_entry in _objects(body, "members"):
+        if "error_code" in group_entry:
+            member = visible(str(group_entry.get("member_id") or group_entry.get("group_instance_id") or "?"))
+            rows.append(Row(member, member, _name(_code(group_entry))))
+    return rows
 
 
 def errors_of(event: Event) -> list[str]:
@@ -65,59 +70,59 @@ def errors_of(event: Event) -> list[str]:
     error, body = event.get("error"), event.get("body")
     if not isinstance(error, str) or not error:
         return []
-    said = rows(body, {}) if isinstance(body, Mapping) else []
-    return list(dict.fromkeys([visible(error), *(row.error for row in said if row.error)]))
+    reported = rows(body, {}) if isinstance(body, Mapping) else []
+    return list(dict.fromkeys([visible(error), *(row.error for row in reported if row.error)]))
 
 
 def whole_error(event: Event, group: str) -> str:
     """The name of the error of a ``response`` event that applies to everything requested for the group; "" without one."""
     error, body = event.get("error"), event.get("body")
-    said = rows(body, {}, group) if isinstance(error, str) and isinstance(body, Mapping) else []
-    if said:
-        return next((row.error for row in said if row.what == group), "")
+    reported = rows(body, {}, group) if isinstance(error, str) and isinstance(body, Mapping) else []
+    if reported:
+        return next((row.error for row in reported if row.what == group), "")
     return visible(error) if isinstance(error, str) else ""
 
 
 def _of_topics(body: Event, names: Mapping[str, str]) -> Iterator[Row]:
     for key in _LISTS:
-        for one in _objects(body, key):
-            told = one.get("name") or one.get("topic") or one.get("group_id")
-            topic_id = one.get("topic_id")
-            topic = visible(str(told)) if told else names.get(str(topic_id), f"topic {topic_id}" if topic_id else "?")
-            partitions = [part for each in _PARTITIONS for part in _objects(one, each)]
+        for entity in _objects(body, key):
+            label = entity.get("name") or entity.get("topic") or entity.get("group_id")
+            topic_id = entity.get("topic_id")
+            topic = visible(str(label)) if label else names.get(str(topic_id), f"topic {topic_id}" if topic_id else "?")
+            partitions = [part for field in _PARTITIONS for part in _objects(entity, field)]
             for part in partitions:
                 index = next((part[name] for name in _INDEXES if name in part), "?")
                 yield Row(f"{topic}-{index}", topic, _name(_code(part)))
-            if not partitions and "error_code" in one:
-                yield Row(topic, topic, _name(_code(one)))
+            if not partitions and "error_code" in entity:
+                yield Row(topic, topic, _name(_code(entity)))
 
 
 def named_topics(body: Event, topics: Iterable[str]) -> dict[str, str]:
     """Topic id -> name, of a request's body and the event's ``topics`` (rule 2)."""
-    named, found = iter(topics), {}
-    for one in _objects(body, "topics"):
-        parts = [part for key in (*_PARTITIONS, "partition_indexes") for part in _items(one, key)]
+    named, result = iter(topics), {}
+    for topic in _objects(body, "topics"):
+        parts = [part for key in (*_PARTITIONS, "partition_indexes") for part in _items(topic, key)]
         whole = [next(named, "") for _ in parts] or [next(named, "")]
-        topic_id = one.get("topic_id")
-        if topic_id and not one.get("name") and whole[0]:
-            found[str(topic_id)] = whole[0].rpartition("-")[0] if parts else whole[0]
-    return found
+        topic_id = topic.get("topic_id")
+        if topic_id and not topic.get("name") and whole[0]:
+            result[str(topic_id)] = whole[0].rpartition("-")[0] if parts else whole[0]
+    return result
 
 
-def refused(said: Iterable[Row]) -> dict[str, list[Row]]:
+def refused(reported: Iterable[Row]) -> dict[str, list[Row]]:
     """Error -> the rows that have it."""
-    found: dict[str, list[Row]] = {}
-    for row in said:
+    result: dict[str, list[Row]] = {}
+    for row in reported:
         if row.error:
-            found.setdefault(row.error, []).append(row)
-    return found
+            result.setdefault(row.error, []).append(row)
+    return result
 
 
-def in_words(error: str, said: list[Row]) -> str:
+def in_words(error: str, reported: list[Row]) -> str:
     """The errors of a response as text: ``UNKNOWN_TOPIC_OR_PARTITION for ord.a-0, NONE for ord.b-0``; only the error if it applies
     to the whole response and to no topic."""
-    errors = refused(said)
-    good = [row for row in said if not row.error]
+    errors = refused(reported)
+    good = [row for row in reported if not row.error]
     if not errors or (len(errors) == 1 and not good and not _ABOUT_ONE & errors.keys()):
         return error
     words = [f"{name} for {places(some)}" for name, some in errors.items()]
@@ -149,7 +154,7 @@ def _items(event: Event, key: str) -> list[Any]:
 
 
 def _objects(event: Event, key: str) -> list[Event]:
-    return [one for one in _items(event, key) if isinstance(one, Mapping)]
+    return [item for item in _items(event, key) if isinstance(item, Mapping)]
 
 
 def _code(event: Event) -> int:

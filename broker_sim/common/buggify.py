@@ -1,15 +1,16 @@
-"""Places in the brokers where a simulation may let happen what may always happen and seldom does (FoundationDB's BUGGIFY).
+"""Places in the brokers where a simulation can force rare but legal behaviour (FoundationDB's BUGGIFY).
 
     buggify = self.state.buggify
     if buggify is not None and buggify.fires("loads slowly"):
         ...
 
 Rules:
-1. Off, which is everywhere but in a simulation whose fault plan asks for it, ``ClusterState.buggify`` is None: a look at one attribute.
-2. Two levels: a site is on for a run or is not, and one that is on fires with its probability. So a run has a few odd habits, not all.
-3. What a site does is allowed: a client may meet it at a production broker. So every invariant holds with all sites on.
-4. Each site has its own chance, drawn from the seed and its name: with one site less the others fire where they did.
-5. ``SITES`` is the whole list. A test holds the code to it.
+1. Outside of simulations whose fault plan asks for it ``ClusterState.buggify`` is None: a check of one attribute.
+2. Two levels: a site is on for a run or is not, and one that is on fires with its probability. So a run has a few of the behaviours,
+   not all.
+3. The behaviour of a site is legal: a client may see it at a production broker. So every invariant holds with all sites on.
+4. Each site has its own random generator, from the seed and its name: without one site the others fire as before.
+5. ``SITES`` is the whole list. A test compares the code with it.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ SITES: dict[str, Site] = {
         ),
         Site(
             "commits by events",
-            "runtime.commit_batching.commit_turn",
+            "runtime.commit_batching.flush_commits",
             "repeated commits are stepped through the shard, one event for all",
         ),
         Site(
             "lingers",
-            "runtime.coordinator_runtime.flush_turn",
+            "runtime.coordinator_runtime.flush_batches",
             "the commits of a turn wait for those of later ones (append.linger.ms)",
         ),
         Site(
@@ -117,8 +118,8 @@ class Buggify:
 
     def fires(self, name: str) -> bool:
         """Whether the site does its deed now."""
-        found = self._on.get(name)
-        if found is None or found[0].random() >= found[1]:
+        setting = self._on.get(name)
+        if setting is None or setting[0].random() >= setting[1]:
             return False
         self.fired[name] += 1
         return True

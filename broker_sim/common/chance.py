@@ -1,10 +1,10 @@
-"""Chance by places: each place that draws has a generator of its own.
+"""Random generators by place: each place that draws has a generator of its own.
 
     chance = Chance.seeded("7 faults")
-    chance.at("error NOT_COORDINATOR c1 Heartbeat").random()    # of that place; what others draw leaves it as it is
+    chance.at("error NOT_COORDINATOR c1 Heartbeat").random()    # of that place; other draws don't change it
 
-One generator for all would tie them together: a rule that is taken away from a simulated run would change what all others do, and a
-failure could not be made small.
+With one generator for all places a rule that is removed from a simulated run would change all other draws, and a failure could not be
+shrunk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Chance:
 
     def at(self, place: str) -> random.Random:
         """The generator of a place."""
-        found = self._made.get(place)
-        if found is None:
-            found = self._made[place] = self._make(place)
-        return found
+        rng = self._made.get(place)
+        if rng is None:
+            rng = self._made[place] = self._make(place)
+        return rng

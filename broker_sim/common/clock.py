@@ -121,14 +121,14 @@ class ScaledClock:
 
 
 def _call_after_reading(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
-    """A loop polls its sockets between two turns: asyncio before what was scheduled for the turn, uvloop behind it. So the second turn
-    from now has seen them; and what a turn defers to its end is done one later."""
+    """An event loop polls its sockets between two iterations: asyncio before the callbacks of the iteration, uvloop after them. So the
+    second iteration from now comes after a poll; work that an iteration defers to its end is done one later."""
     loop.call_soon(loop.call_soon, loop.call_soon, callback)
     return True
 
 
 class _LoopTimer:
-    """A loop timer that looks at the clock again when it fires: loops round to their resolution (libuv to whole ms)."""
+    """A timer of the event loop that checks the clock again when it fires: loops round to their resolution (libuv to whole ms)."""
 
     __slots__ = ("_args", "_callback", "_clock", "_deadline_ms", "_handle", "_loop")
 
@@ -210,7 +210,7 @@ class ManualClock:
         self.move_to(target_ms)
 
     def move_to(self, now_ms: int) -> None:
-        """Let it be ``now_ms``, if that is not in the past, without calling anybody."""
+        """Set the time to ``now_ms``, unless it is in the past, without firing timers."""
         self._now_ms = max(self._now_ms, now_ms)
 
     def fire_due(self) -> list[Callable[..., object]]:
@@ -318,7 +318,7 @@ def _later(now_ms: int | None) -> int | None:
 
 
 def stopwatch() -> Callable[[], float]:
-    """A function that tells the seconds since this call, by the machine's own watch: for progress that people see, and for nothing that
-    happens in a broker."""
+    """Returns a function that returns the seconds since this call, by the machine's clock: for progress output alone, not for
+    brokers."""
     began = time.perf_counter()
     return lambda: time.perf_counter() - began

@@ -44,7 +44,7 @@ DONE, BROKEN, USAGE, DEADLINE = 0, 1, 2, 3
 """Exit codes: all is well; a verdict is broken, or what was asked for can't be done; it was asked wrongly; a deadline passed."""
 
 CONTROL_PORT = 9099
-"""Where commands look for a control server that nobody named."""
+"""The port of the control server if none is given."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -95,18 +95,18 @@ def whole(text: str) -> int:
 
 def seeds(text: str) -> range:
     """A ``type`` for arguments that are a range of seeds, or one seed."""
-    found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a seed or a range of seeds (expected e.g. 7 or 0..1000)")
-    first = int(found[1])
-    numbers = range(first, int(found[2]) if found[2] else first + 1)
+    first = int(match[1])
+    numbers = range(first, int(match[2]) if match[2] else first + 1)
     if not numbers:
-        raise argparse.ArgumentTypeError(f"{text}: an empty range of seeds: {found[2]}, its end, is not above {first}")
+        raise argparse.ArgumentTypeError(f"{text}: an empty range of seeds: {match[2]}, its end, is not above {first}")
     return numbers
 
 
 def complain(command: str, error: object) -> None:
-    """Tell on stderr what went wrong, each line with the command's name."""
+    """Print what is wrong on stderr, each line with the command's name."""
     for line in str(error).split("\n"):
         sys.stderr.write(f"{command}: {visible(line)}\n")
 

@@ -1,4 +1,4 @@
-"""Java's long."""
+"""Java's long: 64 bits with overflow."""
 
 from __future__ import annotations
 

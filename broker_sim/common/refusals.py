@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from broker_sim.common.text import duration_text, short
 
-__all__ = ["Once", "Refusals", "named", "spoken", "warn_of_group"]
+__all__ = ["Once", "Refusals", "named", "size_in_words", "warn_of_group"]
 
 AT_ONCE = 20
 """Lines in a period."""
@@ -19,22 +19,22 @@ AT_ONCE = 20
 PERIOD_MS = 10_000
 
 REMEMBERED = 4096
-"""Lines that are known to have been told; with more of them all may be told once more."""
+"""The number of remembered lines; with more lines each may be logged once more."""
 
 
 class Once:
     """The warnings about clients that a cluster has logged, so that each is logged once."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str | None, ...]] = set()
+        self._logged: set[tuple[str | None, ...]] = set()
 
     def first(self, *what: str | None) -> bool:
         """Whether this warning is new; ``what``: its key, for example the client id, the group and the kind of warning."""
-        if what in self._told:
+        if what in self._logged:
             return False
-        if len(self._told) >= REMEMBERED:
-            self._told.clear()
-        self._told.add(what)
+        if len(self._logged) >= REMEMBERED:
+            self._logged.clear()
+        self._logged.add(what)
         return True
 
 
@@ -55,7 +55,7 @@ class Refusals:
     def __init__(self, log: logging.Logger, now_ms: Callable[[], int]) -> None:
         self._log, self._now_ms = log, now_ms
         self._since_ms = -PERIOD_MS
-        self._told = self._untold = 0
+        self._logged = self._unlogged = 0
         self._once = Once()
 
     def tell(self, client_host: str, client_id: str | None, reason: str) -> None:
@@ -63,25 +63,25 @@ class Refusals:
         now_ms = self._now_ms()
         if now_ms - self._since_ms >= PERIOD_MS:
             self.end()
-            self._since_ms, self._told = now_ms, 0
-        who, why = named(client_id), short(reason, 500)
+            self._since_ms, self._logged = now_ms, 0
+        client, why = named(client_id), short(reason, 500)
         # a client whose security.protocol is wrong connects again and again: its line is there once, and counted from then on
-        if not self._once.first(client_host, who, why) or self._told >= AT_ONCE:
-            self._untold += 1
+        if not self._once.first(client_host, client, why) or self._logged >= AT_ONCE:
+            self._unlogged += 1
             return
-        self._told += 1
-        more = f"; more within {duration_text(PERIOD_MS)} are counted, not told" if self._told == AT_ONCE else ""
-        self._log.warning("closing the connection of %s (client id %s): %s%s", client_host, who, why, more)
+        self._logged += 1
+        more = f"; more within {duration_text(PERIOD_MS)} are counted, not logged" if self._logged == AT_ONCE else ""
+        self._log.warning("closing the connection of %s (client id %s): %s%s", client_host, client, why, more)
 
     def end(self) -> None:
         """Log the number of closed connections that got no line of their own."""
-        if self._untold:
-            self._log.warning("%d more connections were closed for the same reason", self._untold)
-            self._untold = 0
+        if self._unlogged:
+            self._log.warning("%d more connections were closed for the same reason", self._unlogged)
+            self._unlogged = 0
 
 
-def spoken(size: int) -> str:
-    """What somebody speaks whose first four bytes are this number, and no frame's size; "" where that can't be guessed."""
+def size_in_words(size: int) -> str:
+    """The protocol of a client whose first four bytes are this number, in words; "" if it can't be guessed."""
     first = (size & 0xFFFFFFFF).to_bytes(4, "big")
     if first[:2] == b"\x16\x03":
         return ": it begins as TLS does, which broker-sim doesn't have (security.protocol=PLAINTEXT)"

@@ -40,7 +40,7 @@ Later = Callable[[Callable[[], object]], object]
 
 
 class Pace:
-    """Counts what a job has done since it last gave way: ``if pace.full(): yield`` behind each element, of inner lists, too."""
+    """Counts the work of a job since its last yield: ``if pace.full(): yield`` after each element, of inner lists, too."""
 
     __slots__ = ("_done", "_piece")
 
@@ -48,7 +48,7 @@ class Pace:
         self._piece, self._done = piece, 0
 
     def full(self, done: int = 1) -> bool:
-        """Whether that, with what was done before, is a piece."""
+        """Count the work; returns whether the piece is complete."""
         self._done += done
         if self._done < self._piece:
             return False
@@ -89,7 +89,7 @@ _PART, _SAMPLED = 2 * _CHUNK, 32
 
 
 def chunked(elements: Iterable[T], at_a_time: int = _CHUNK) -> Iterator[list[T]]:
-    """Lists of ``at_a_time`` elements, the last of what is left."""
+    """Lists of ``at_a_time`` elements; the last may be shorter."""
     left = iter(elements)
     while chunk := list(islice(left, at_a_time)):
         yield chunk
@@ -97,12 +97,12 @@ def chunked(elements: Iterable[T], at_a_time: int = _CHUNK) -> Iterator[list[T]]
 
 def listed(elements: Iterable[T], at_a_time: int = _CHUNK) -> Generator[None, None, list[T]]:
     """All of them; what makes each of them is asked as its turn comes."""
-    found: list[T] = []
+    result: list[T] = []
     for chunk in chunked(elements, at_a_time):
-        found += chunk
+        result += chunk
         if len(chunk) == at_a_time:
             yield
-    return found
+    return result
 
 
 def counted(elements: Iterable[H]) -> Generator[None, None, Counter[H]]:
@@ -117,17 +117,17 @@ def counted(elements: Iterable[H]) -> Generator[None, None, Counter[H]]:
 
 def distinct(elements: Iterable[H]) -> Generator[None, None, dict[H, None]]:
     """Each once, in the order in which they came first."""
-    found: dict[H, None] = {}
+    result: dict[H, None] = {}
     for chunk in chunked(elements):
-        found.update(dict.fromkeys(chunk))
+        result.update(dict.fromkeys(chunk))
         if len(chunk) == _CHUNK:
             yield
-    return found
+    return result
 
 
 def in_order(elements: Iterable[str]) -> Generator[None, None, list[str]]:
-    """All of them, sorted: in runs, which are then merged part by part. A sample of the runs says where a part ends, so that each has
-    some `_PART` elements, and fewer than as many again for the runs that it cuts."""
+    """All elements, sorted: in runs, which are then merged part by part. A sample of the runs determines where a part ends, so that
+    each has some `_PART` elements, and fewer than as many again for the runs that it cuts."""
     left = iter(elements)
     runs = [sorted(islice(left, _CHUNK))]
     while len(runs[-1]) == _CHUNK:
@@ -136,17 +136,17 @@ def in_order(elements: Iterable[str]) -> Generator[None, None, list[str]]:
     if len(runs) == 1:
         return runs[0]
     sample = sorted(name for run in runs for name in run[::_SAMPLED])
-    found: list[str] = []
+    result: list[str] = []
     begins = [0] * len(runs)
     for last in [*sample[_PART // _SAMPLED :: _PART // _SAMPLED], None]:
         ends = [len(run) if last is None else bisect_right(run, last) for run in runs]
         part = [name for run, begin, end in zip(runs, begins, ends, strict=True) for name in run[begin:end]]
         part.sort()
-        found += part
+        result += part
         begins = ends
         if last is not None:
             yield
-    return found
+    return result
 
 
 class Slices:

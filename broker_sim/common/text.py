@@ -41,12 +41,12 @@ class UsageError(ValueError):
 
 def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, for ``json.loads(object_pairs_hook=keys_once)``. Raises UsageError for a key that is there twice."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise UsageError(f"an object has the key {twice[:80]!r} twice; remove one of them")
-    return found
+    return result
 
 
 def duration_ms(value: object, what: str = "a duration") -> int:
@@ -111,7 +111,7 @@ def _similar(word: str, names: list[str]) -> list[str]:
         return [by_lower[word.lower()]]
     import difflib  # an error is rare, and every command imports this module
 
-    return [by_lower[one] for one in difflib.get_close_matches(word.lower(), by_lower, n=_SHOWN_SIMILAR, cutoff=0.6)]
+    return [by_lower[name] for name in difflib.get_close_matches(word.lower(), by_lower, n=_SHOWN_SIMILAR, cutoff=0.6)]
 
 
 _SHOWN, _SHOWN_SIMILAR = 12, 4
@@ -133,7 +133,7 @@ def expected(word: object, known: Iterable[str], meant: str | None = None) -> st
     if len(names) == 1:
         return f"did you mean {meant!r}?" if meant else f"expected {names[0]}"
     hint = f"did you mean {meant!r}? " if meant else ""
-    listed = [one for one in dict.fromkeys([meant, *similar, *names]) if one]
+    listed = [name for name in dict.fromkeys([meant, *similar, *names]) if name]
     if len(names) <= _SHOWN:
         return f"{hint}expected one of {', '.join(listed)}"
     few = listed[: len({meant, *similar})] if meant else listed[:_SHOWN]
@@ -171,11 +171,11 @@ def installing(module: str | None) -> str | None:
 
 
 def visible(text: str) -> str:
-    """``text`` with whatever is no visible character spelled out: control characters, what changes the direction of writing, halves of
-    surrogate pairs; ``\\x1b``, ``\\n``, ``\\u202e``."""
+    """``text`` with invisible characters spelled out: control characters, changes of the writing direction, halves of surrogate pairs;
+    ``\x1b``, ``\n``, ``\u202e``."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def visible_lines(text: str) -> str:

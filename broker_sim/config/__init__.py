@@ -1,1 +1,1 @@
-"""Settings under Kafka's own names: `definitions` is the data, `settings` what is done with it."""
+"""Settings under Kafka's own names: `definitions` is the data, `settings` their use."""

@@ -35,7 +35,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(ValueError):
-    """A setting that no broker of this release has, or a value that it would refuse; the text says what is expected."""
+    """An unknown setting of this release, or an invalid value; the text says what is expected."""
 
 
 class ConfigType(enum.IntEnum):
@@ -83,7 +83,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     dynamic: bool = False
     internal: bool = False
-    """Whether it is described only where somebody has set it (ConfigDef.defineInternal)."""
+    """Whether it is described only if it is set (ConfigDef.defineInternal)."""
     synonym: str | None = None
     whole: bool = False
     """Whether no item of a list may be empty: from 4.2 on, where its items are checked."""
@@ -133,12 +133,12 @@ class Setting:
         if self.whole and isinstance(value, list) and "" in value:
             raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
         if self.choices:
-            for one in value if isinstance(value, list) else [str(value)]:
-                if one not in self.choices:
-                    raise self._refuse(one, "String must be one of: " + ", ".join(self.choices))
+            for item in value if isinstance(value, list) else [str(value)]:
+                if item not in self.choices:
+                    raise self._refuse(item, "String must be one of: " + ", ".join(self.choices))
 
     def _check_throttled(self, value: list[str]) -> None:
-        if "".join(value) != "*" and not all(_THROTTLED.fullmatch(one) for one in value):
+        if "".join(value) != "*" and not all(_THROTTLED.fullmatch(item) for item in value):
             form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
             raise ConfigError(
                 f"Invalid value [{', '.join(value)}] for configuration {self.name}: {self.name} must be the literal "
@@ -181,7 +181,7 @@ def _java_double(value: float) -> str:
 
 
 def parse_release(as_version: str) -> tuple[int, int]:
-    """(4, 1) of "4.1" or "4.1.0"; raises ConfigError for what is no release from 3.4 on."""
+    """(4, 1) of "4.1" or "4.1.0"; raises ConfigError unless it is a release from 3.4 on."""
     match = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", as_version)
     release = (int(match[1]), int(match[2])) if match else (0, 0)
     if not FIRST_RELEASE <= release <= LAST_RELEASE or (release[0] == 3 and release[1] > 9):
@@ -225,8 +225,8 @@ def _read_line(line: str, release: tuple[int, int], synonym: str | None = None) 
 @functools.cache
 def broker_settings(release: tuple[int, int]) -> Mapping[str, Setting]:
     """Every broker setting of `release` by name."""
-    found = (_read_line(line, release) for line in BROKER_SETTINGS.strip().splitlines())
-    settings = {setting.name: setting for setting in found if setting is not None}
+    lines = (_read_line(line, release) for line in BROKER_SETTINGS.strip().splitlines())
+    settings = {setting.name: setting for setting in lines if setting is not None}
     if "inter.broker.protocol.version" in settings:
         shown = "{}.{}-IV0".format(*release)
         name = "inter.broker.protocol.version"
@@ -340,7 +340,7 @@ class BrokerConfig:
         return self.topic_settings[name]
 
     def given(self, name: builtins.str) -> builtins.bool:
-        """Whether somebody has set it, at the start or since."""
+        """Whether the setting was set, at the start or since."""
         return name in self.static or name in self.dynamic_default
 
     def assume(self, name: builtins.str, value: object) -> None:
@@ -383,14 +383,14 @@ class BrokerConfig:
             (ConfigSource.STATIC_BROKER, self.static),
             (ConfigSource.DEFAULT, None),
         )
-        found: list[ConfigEntry] = []
+        entries: list[ConfigEntry] = []
         for source, values in layers:
-            for one in _synonym_names(name):
-                value = self.setting(one).default if values is None else values.get(one)
+            for synonym in _synonym_names(name):
+                value = self.setting(synonym).default if values is None else values.get(synonym)
                 if value is not None:
-                    found.append(ConfigEntry(one, value, source))
-        first = next((i for i, entry in enumerate(found) if entry.name == name), len(found))
-        return found[first:]
+                    entries.append(ConfigEntry(synonym, value, source))
+        first = next((i for i, entry in enumerate(entries) if entry.name == name), len(entries))
+        return entries[first:]
 
     # -------------------------------------------------------------------------------------------- topics
 
@@ -402,10 +402,10 @@ class BrokerConfig:
         if name in overrides:
             return setting.parse(overrides[name])
         if setting.synonym is not None:
-            for one in _synonym_names(setting.synonym):
-                value = self.value(one, node_id)
+            for synonym in _synonym_names(setting.synonym):
+                value = self.value(synonym, node_id)
                 if value is not None:
-                    unit = _IN_MS[one.rpartition(".")[2]] if len(_synonym_names(setting.synonym)) > 1 else 1
+                    unit = _IN_MS[synonym.rpartition(".")[2]] if len(_synonym_names(setting.synonym)) > 1 else 1
                     return value * unit if isinstance(value, int) and unit != 1 else value
         return None if setting.default is None else setting._typed(setting.default, setting.default)
 
@@ -469,7 +469,7 @@ class BrokerConfig:
         """`callback` runs after every alteration."""
         self._on_change.append(callback)
 
-    # The typed readers stand last: inside the class their names hide the builtins'.
+    # The typed readers come last: inside the class their names hide the builtins'.
 
     def bool(self, name: builtins.str) -> builtins.bool:
         """The effective value of a broker setting of type boolean."""

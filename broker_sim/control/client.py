@@ -26,11 +26,11 @@ REPLY_S = 700.0
 
 
 class ControlFailed(Exception):
-    """An operation that the control server refused. ``status``: of the HTTP response; ``told``: its JSON object."""
+    """An operation that the control server refused. ``status``: of the HTTP response; ``body``: its JSON object."""
 
-    def __init__(self, status: int, told: Mapping[str, Any]) -> None:
-        super().__init__(str(told.get("error", f"status {status}")))
-        self.status, self.told = status, dict(told)
+    def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
+        super().__init__(str(answer.get("error", f"status {status}")))
+        self.status, self.body = status, dict(answer)
 
 
 class Unreachable(Exception):

@@ -53,10 +53,10 @@ class Clusters:
 
     def get(self, name: str) -> Cluster:
         """The cluster of that name. Raises NotThere."""
-        found = self._clusters.get(name)
-        if found is None:
+        cluster = self._clusters.get(name)
+        if cluster is None:
             raise NotThere(f"no cluster {name!r}; {expected(name, self._clusters)}")
-        return found
+        return cluster
 
     def items(self) -> list[tuple[str, Cluster]]:
         """Names and clusters, the oldest first."""
@@ -69,7 +69,7 @@ class Clusters:
         name = self._free_name() if name is None else check_name("id", name)
         if name in self._clusters or name in self._starting:
             raise UsageError(f"a cluster {name!r} exists already; choose another name")
-        brokers = sum(len(one.brokers) for one in self._clusters.values()) + options.get("brokers", 1)
+        brokers = sum(len(cluster.brokers) for cluster in self._clusters.values()) + options.get("brokers", 1)
         if len(self._clusters) + len(self._starting) >= MAX_CLUSTERS or brokers > MAX_BROKERS:
             raise UsageError(
                 f"a process has at most {MAX_CLUSTERS} clusters and {MAX_BROKERS} brokers; delete one first"

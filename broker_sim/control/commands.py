@@ -26,7 +26,7 @@ from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, 
 from broker_sim.common.text import UsageError, nearest, unknown, visible_lines
 from broker_sim.control import on_groups, on_transactions, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
-from broker_sim.control.on_journal import Wanted
+from broker_sim.control.on_journal import JournalQuery
 from broker_sim.control.operations import Operation, find
 from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import Flag
@@ -275,16 +275,20 @@ def _leaf(commands: Commands, name: str, verb: Verb) -> None:
         description=summary,
         epilog=_examples(verb.examples),
     )
-    bare = [operation.parameters[one] for one in verb.bare]
+    bare = [operation.parameters[parameter] for parameter in verb.bare]
     parser.add_argument(
         "words",
         nargs="*",
-        metavar=" ".join(one.name.upper() if one.required else f"[{one.name.upper()}]" for one in bare) or "KEY=VALUE",
-        help="; ".join(f"{one.name}: {one.doc}" for one in bare) or "the options below, without their dashes",
+        metavar=" ".join(
+            parameter.name.upper() if parameter.required else f"[{parameter.name.upper()}]" for parameter in bare
+        )
+        or "KEY=VALUE",
+        help="; ".join(f"{parameter.name}: {parameter.doc}" for parameter in bare)
+        or "the options below, without their dashes",
     )
-    for one in operation.parameters.values():
-        if one.name not in verb.bare and one.name != "form":
-            _option(parser, one)
+    for field in operation.parameters.values():
+        if field.name not in verb.bare and field.name != "form":
+            _option(parser, field)
     extra = _EXTRAS.get(verb.operation)
     if extra is not None:
         extra(parser)
@@ -292,12 +296,16 @@ def _leaf(commands: Commands, name: str, verb: Verb) -> None:
     parser.set_defaults(verb=verb)
 
 
-def _option(parser: argparse.ArgumentParser, one: Field) -> None:
-    name, text = f"--{one.name.replace('_', '-')}", one.doc.replace("%", "%%")
-    if isinstance(one.kind, Flag):
-        parser.add_argument(name, dest=f"p_{one.name}", action=argparse.BooleanOptionalAction, default=None, help=text)
+def _option(parser: argparse.ArgumentParser, parameter: Field) -> None:
+    name, text = f"--{parameter.name.replace('_', '-')}", parameter.doc.replace("%", "%%")
+    if isinstance(parameter.kind, Flag):
+        parser.add_argument(
+            name, dest=f"p_{parameter.name}", action=argparse.BooleanOptionalAction, default=None, help=text
+        )
     else:
-        parser.add_argument(name, dest=f"p_{one.name}", metavar=one.kind.metavar or one.name.upper(), help=text)
+        parser.add_argument(
+            name, dest=f"p_{parameter.name}", metavar=parameter.kind.metavar or parameter.name.upper(), help=text
+        )
 
 
 def _common(parser: argparse.ArgumentParser, operation: Operation) -> None:
@@ -333,7 +341,7 @@ def _drawing(parser: argparse.ArgumentParser) -> None:
 
 
 def _watching(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--watch", action="store_true", help="go on with every change, until interrupted")
+    parser.add_argument("--watch", action="store_true", help="print every change until interrupted")
 
 
 _EXTRAS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
@@ -426,7 +434,7 @@ def _plain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
 
 HINT_S = 1.0
-"""A wait that lasts so long is told, if it may be for a name that nobody has."""
+"""After this time a wait prints a hint if its name may be misspelled."""
 
 
 @contextmanager
@@ -493,7 +501,7 @@ def _explain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
     checked = find("group.explain").checked(given)
     events = _events(arguments.journal)
-    on_groups.need_told(events, checked["group"])
+    on_groups.require_in_journal(events, checked["group"])
     text = explain.explain(events, checked["group"], checked.get("generation"))
     _show(arguments, "group.explain", {"group": checked["group"], "text": text})
 
@@ -503,9 +511,9 @@ def _explain_transaction(arguments: argparse.Namespace, given: dict[str, Any]) -
         _plain(arguments, given)
         return
     name, events = find("transaction.explain").checked(given)["transactional_id"], _events(arguments.journal)
-    on_transactions.need_told(events, name)
-    told = {"transactional_id": name, "text": on_transactions.explained(events, name)}
-    _show(arguments, "transaction.explain", told)
+    on_transactions.require_in_journal(events, name)
+    answer = {"transactional_id": name, "text": on_transactions.explained(events, name)}
+    _show(arguments, "transaction.explain", answer)
 
 
 def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
@@ -517,7 +525,7 @@ def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     client = None if arguments.journal is not None else _client(arguments)
     events = _events(arguments.journal) if arguments.journal is not None else []
     if client is None:
-        on_groups.need_told(events, group)
+        on_groups.require_in_journal(events, group)
 
     def drawn(form: str) -> str:
         if client is None:
@@ -540,7 +548,7 @@ def _journal(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     if arguments.journal is None:
         events = _client(arguments).journal(**given)
     else:
-        wanted = Wanted(find("journal.read").checked(given))
+        wanted = JournalQuery(find("journal.read").checked(given))
         events = iter(wanted.of(_events(arguments.journal)))
     none = True
     for event in events:

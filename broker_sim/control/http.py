@@ -130,11 +130,11 @@ class ControlServer:
         except TimeoutError:
             return _json({"error": f"not done within {OPERATION_S:g} s", "kind": "Timeout"}, 408)
         except Exception as error:
-            told = problem(error)
-            if told is None:
+            refusal = problem(error)
+            if refusal is None:
                 log.exception("%s %s failed", request.method, request.path)
                 return _json({"error": f"internal error: {error!r}", "kind": "InternalError"}, 500)
-            status, body = told
+            status, body = refusal
             headers = {"Allow": ", ".join(error.allowed)} if isinstance(error, MethodNotAllowed) else {}
             return _json(body, status, headers)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.api.cluster_options import ClockName, Release, TopicsKind
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import check_broker
+from broker_sim.control.resolve import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field
@@ -31,7 +31,7 @@ def shown(cluster: Cluster, node_id: int) -> dict[str, Any]:
         "port": broker.port,
         "rack": broker.rack,
         "alive": broker.alive,
-        "leads": sum(one.leader == node_id for one in cluster.state.partitions()),
+        "leads": sum(partition.leader == node_id for partition in cluster.state.partitions()),
     }
 
 

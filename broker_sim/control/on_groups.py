@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import AHEAD, group_of, heard_of, not_there
+from broker_sim.control.resolve import AHEAD, group_of, heard_of, not_there
 from broker_sim.control.shapes import GROUP, Map
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -47,17 +47,17 @@ def _offsets(given: dict[str, Any]) -> dict[tuple[str, int], int] | None:
         return None
     from broker_sim.storage.checkpoints import partition_of_dir
 
-    found = {}
+    offsets = {}
     for name, offset in given["committed"].items():
         named = partition_of_dir(name)
         if named is None or len(name.rpartition("-")[2]) > 9:
             raise UsageError(f"committed: {name!r} is not a partition (expected e.g. orders-0)")
-        found[named] = offset
-    return found
+        offsets[named] = offset
+    return offsets
 
 
 def _examine_wait(given: dict[str, Any]) -> None:
-    names = [STATE.name, *(one.name for one in CONDITIONS)]
+    names = [STATE.name, *(condition.name for condition in CONDITIONS)]
     named = [name for name in names if name in given]
     if not named and MEMBER_GONE.name not in given:
         raise UsageError(f"no condition to wait for; expected one of {', '.join([*names, MEMBER_GONE.name])}")
@@ -81,8 +81,8 @@ def shown(group: GroupHandle) -> dict[str, Any]:
         "group": group.group_id,
         "state": group.state,
         "generation": group.generation,
-        "leader": next((one.member_id for one in members if one.leader), None),
-        "members": [dataclasses.asdict(one) for one in members],
+        "leader": next((member.member_id for member in members if member.leader), None),
+        "members": [dataclasses.asdict(member) for member in members],
         "coordinator": group.coordinator,
         "log": None if log is None else log.name,
         "offsets": {f"{topic}-{index}": offset for (topic, index), offset in group.committed().items()},
@@ -92,7 +92,7 @@ def shown(group: GroupHandle) -> dict[str, Any]:
     }
 
 
-def need_told(events: Iterable[dict[str, Any]], group: str) -> None:
+def require_in_journal(events: Iterable[dict[str, Any]], group: str) -> None:
     """Raises NotThere where a journal tells nothing of a group."""
     events = list(events)
     if not heard_of(events, group):
@@ -119,7 +119,7 @@ async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Show a group: state, generation, members with assignments, offsets, lag; with a condition, once it holds."""
     group = cluster.group(given["group"])
-    conditions = [STATE.name, "wait", *(one.name for one in CONDITIONS)]
+    conditions = [STATE.name, "wait", *(condition.name for condition in CONDITIONS)]
     if any(name in given for name in conditions):
         return await _waited(group, {**given, "state": given.get("wait")})
     if group.state == GroupState.DEAD.value:
@@ -170,7 +170,7 @@ async def _waited(group: GroupHandle, given: dict[str, Any]) -> dict[str, Any]:
 )
 async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Explain in words why a group rebalanced, who delayed it, for how long, and how it ended."""
-    need_told(cluster.observe().events, given["group"])
+    require_in_journal(cluster.observe().events, given["group"])
     return {"group": given["group"], "text": cluster.group(given["group"]).explain(given.get("generation"))}
 
 
@@ -184,7 +184,7 @@ async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Draw a group's history: members as lanes, generations as bands, faults as marks."""
-    need_told(cluster.observe().events, given["group"])
+    require_in_journal(cluster.observe().events, given["group"])
     return {"group": given["group"], given["form"]: drawn(cluster.observe().events, **given)}
 
 
@@ -231,8 +231,8 @@ async def wait_commit(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def probe(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Check whether the group's coordinator accepts commits now, without affecting the group."""
     group = group_of(cluster, given["group"], ahead=given.get("ahead", False))
-    found = await group.commit_probe(timeout=given["timeout"])
-    return {"ok": found.ok, "error": found.error.name, "log": found.log}
+    result = await group.commit_probe(timeout=given["timeout"])
+    return {"ok": result.ok, "error": result.error.name, "log": result.log}
 
 
 @operation(
@@ -246,7 +246,9 @@ async def probe(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def remove_member(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Remove a member from its group with LeaveGroup, as an admin client does."""
     group = cluster.group(given["group"])
-    named = {name for one in group.members for name in (one.member_id, one.instance_id, one.client_id) if name}
+    named = {
+        name for member in group.members for name in (member.member_id, member.instance_id, member.client_id) if name
+    }
     if given["member"] not in named:
         raise not_there(f"member of group {given['group']!r}", given["member"], sorted(named))
     await group.remove(given["member"], timeout=given["timeout"])

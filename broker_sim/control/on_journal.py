@@ -53,7 +53,7 @@ async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List events, oldest first; over HTTP one JSON object per line."""
     if given.get("follow"):
         raise UsageError("follow: available over HTTP only")
-    wanted = Wanted(given)
+    wanted = JournalQuery(given)
     return {"events": [json.loads(_line(event)) for event in wanted.of(cluster.observe().events)]}
 
 
@@ -83,18 +83,18 @@ def _examine_next(given: dict[str, Any]) -> None:
 )
 async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait for the first matching event and return it; the event of an answered request contains the response."""
-    told: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
-    if told == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
-        told = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
-    found = await cluster.observe().next(
+    outcome: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
+    if outcome == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
+        outcome = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
+    event = await cluster.observe().next(
         given.get("api"),
         event=given.get("event", "response"),
         group=given.get("group"),
         since=given["since"],
         timeout=given["timeout"],
-        **told,
+        **outcome,
     )
-    return json.loads(_line(found))
+    return json.loads(_line(event))
 
 
 def groups_of(events: Iterable[Event]) -> list[str]:
@@ -128,7 +128,7 @@ async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     return dict(cluster.observe().write("mark", text=given["text"]))
 
 
-class Wanted:
+class JournalQuery:
     """Which events somebody wants. ``takes(event)`` is to be asked of every event in order: answers are found by their requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -160,8 +160,8 @@ class Wanted:
 
     def of(self, events: Iterable[Event]) -> list[Event]:
         """Those of what has happened already."""
-        found = [event for event in events if self.takes(event) and event["seq"] > self.since]
-        return found if self.limit is None else found[-self.limit :]
+        matches = [event for event in events if self.takes(event) and event["seq"] > self.since]
+        return matches if self.limit is None else matches[-self.limit :]
 
 
 def _groups(event: Event) -> list[str]:
@@ -185,10 +185,12 @@ def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> A
     A reader that is too slow gets an ``error`` line, and the end. Raises UsageError at once.
     """
     checked = OPERATIONS["journal.read"].checked(given)
-    return _lines(cluster, Wanted(checked), bool(checked.get("follow")), until)
+    return _lines(cluster, JournalQuery(checked), bool(checked.get("follow")), until)
 
 
-async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.Event) -> AsyncGenerator[bytes, None]:
+async def _lines(
+    cluster: Cluster, wanted: JournalQuery, follow: bool, until: asyncio.Event
+) -> AsyncGenerator[bytes, None]:
     waiting: deque[Event] = deque(wanted.of(cluster.observe().events))
     news = asyncio.Event()
 
@@ -206,12 +208,12 @@ async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.
         while True:
             while waiting:
                 if len(waiting) > MAX_BEHIND and follow:
-                    told = {
+                    lost = {
                         "error": f"more than {MAX_BEHIND} events behind",
                         "kind": "TooSlow",
                         "seq": waiting[0]["seq"],
                     }
-                    yield _line(told).encode() + b"\n"
+                    yield _line(lost).encode() + b"\n"
                     return
                 chunk = [waiting.popleft() for _ in range(min(len(waiting), _CHUNK))]
                 yield "".join(f"{_line(event)}\n" for event in chunk).encode()

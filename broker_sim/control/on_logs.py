@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, expected
-from broker_sim.control.names import AHEAD, check_broker, log_of, not_there
 from broker_sim.control.on_topics import RECORDS, VALUE_BYTES, examine_fill
+from broker_sim.control.resolve import AHEAD, check_broker, log_of, not_there
 from broker_sim.control.shapes import EVENT, LOG, STATE
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -75,7 +75,7 @@ def shown(log: LogHandle) -> dict[str, Any]:
         "log_start_offset": partition.log_start_offset,
         "high_watermark": partition.high_watermark,
         "log_end_offset": partition.log_end_offset,
-        "states": [one.to_dict() for one in log.cluster.conditions.of(partition)],
+        "states": [condition.to_dict() for condition in log.cluster.conditions.of(partition)],
     }
 
 
@@ -123,11 +123,11 @@ async def heal_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     elif kind == ONLINE:
         log.heal()
     else:
-        lasting = [one for one in cluster.conditions.of(log.partition) if one.kind.name == kind]
+        lasting = [condition for condition in cluster.conditions.of(log.partition) if condition.kind.name == kind]
         if not lasting:
             raise UsageError(f"{log.name} is not {kind}; it is {' and '.join(log.states) or ONLINE}")
-        for one in lasting:
-            cluster.conditions.heal(one)
+        for fault in lasting:
+            cluster.conditions.heal(fault)
     return shown(log)
 
 
@@ -135,18 +135,18 @@ def _heal_one(log: LogHandle, number: int) -> None:
     """Heal what was set under that id. Raises NotThere, UsageError for a state of another log."""
     conditions = log.cluster.conditions
     if number > conditions.last_number:
-        raise not_there("state", number, [str(one.number) for one in conditions.of()])
-    for one in conditions.of():
-        if one.number == number:
-            if one.partition is not log.partition:
-                raise UsageError(f"state {number} is not one of {log.name}: {one.text}")
-            conditions.heal(one)
+        raise not_there("state", number, [str(condition.number) for condition in conditions.of()])
+    for state in conditions.of():
+        if state.number == number:
+            if state.partition is not log.partition:
+                raise UsageError(f"state {number} is not one of {log.name}: {state.text}")
+            conditions.heal(state)
 
 
 @operation("state.list", "GET /states", answer={"states": [STATE]})
 async def list_states(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List the active fault states of all log partitions."""
-    return {"states": [one.to_dict() for one in cluster.conditions.of()]}
+    return {"states": [condition.to_dict() for condition in cluster.conditions.of()]}
 
 
 @operation("log.get", "GET /logs/{log}", LOG_NAME, AHEAD, answer=LOG)
@@ -184,7 +184,7 @@ async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until this many requests have an append in a log that is not committed yet."""
     log = _broken_log(cluster, given)
     waiting = await log.pending(given["pending"], timeout=given["timeout"])
-    return {"log": log.name, "pending": [one.request for one in waiting]}
+    return {"log": log.name, "pending": [event.request for event in waiting]}
 
 
 _LOSS = (

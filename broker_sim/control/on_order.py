@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import not_there, strangers
+from broker_sim.control.resolve import not_there, strangers
 from broker_sim.control.shapes import ENTRY, HOLD, REPLAY
 from broker_sim.control.table import TIMEOUT, NotThere, operation
 from broker_sim.faults.selectors import FIELDS as SELECTOR
@@ -43,10 +43,10 @@ def _shown(hold: Hold) -> dict[str, Any]:
 
 def _hold(cluster: Cluster, given: dict[str, Any]) -> Hold:
     there = {_number(hold): hold for hold in cluster.order.holds}
-    found = there.get(given["hold"])
-    if found is None:
+    found_hold = there.get(given["hold"])
+    if found_hold is None:
         raise not_there("hold", given["hold"], list(map(str, there)))
-    return found
+    return found_hold
 
 
 HOLD_ID = Field("hold", Count(1), "id of the hold, from the response of order.hold", required=True, example=1)
@@ -64,7 +64,7 @@ async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation("order.list", "GET /order", answer={"holds": [HOLD]})
 async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List the holds."""
-    return {"holds": [_shown(one) for one in cluster.order.holds]}
+    return {"holds": [_shown(hold) for hold in cluster.order.holds]}
 
 
 @operation(
@@ -78,10 +78,10 @@ async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def wait_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Show the held requests of a hold; with waiting, once it holds that many."""
-    found = _hold(cluster, given)
+    hold = _hold(cluster, given)
     if given["waiting"]:
-        await found.arrived(given["waiting"], timeout=given["timeout"])
-    return _shown(found)
+        await hold.arrived(given["waiting"], timeout=given["timeout"])
+    return _shown(hold)
 
 
 @operation(
@@ -93,9 +93,9 @@ async def wait_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Release held requests, oldest first; the hold stays active."""
-    found = _hold(cluster, given)
-    found.release(given.get("count", "all"))
-    return _shown(found)
+    hold = _hold(cluster, given)
+    hold.release(given.get("count", "all"))
+    return _shown(hold)
 
 
 @operation(
@@ -108,17 +108,17 @@ async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Release the oldest held request, waiting for one if necessary, and return it."""
-    found = _hold(cluster, given)
-    stepped = await found.step(timeout=given["timeout"])
-    return {**_shown(found), "stepped": stepped}
+    hold = _hold(cluster, given)
+    stepped = await hold.step(timeout=given["timeout"])
+    return {**_shown(hold), "stepped": stepped}
 
 
 @operation("order.remove", "DELETE /order/{hold}", HOLD_ID, answer=HOLD)
 async def remove_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Remove a hold and release its requests, oldest first."""
-    found = _hold(cluster, given)
-    found.end()
-    return _shown(found)
+    hold = _hold(cluster, given)
+    hold.end()
+    return _shown(hold)
 
 
 # --- record and replay ------------------------------------------------------------------------------------------------
@@ -167,10 +167,10 @@ def _replayed(replay: Replay) -> dict[str, Any]:
 
 
 def _replay(cluster: Cluster) -> Replay:
-    found = cluster.order.replaying
-    if found is None:
+    replay = cluster.order.replaying
+    if replay is None:
         raise NotThere("no order is being replayed; start with order.replay")
-    return found
+    return replay
 
 
 @operation(
@@ -203,15 +203,15 @@ async def replay(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def show_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Show the progress of the replay; with done, once it is complete. A diverged replay is an error then."""
-    found = _replay(cluster)
+    replay = _replay(cluster)
     if given.get("done"):
-        await found.done(timeout=given["timeout"])
-    return _replayed(found)
+        await replay.done(timeout=given["timeout"])
+    return _replayed(replay)
 
 
 @operation("order.unreplay", "DELETE /order/replay", answer=REPLAY)
 async def end_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Stop the replay and release the waiting requests."""
-    found = _replay(cluster)
-    found.end()
-    return _replayed(found)
+    replay = _replay(cluster)
+    replay.end()
+    return _replayed(replay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.names import not_there, strangers
+from broker_sim.control.resolve import not_there, strangers
 from broker_sim.control.shapes import FAULT
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.faults.rules import FIELDS, rule_from
@@ -22,10 +22,10 @@ def _examine_rule(given: dict[str, Any]) -> None:
 
 def _fault(cluster: Cluster, given: dict[str, Any]) -> Fault:
     there = {fault.id: fault for fault in cluster.faults.list()}
-    found = there.get(given["fault"])
-    if found is None:
+    found_fault = there.get(given["fault"])
+    if found_fault is None:
         raise not_there("fault", given["fault"], list(map(str, there)))
-    return found
+    return found_fault
 
 
 RULE_ID = Field("fault", Count(1), "id of the rule, from the response of fault.add", required=True, example=1)

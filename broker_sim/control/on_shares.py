@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import group_of, not_there
 from broker_sim.control.on_groups import GROUP_ID
+from broker_sim.control.resolve import group_of, not_there
 from broker_sim.control.shapes import DELIVERY, LOCK, SHARE
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -34,9 +34,9 @@ def _group(cluster: Cluster, given: dict[str, Any]) -> ShareGroupHandle:
     return cluster.share_group(given["group"])
 
 
-def _lock(one: Lock) -> dict[str, Any]:
-    told = dataclasses.asdict(one)
-    return {"log": f"{told.pop('topic')}-{told.pop('partition')}", **told}
+def _lock(lock: Lock) -> dict[str, Any]:
+    shown = dataclasses.asdict(lock)
+    return {"log": f"{shown.pop('topic')}-{shown.pop('partition')}", **shown}
 
 
 def _shown(group: ShareGroupHandle) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def _shown(group: ShareGroupHandle) -> dict[str, Any]:
         "group": group.group_id,
         "state": group.state,
         "epoch": group.generation,
-        "partitions": {f"{t}-{p}": dataclasses.asdict(one) for (t, p), one in group.partitions.items()},
-        "locks": [_lock(one) for one in group.locks],
+        "partitions": {f"{t}-{p}": dataclasses.asdict(partition) for (t, p), partition in group.partitions.items()},
+        "locks": [_lock(lock) for lock in group.locks],
     }
 
 
@@ -74,7 +74,7 @@ async def expire_locks(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Expire acquisition locks of a share group now: all, or those of a topic, a partition or a member."""
     group = _group(cluster, given)
     ended = await group.expire_locks(given.get("topic"), given.get("partition"), given.get("member"))
-    return {"group": group.group_id, "ended": [_lock(one) for one in ended]}
+    return {"group": group.group_id, "ended": [_lock(lock) for lock in ended]}
 
 
 @operation(
@@ -130,12 +130,12 @@ async def tell_deliveries(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List the recorded deliveries of a record: to which member, and how each ended."""
     group = _group(cluster, given)
     log, offset = f"{given['topic']}-{given['partition']}", given["offset"]
-    found = group.deliveries(given["topic"], given["partition"])
-    if offset not in found:
-        raise not_there(f"delivered record of {log}", str(offset), [str(one) for one in sorted(found)])
+    delivered = group.deliveries(given["topic"], given["partition"])
+    if offset not in delivered:
+        raise not_there(f"delivered record of {log}", str(offset), [str(number) for number in sorted(delivered)])
     return {
         "group": group.group_id,
         "log": log,
         "offset": offset,
-        "deliveries": [dataclasses.asdict(one) for one in found[offset]],
+        "deliveries": [dataclasses.asdict(delivery) for delivery in delivered[offset]],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import topic_of
+from broker_sim.control.resolve import topic_of
 from broker_sim.control.shapes import TOPIC
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field
@@ -29,7 +29,7 @@ def shown(topic: Topic) -> dict[str, Any]:
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas),
-        "records": sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
+        "records": sum(partition.high_watermark - partition.log_start_offset for partition in topic.partitions),
         "internal": topic.internal,
     }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import log_of, not_there, transaction_of
 from broker_sim.control.on_logs import LOG_NAME
+from broker_sim.control.resolve import log_of, not_there, transaction_of
 from broker_sim.control.shapes import HANGING, TRANSACTION
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -29,17 +29,17 @@ def _examine_wait(given: dict[str, Any]) -> None:
         raise UsageError("no condition to wait for; expected one of state, epoch")
 
 
-def shown(one: TransactionHandle) -> dict[str, Any]:
+def shown(transaction: TransactionHandle) -> dict[str, Any]:
     """A transactional id as JSON; see shapes.TRANSACTION."""
-    log = one.cluster.transactions.partition_of(one.transactional_id)
+    log = transaction.cluster.transactions.partition_of(transaction.transactional_id)
     return {
-        "transactional_id": one.transactional_id,
-        "state": one.state,
-        "producer_id": one.producer_id,
-        "epoch": one.epoch,
-        "partitions": [f"{topic}-{index}" for topic, index in one.partitions],
-        "timeout_ms": one.timeout_ms,
-        "coordinator": one.coordinator,
+        "transactional_id": transaction.transactional_id,
+        "state": transaction.state,
+        "producer_id": transaction.producer_id,
+        "epoch": transaction.epoch,
+        "partitions": [f"{topic}-{index}" for topic, index in transaction.partitions],
+        "timeout_ms": transaction.timeout_ms,
+        "coordinator": transaction.coordinator,
         "log": None if log is None else log.name,
     }
 
@@ -57,10 +57,10 @@ async def get_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Show a transactional id: state, producer id, epoch, and the partitions that have no marker yet."""
     from broker_sim.api.handles.transactions import GONE, ids_of
 
-    one = cluster.transaction(given["transactional_id"])
-    if one.state == GONE:
-        raise not_there("transactional id", one.transactional_id, ids_of(cluster))
-    return shown(one)
+    transaction = cluster.transaction(given["transactional_id"])
+    if transaction.state == GONE:
+        raise not_there("transactional id", transaction.transactional_id, ids_of(cluster))
+    return shown(transaction)
 
 
 @operation(
@@ -76,9 +76,9 @@ async def get_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def wait_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until all conditions hold for a transactional id at the same time; it may not exist yet."""
-    one = cluster.transaction(given["transactional_id"])
-    await one.wait(state=given.get("state"), epoch=given.get("epoch"), timeout=given["timeout"])
-    return shown(one)
+    transaction = cluster.transaction(given["transactional_id"])
+    await transaction.wait(state=given.get("state"), epoch=given.get("epoch"), timeout=given["timeout"])
+    return shown(transaction)
 
 
 @operation(
@@ -90,15 +90,15 @@ async def wait_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def explain_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Explain in words how the transactions of an id ended, by whom, how long each took, and what it delayed."""
     events = cluster.observe().events
-    need_told(events, given["transactional_id"])
+    require_in_journal(events, given["transactional_id"])
     return {"transactional_id": given["transactional_id"], "text": explained(events, given["transactional_id"])}
 
 
-def need_told(events: Iterable[dict[str, Any]], name: str) -> None:
+def require_in_journal(events: Iterable[dict[str, Any]], name: str) -> None:
     """Raises NotThere where a journal tells nothing of a transactional id."""
     known = {event.get("transactional_id") for event in events}
     if name not in known:
-        raise not_there("transactional id", name, sorted(one for one in known if one))
+        raise not_there("transactional id", name, sorted(known_id for known_id in known if known_id))
 
 
 def explained(events: Iterable[dict[str, Any]], name: str) -> str:
@@ -111,25 +111,33 @@ def explained(events: Iterable[dict[str, Any]], name: str) -> str:
 @operation("transaction.abort", "POST /transactions/{transactional_id}/abort", ID, TIMEOUT, answer=TRANSACTION)
 async def abort_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Fence the producer of a transactional id, and abort its transaction, as Admin.fenceProducers does."""
-    one = transaction_of(cluster, given["transactional_id"])
-    await one.abort(timeout=given["timeout"])
-    return shown(one)
+    transaction = transaction_of(cluster, given["transactional_id"])
+    await transaction.abort(timeout=given["timeout"])
+    return shown(transaction)
 
 
 @operation("transaction.hanging", "GET /hanging-transactions", answer={"hanging": [HANGING]})
 async def find_hanging(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List hanging transactions of a partition: open, and unknown to the transaction coordinator."""
-    logs = (cluster.log(one.topic.name, one.index) for one in cluster.state.partitions() if not one.topic.internal)
-    return {"hanging": [_hanging(log, one) for log in logs for one in log.open_transactions if one.hangs]}
+    logs = (
+        cluster.log(partition.topic.name, partition.index)
+        for partition in cluster.state.partitions()
+        if not partition.topic.internal
+    )
+    return {
+        "hanging": [
+            _hanging(log, transaction) for log in logs for transaction in log.open_transactions if transaction.hangs
+        ]
+    }
 
 
-def _hanging(log: LogHandle, one: Any) -> dict[str, Any]:
+def _hanging(log: LogHandle, transaction: Any) -> dict[str, Any]:
     return {
         "log": log.name,
-        "producer_id": one.producer_id,
-        "epoch": one.epoch,
-        "first_offset": one.first_offset,
-        "last_ms": one.last_ms,
+        "producer_id": transaction.producer_id,
+        "epoch": transaction.epoch,
+        "first_offset": transaction.first_offset,
+        "last_ms": transaction.last_ms,
         "last_stable_offset": log.last_stable_offset,
         "high_watermark": log.high_watermark,
     }

@@ -33,10 +33,10 @@ _ERRORS: dict[int, tuple[str, str]] = {
     401: ("Unauthorized", "The token is missing or wrong."),
     403: ("Forbidden", "Asked under a foreign name, or by a web page."),
     404: ("NotFound", "The thing named in the path is not there."),
-    408: ("Timeout", "What was waited for did not come in time; history tells what happened instead."),
+    408: ("Timeout", "The condition did not hold in time; history has what happened instead."),
     409: (
         "Conflict",
-        "It can't be done as things stand: a broker would refuse it (kafka_error), or a rule that had to hit never did.",
+        "Not possible in the present state: a broker would refuse it (kafka_error), or a rule that had to hit never did.",
     ),
     413: ("TooLarge", "The body is larger than 1 MiB."),
     415: ("UnsupportedMediaType", "The body is not application/json."),
@@ -128,9 +128,9 @@ def _entry(operation: Operation, path: str, form: str, shapes: dict[str, Any]) -
     in_path = {part[1:-1] for part in path.split("/") if part.startswith("{")}
     in_query = operation.method in ("GET", "DELETE")
     parameters = [_parameter(name, operation.parameters.get(name), "path") for name in sorted(in_path)]
-    others = {name: one for name, one in operation.parameters.items() if name not in in_path}
+    others = {name: parameter for name, parameter in operation.parameters.items() if name not in in_path}
     if in_query:
-        parameters += [_parameter(name, one, "query") for name, one in others.items()]
+        parameters += [_parameter(name, parameter, "query") for name, parameter in others.items()]
     elif others:
         entry["requestBody"] = _body(others)
     if parameters:
@@ -153,29 +153,29 @@ def _codes(operation: Operation) -> list[int]:
 _CLUSTER = Field("cluster", Text(), "the id of a virtual cluster", required=True, example=DEFAULT)
 
 
-def _parameter(name: str, one: Field | None, where: str) -> dict[str, Any]:
-    one = one or _CLUSTER
-    entry: dict[str, Any] = {"name": name, "in": where, "required": where == "path" or one.required}
-    entry["description"] = one.doc
-    if isinstance(one.kind, MapOf):
-        entry["content"] = {"application/json": {"schema": one.schema()}}
+def _parameter(name: str, parameter: Field | None, where: str) -> dict[str, Any]:
+    parameter = parameter or _CLUSTER
+    entry: dict[str, Any] = {"name": name, "in": where, "required": where == "path" or parameter.required}
+    entry["description"] = parameter.doc
+    if isinstance(parameter.kind, MapOf):
+        entry["content"] = {"application/json": {"schema": parameter.schema()}}
     else:
-        entry["schema"] = one.schema()
-    if isinstance(one.kind, ListOf):
+        entry["schema"] = parameter.schema()
+    if isinstance(parameter.kind, ListOf):
         entry["explode"] = True
-    if one.example is not None:
-        entry["example"] = one.example
+    if parameter.example is not None:
+        entry["example"] = parameter.example
     return entry
 
 
 def _body(parameters: Mapping[str, Field]) -> dict[str, Any]:
-    required = [one.name for one in parameters.values() if one.required]
+    required = [parameter.name for parameter in parameters.values() if parameter.required]
     examples = {
-        one.name: one.example
-        for one in parameters.values()
-        if one.example is not None and (one.required or not required)
+        parameter.name: parameter.example
+        for parameter in parameters.values()
+        if parameter.example is not None and (parameter.required or not required)
     }
-    properties = {name: {**one.schema(), "description": one.doc} for name, one in parameters.items()}
+    properties = {name: {**parameter.schema(), "description": parameter.doc} for name, parameter in parameters.items()}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = required
@@ -233,9 +233,10 @@ def page(clusters: Iterable[tuple[str, Cluster]]) -> str:
     return pages.page(
         "control/index.html",
         prefix=PREFIX,
-        clusters=[{"name": name, "bootstrap": one.bootstrap} for name, one in clusters],
+        clusters=[{"name": name, "bootstrap": cluster.bootstrap} for name, cluster in clusters],
         operations=[
-            {"method": one.method, "path": _short(one), "doc": " ".join(one.doc.split())} for one in OPERATIONS.values()
+            {"method": operation.method, "path": _short(operation), "doc": " ".join(operation.doc.split())}
+            for operation in OPERATIONS.values()
         ],
     )
 

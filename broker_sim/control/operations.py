@@ -24,7 +24,7 @@ from broker_sim.control import (
     on_topics,
     on_transactions,
 )
-from broker_sim.control.names import log_of
+from broker_sim.control.resolve import log_of
 from broker_sim.control.table import OPERATIONS as DECLARED
 from broker_sim.control.table import NotThere, Operation
 
@@ -41,10 +41,10 @@ OPERATIONS: dict[str, Operation] = dict(
 
 def find(name: str) -> Operation:
     """The operation of that name. Raises UsageError with the nearest there is."""
-    found = OPERATIONS.get(name)
-    if found is None:
+    operation = OPERATIONS.get(name)
+    if operation is None:
         raise unknown("operation", name, OPERATIONS)
-    return found
+    return operation
 
 
 def check(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,5 +55,5 @@ def check(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
 async def perform(target: object, name: str, params: Mapping[str, Any] | None = None) -> Any:
     """Perform the operation ``name`` on a started `Cluster` (``cluster.*``: on the process's `Clusters`) and return its result,
     which can be written as JSON. Raises the errors of the operation, see the module."""
-    found = find(name)
-    return await found.handler(target, found.checked(params or {}))
+    operation = find(name)
+    return await operation.handler(target, operation.checked(params or {}))

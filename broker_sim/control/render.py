@@ -46,48 +46,48 @@ def _fields(answer: object) -> str:
     return "\n".join(f"{name:<{width}}  {_plain(value)}" for name, value in answer.items())
 
 
-def _state(one: Mapping[str, Any]) -> str:
+def _state(condition: Mapping[str, Any]) -> str:
     args = ", ".join(
-        f"{name} {value if name == 'free_bytes' else duration_text(value)}" for name, value in one["args"].items()
+        f"{name} {value if name == 'free_bytes' else duration_text(value)}" for name, value in condition["args"].items()
     )
-    return f"{one['log']} is {one['state']}" + (f" ({args})" if args else "")
+    return f"{condition['log']} is {condition['state']}" + (f" ({args})" if args else "")
 
 
 def _states(answer: Mapping[str, Any]) -> str:
-    return "\n".join(_state(one) for one in answer["states"]) or "every log is online"
+    return "\n".join(_state(state) for state in answer["states"]) or "every log is online"
 
 
-def _log(one: Mapping[str, Any]) -> str:
-    lines = [_state(each) for each in one["states"]] or [f"{one['log']} is online"]
-    leader = f"leader {one['leader']}" if one["leader"] >= 0 else "no leader"
-    offsets = f"offsets {one['log_start_offset']} to {one['log_end_offset']}, high watermark {one['high_watermark']}"
+def _log(log: Mapping[str, Any]) -> str:
+    lines = [_state(state) for state in log["states"]] or [f"{log['log']} is online"]
+    leader = f"leader {log['leader']}" if log["leader"] >= 0 else "no leader"
+    offsets = f"offsets {log['log_start_offset']} to {log['log_end_offset']}, high watermark {log['high_watermark']}"
     return "\n".join(
-        [*lines, f"{leader} (epoch {one['leader_epoch']}), replicas {one['replicas']}, isr {one['isr']}; {offsets}"]
+        [*lines, f"{leader} (epoch {log['leader_epoch']}), replicas {log['replicas']}, isr {log['isr']}; {offsets}"]
     )
 
 
-def _fault(one: Mapping[str, Any]) -> str:
-    state = ", removed" if one["removed"] else ", spent" if one["spent"] else ""
-    hits = f"{one['hits']} hit{'' if one['hits'] == 1 else 's'}"
+def _fault(fault: Mapping[str, Any]) -> str:
+    state = ", removed" if fault["removed"] else ", spent" if fault["spent"] else ""
+    hits = f"{fault['hits']} hit{'' if fault['hits'] == 1 else 's'}"
     return "\n".join(
         [
-            f"fault {one['id']}, {hits}{state}: {visible(one['text'])}",
-            *(f"  holds {visible(text)}" for text in one["waiting"]),
-            *_note(one),
+            f"fault {fault['id']}, {hits}{state}: {visible(fault['text'])}",
+            *(f"  holds {visible(text)}" for text in fault["waiting"]),
+            *_note(fault),
         ]
     )
 
 
-def _note(one: Mapping[str, Any]) -> list[str]:
-    return [f"  note: {visible(one['note'])}"] if "note" in one else []
+def _note(answer: Mapping[str, Any]) -> list[str]:
+    return [f"  note: {visible(answer['note'])}"] if "note" in answer else []
 
 
-def _hold(one: Mapping[str, Any]) -> str:
+def _hold(hold: Mapping[str, Any]) -> str:
     return "\n".join(
         [
-            f"hold {one['id']}: {visible(one['text'])}; {len(one['waiting'])} waiting",
-            *(f"  {visible(each)}" for each in one["waiting"]),
-            *_note(one),
+            f"hold {hold['id']}: {visible(hold['text'])}; {len(hold['waiting'])} waiting",
+            *(f"  {visible(request)}" for request in hold["waiting"]),
+            *_note(hold),
         ]
     )
 
@@ -98,14 +98,14 @@ def _entries(answer: Mapping[str, Any]) -> str:
 
 
 def _each(name: str, form: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
-    return lambda answer: "\n".join(form(one) for one in answer[name]) or "none"
+    return lambda answer: "\n".join(form(row) for row in answer[name]) or "none"
 
 
-def _group_summary(one: Mapping[str, Any]) -> str:
-    members = len(one["members"])
-    committed = sum(one["lag"].values())
-    parts = [one["state"], f"generation {one['generation']}", f"{members} member{'' if members == 1 else 's'}"]
-    if one["offsets"]:
+def _group_summary(group: Mapping[str, Any]) -> str:
+    members = len(group["members"])
+    committed = sum(group["lag"].values())
+    parts = [group["state"], f"generation {group['generation']}", f"{members} member{'' if members == 1 else 's'}"]
+    if group["offsets"]:
         parts.append(f"lag {committed}")
     return ", ".join(parts)
 
@@ -121,24 +121,25 @@ def clock(ts_ms: int) -> str:
     return f"{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
 
 
-def _group(one: Mapping[str, Any]) -> str:
-    where = f"{one['log'] or 'no offsets topic yet'}, coordinator {one['coordinator'] if one['coordinator'] is not None else 'none'}"
-    lines = [f"{visible(one['group'])}: {_group_summary(one)} ({where})"]
-    if one["members"]:
+def _group(group: Mapping[str, Any]) -> str:
+    coordinator = "none" if group["coordinator"] is None else group["coordinator"]
+    where = f"{group['log'] or 'no offsets topic yet'}, coordinator {coordinator}"
+    lines = [f"{visible(group['group'])}: {_group_summary(group)} ({where})"]
+    if group["members"]:
         rows = [
             (
-                one["member_id"],
-                one["client_id"],
-                one["client_host"],
-                f"waits in {one['waits']}" if one["waits"] else "leader" if one["leader"] else "",
-                _assignment(one),
+                member["member_id"],
+                member["client_id"],
+                member["client_host"],
+                f"waits in {member['waits']}" if member["waits"] else "leader" if member["leader"] else "",
+                _assignment(member),
             )
-            for one in one["members"]
+            for member in group["members"]
         ]
         lines.append(table(("MEMBER", "CLIENT", "HOST", "", "ASSIGNMENT"), rows))
-    partitions = dict.fromkeys([*one["offsets"], *one["lag"]])
+    partitions = dict.fromkeys([*group["offsets"], *group["lag"]])
     if partitions:
-        rows2 = [(name, one["offsets"].get(name, "-"), one["lag"].get(name, "-")) for name in sorted(partitions)]
+        rows2 = [(name, group["offsets"].get(name, "-"), group["lag"].get(name, "-")) for name in sorted(partitions)]
         lines.append(table(("PARTITION", "COMMITTED", "LAG"), rows2))
     return "\n".join(lines)
 
@@ -154,15 +155,15 @@ def _assignment(member: Mapping[str, Any]) -> str:
 def _groups(answer: Mapping[str, Any]) -> str:
     rows = [
         (
-            one["group"],
-            one["state"],
-            one["generation"],
-            len(one["members"]),
-            sum(one["lag"].values()),
-            one["log"] or "-",
-            _plain(one["coordinator"]),
+            group["group"],
+            group["state"],
+            group["generation"],
+            len(group["members"]),
+            sum(group["lag"].values()),
+            group["log"] or "-",
+            _plain(group["coordinator"]),
         )
-        for one in answer["groups"]
+        for group in answer["groups"]
     ]
     return table(("GROUP", "STATE", "GENERATION", "MEMBERS", "LAG", "LOG", "COORDINATOR"), rows)
 
@@ -170,42 +171,48 @@ def _groups(answer: Mapping[str, Any]) -> str:
 def _transactions(answer: Mapping[str, Any]) -> str:
     rows = [
         (
-            one["transactional_id"],
-            one["state"],
-            one["producer_id"],
-            one["epoch"],
-            " ".join(one["partitions"]) or "-",
-            one["log"] or "-",
-            _plain(one["coordinator"]),
+            transaction["transactional_id"],
+            transaction["state"],
+            transaction["producer_id"],
+            transaction["epoch"],
+            " ".join(transaction["partitions"]) or "-",
+            transaction["log"] or "-",
+            _plain(transaction["coordinator"]),
         )
-        for one in answer["transactions"]
+        for transaction in answer["transactions"]
     ]
     return table(("TRANSACTIONAL ID", "STATE", "PRODUCER", "EPOCH", "WITHOUT A MARKER", "LOG", "COORDINATOR"), rows)
 
 
 def _hanging(answer: Mapping[str, Any]) -> str:
     names = ("log", "producer_id", "epoch", "first_offset", "last_stable_offset", "high_watermark")
-    rows = [(*(one[name] for name in names), clock(one["last_ms"])) for one in answer["hanging"]]
+    rows = [
+        (*(transaction[name] for name in names), clock(transaction["last_ms"])) for transaction in answer["hanging"]
+    ]
     head = ("PARTITION", "PRODUCER", "EPOCH", "FIRST OFFSET", "LAST STABLE OFFSET", "HIGH WATERMARK", "WROTE LAST")
     return table(head, rows)
 
 
-def _broker(one: Mapping[str, Any]) -> str:
-    state = "up" if one["alive"] else "down"
-    return f"broker {one['broker']} at {one['host']}:{one['port']} is {state}, leads {one['leads']} partitions"
+def _broker(broker: Mapping[str, Any]) -> str:
+    state = "up" if broker["alive"] else "down"
+    return (
+        f"broker {broker['broker']} at {broker['host']}:{broker['port']} is {state}, leads {broker['leads']} partitions"
+    )
 
 
-def _topic(one: Mapping[str, Any]) -> str:
-    return f"{one['topic']}: {one['partitions']} partitions on {one['replication_factor']} brokers each, {one['records']} records"
+def _topic(topic: Mapping[str, Any]) -> str:
+    partitions = f"{topic['partitions']} partitions on {topic['replication_factor']} brokers each"
+    return f"{topic['topic']}: {partitions}, {topic['records']} records"
 
 
-def _cluster(one: Mapping[str, Any]) -> str:
-    return f"{one['id']}: {one['bootstrap']}, as {one['as_version']}, clock {one['clock']}, topics {', '.join(one['topics']) or 'none'}"
+def _cluster(cluster: Mapping[str, Any]) -> str:
+    topics = ", ".join(cluster["topics"]) or "none"
+    return f"{cluster['id']}: {cluster['bootstrap']}, as {cluster['as_version']}, clock {cluster['clock']}, topics {topics}"
 
 
 def _pending(answer: Mapping[str, Any]) -> str:
     return "\n".join(
-        [f"{len(answer['pending'])} wait for {answer['log']}", *(event_line(one) for one in answer["pending"])]
+        [f"{len(answer['pending'])} wait for {answer['log']}", *(event_line(event) for event in answer["pending"])]
     )
 
 

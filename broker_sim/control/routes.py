@@ -70,13 +70,13 @@ def route(method: str, raw_path: str) -> Route:
             on = "clusters"
         else:
             cluster, rest = rest[1], rest[2:]
-    found = _matches(on, rest)
-    if not found:
+    matches = _matches(on, rest)
+    if not matches:
         raise NoSuchPath(f"nothing is at {raw_path!r}; see /openapi.json")
-    for operation, given, form in found:
+    for operation, given, form in matches:
         if operation.method == method:
             return Route(operation, cluster, given, form)
-    allowed = sorted({operation.method for operation, _, _ in found})
+    allowed = sorted({operation.method for operation, _, _ in matches})
     raise MethodNotAllowed(f"{raw_path} takes {', '.join(allowed)}, not {method}", allowed)
 
 
@@ -93,13 +93,13 @@ _TEMPLATES = _templates()
 
 def _matches(on: str, segments: list[str]) -> list[tuple[Operation, dict[str, str], str]]:
     """Every operation whose path fits, the most literal first."""
-    found = []
+    matches = []
     for template, operation, form in _TEMPLATES:
         if operation.on == on and len(template) == len(segments):
             given = _fit(template, segments)
             if given is not None:
-                found.append((operation, given, form))
-    return sorted(found, key=lambda match: len(match[1]))
+                matches.append((operation, given, form))
+    return sorted(matches, key=lambda match: len(match[1]))
 
 
 def _fit(template: list[str], segments: list[str]) -> dict[str, str] | None:
@@ -130,28 +130,36 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     from broker_sim.metadata.cluster_state import KafkaError
     from broker_sim.storage.errors import StorageError
 
-    told: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
+    body: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
     nearest = getattr(error, "nearest", None)
     if nearest:
-        told["nearest"] = nearest
+        body["nearest"] = nearest
     if isinstance(error, NotThere | NoSuchPath):
-        return 404, told
+        return 404, body
     if isinstance(error, MethodNotAllowed):
-        return 405, told
+        return 405, body
     if isinstance(error, WrongInput):
-        return 400, {**told, "kind": UsageError.__name__, "errors": [_told(one) for one in error.problems]}
+        return 400, {
+            **body,
+            "kind": UsageError.__name__,
+            "errors": [_problem_body(problem) for problem in error.problems],
+        }
     if isinstance(error, UsageError):
-        return 400, told
+        return 400, body
     if isinstance(error, WaitTimeout):
-        return 408, {**told, "history": error.history}
+        return 408, {**body, "history": error.history}
     if isinstance(error, NeverHit | Diverged):
-        return 409, told
+        return 409, body
     if isinstance(error, KafkaError):
         return 409, {"error": error.message or error.error.name, "kind": "KafkaError", "kafka_error": error.error.name}
     if isinstance(error, StorageError):
-        return 409, {**told, "kafka_error": error.error.name}
-    return (409, told) if isinstance(error, ClusterError | Livelock) else None
+        return 409, {**body, "kafka_error": error.error.name}
+    return (409, body) if isinstance(error, ClusterError | Livelock) else None
 
 
-def _told(one: Problem) -> dict[str, str]:
-    return {"place": one.pointer, "error": one.text, **({"nearest": one.nearest} if one.nearest else {})}
+def _problem_body(problem: Problem) -> dict[str, str]:
+    return {
+        "place": problem.pointer,
+        "error": problem.text,
+        **({"nearest": problem.nearest} if problem.nearest else {}),
+    }

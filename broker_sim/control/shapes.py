@@ -45,7 +45,7 @@ STATE = Shape(
 )
 LOG = Shape(
     "Log",
-    "a log partition as it stands",
+    "the present state of a log partition",
     {
         "log": "string",
         "leader": "integer",
@@ -73,7 +73,7 @@ FAULT = Shape(
 )
 MEMBER = Shape(
     "Member",
-    "a member of a group; waits: JoinGroup or SyncGroup where that request of it is parked",
+    "a member of a group; waits: JoinGroup or SyncGroup if that request of it is deferred",
     {
         "member_id": "string",
         "client_id": "string",
@@ -239,7 +239,7 @@ ENTRY = Shape(
 )
 REPLAY = Shape(
     "Replay",
-    "how far a replay has come: the entries that have passed, the next one, and who waits; diverged tells what came in its place",
+    "how far a replay has come: the entries that have passed, the next one, the requests that wait; diverged: what came in its place",
     {"position": "integer", "expected": "string?", "waiting": ["string"], "ended": "boolean", "diverged": "string?"},
 )
 EVENT = Shape("Event", "an event of the journal", {"seq": "integer", "ts_ms": "integer", "event": "string"}, more=True)

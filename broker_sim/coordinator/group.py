@@ -1,9 +1,9 @@
-"""A group as the shard, the log and the other rooms see it, whatever its kind: `Group` is the interface, and its offsets.
+"""`Group`: the interface of all kinds of groups, and their committed and pending offsets.
 
-A kind of groups is a package beside this module (``classic``): its subclass of `Group`, the rooms of its requests, and its entry in
-``shard``. What all kinds share stands here: committed offsets, what is staged, and what a reader may see.
+Each kind of groups is a package beside this module (``classic``): its subclass of `Group`, its request handlers, and its entry in
+``shard``. This module has what all kinds share: committed offsets, pending transactional offsets, and what readers see.
 
-Source: the interface of Group.java (4.x); 3.x has classic groups alone, with the same questions asked in GroupMetadataManager.scala.
+Source: Group.java (4.x); 3.x has classic groups alone, with the same checks in GroupMetadataManager.scala.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from broker_sim.coordinator.topics import Topics
     from kafka_wire.messages.k15_describe_groups import DescribedGroup
 
-__all__ = ["Group", "Staged"]
+__all__ = ["Group", "PendingTxnOffset"]
 
 
 @dataclass(slots=True)
-class Staged:
-    """What open transactions commit for one partition: producer id -> position in the log, and the offset. ``committed_at``: where
-    the log has the last commit that counts already, as far as it came while this was open; -1 else."""
+class PendingTxnOffset:
+    """Offsets of one partition in open transactions: producer id -> position in the log, and the offset. ``committed_at``: position of
+    the last other commit of the partition since; -1 without one."""
 
     by_producer: dict[int, tuple[int, Offset]] = field(default_factory=dict)
     committed_at: int = -1
@@ -36,38 +36,38 @@ class Staged:
 
 @dataclass(slots=True, eq=False)
 class Group(ABC):
-    """One group. ``offsets``, ``staged`` and what a kind stores are hard state, which ``store`` alone writes; the rest is working
-    state."""
+    """One group. ``offsets``, ``pending_txn_offsets`` and the stored records of a kind are hard state, which only ``store`` writes; the
+    rest is working state."""
 
     kind: ClassVar[str]
-    """Kafka's name of it, as ListGroups tells it: ``classic``."""
+    """The group type that ListGroups returns: ``classic``."""
 
     group_id: str
-    visible_from: int = 0  # the high watermark from which on readers see it, where they see what is committed alone
-    version: int = 0  # counts every change of what requests are answered by, but for the offsets and ``current_of``
+    visible_at_high_watermark: int = 0  # readers of committed state see the group from this high watermark on
+    version: int = 0  # counts the changes that can change responses, except for those of offsets and ``current_of``
     offset_changes: int = 0  # counts every change of ``offsets``
-    stuck_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and on their way for ever
-    staged: dict[tuple[str, int], Staged] = field(default_factory=dict)  # what open transactions commit, if they do
+    never_settled_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and pending for ever
+    pending_txn_offsets: dict[tuple[str, int], PendingTxnOffset] = field(default_factory=dict)
     _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
     _repeated: dict[Layout, RepeatedCommit] = field(default_factory=dict)
-    # committed later than what _offsets says: the last commit of each layout
+    # newer than _offsets: the last commit of each layout
 
-    # what a kind answers
+    # properties of each kind
 
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """The name of its state, as clients are told it."""
+        """The name of its state in responses."""
 
     @property
     @abstractmethod
     def listed_protocol_type(self) -> str:
-        """What ListGroups tells of its protocol type; "" for none."""
+        """Its protocol type in ListGroups; "" for none."""
 
     @property
     @abstractmethod
     def is_dead(self) -> bool:
-        """Whether it is no more, though somebody holds it."""
+        """Whether it was deleted; references to it may still exist."""
 
     @property
     @abstractmethod
@@ -77,81 +77,82 @@ class Group(ABC):
     @property
     @abstractmethod
     def is_idle(self) -> bool:
-        """Whether nobody is in it or about to be."""
+        """Whether it has no members and no pending members."""
 
     @property
     @abstractmethod
     def reads_topics(self) -> bool:
-        """Whether its members read topics as far as anybody can tell, so that OffsetDelete of what they don't read is safe."""
+        """Whether its members' subscriptions are known, so that OffsetDelete can spare subscribed topics."""
 
     @property
     def never_expires(self) -> bool:
-        """Whether it stays though it is empty and has no offsets."""
+        """Whether it is kept although it is empty and has no offsets."""
         return False
 
     @abstractmethod
     def validate_commit(self, request: CommitOffsets) -> Err:
-        """Who may commit into it now."""
+        """The error of an OffsetCommit or TxnOffsetCommit of this member; NONE if it may commit."""
 
-    def late_commits(self, request: CommitOffsets, topics: Topics) -> Mapping[tuple[str, int], Err]:
-        """The partitions of a commit that passes which don't, and why: those that the member hasn't had since the epoch it names."""
+    def stale_partitions(self, request: CommitOffsets, topics: Topics) -> Mapping[tuple[str, int], Err]:
+        """The partitions of a valid commit that are refused, with their error: the member hasn't had them since the epoch of its
+        request."""
         return {}
 
     @abstractmethod
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
-        """Who may fetch its offsets: OffsetFetch v9+ names a member."""
+        """The error of an OffsetFetch, which names a member since v9; NONE if the member may fetch."""
 
     @abstractmethod
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
-        """The session that a commit of this member is a sign of life for, and its timeout in ms."""
+        """The timer of the session that a commit of this member restarts, and the session timeout in ms."""
 
     def current_of(self, member_id: str) -> object | None:
-        """What ``version`` does not count, as it is this member's alone, and another object after each change: the member epoch and the
-        assignment. None: there is nothing of the kind."""
+        """The member's epoch and assignment, another object after each change, which ``version`` does not count. None for kinds of
+        groups whose ``version`` counts all."""
         return None
 
     @abstractmethod
     def subscribed(self, topic: str) -> bool:
-        """Whether it reads ``topic``."""
+        """Whether any member subscribes to ``topic``."""
 
     @abstractmethod
     def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
-        """When the retention of a committed offset has begun; None while it doesn't run."""
+        """Since when, in ms, the retention of a committed offset runs; None while it does not run."""
 
     @abstractmethod
     def tombstones(self, policy: Policy) -> list[Record]:
-        """The records that end it in the log, its offsets' excepted."""
+        """The tombstones that delete it, without those of its offsets."""
 
     @abstractmethod
     def described(self, policy: Policy) -> DescribedGroup:
-        """What DescribeGroups, the classic groups' request, tells of it."""
+        """Its row in DescribeGroups, the request for classic groups."""
 
     @abstractmethod
     def resume(self) -> bool:
-        """The log has been read to its end: take up the work where it says that the group was. Whether it says anything."""
+        """Restore the working state after the log was loaded. Returns False if the log has no record of the group itself."""
 
     @abstractmethod
     def end(self) -> None:
-        """It is no more; whoever still holds it finds it dead."""
+        """Mark it as deleted for remaining references."""
 
     # offsets
 
     @property
-    def has_more_coming(self) -> bool:
-        """Whether offsets count as being on their way though the log has nothing of them yet."""
-        return bool(self.staged or self.stuck_commits)
+    def has_pending_offsets(self) -> bool:
+        """Whether offsets are pending that are not committed offsets yet: in open transactions, or refused for ever."""
+        return bool(self.pending_txn_offsets or self.never_settled_commits)
 
     @property
     def offsets(self) -> dict[str, dict[int, Offset]]:
-        """The committed offsets, by topic and partition; not to be changed but by `store`."""
+        """The committed offsets, by topic and partition; only `store` changes them."""
         if self._repeated:
-            self._settle()
+            self._apply_repeated()
         return self._offsets
 
     def put_offset(self, topic: str, partition: int, offset: Offset) -> None:
-        """It is committed; `store` says so."""
+        """Set a committed offset; called by `store`."""
         if self._repeated:
-            self._settle()
+            self._apply_repeated()
         self.offset_changes += 1
         partitions = self._offsets.get(topic)
         if partitions is None:
@@ -159,9 +160,9 @@ class Group(ABC):
         partitions[partition] = offset
 
     def remove_offset(self, topic: str, partition: int) -> None:
-        """Its tombstone is; `store` says so."""
+        """Remove a committed offset, whose tombstone is committed; called by `store`."""
         if self._repeated:
-            self._settle()
+            self._apply_repeated()
         partitions = self._offsets.get(topic)
         if partitions is not None:
             self.offset_changes += 1
@@ -169,34 +170,41 @@ class Group(ABC):
             if not partitions:
                 del self._offsets[topic]
 
-    def leave_offsets(self) -> None:
-        """It has none any more, though they are not gone for who takes its place; `store` says so."""
+    def detach_offsets(self) -> None:
+        """Drop the offsets without changing the dicts, which a succeeding group may share; called by `store`."""
         self.offset_changes += 1
         self._offsets, self._repeated = {}, {}
 
-    def take(self, commit: RepeatedCommit) -> None:
-        """It is committed; `store` says so. It stays as it is until ``offsets`` is asked for, or a later one takes its place."""
+    def put_repeated(self, commit: RepeatedCommit) -> None:
+        """Store a committed repeated commit; called by `store`. Its offsets are unpacked when ``offsets`` is read."""
         self.offset_changes += 1
         repeated = self._repeated
         layout = commit.layout
-        if layout not in repeated and not all(layout.partitions.isdisjoint(each.partitions) for each in repeated):
-            self._settle()  # of two layouts with a partition in common the later one's offset counts
+        if layout not in repeated and not all(layout.partitions.isdisjoint(other.partitions) for other in repeated):
+            self._apply_repeated()  # of two layouts with a partition in common the later one's offset counts
         repeated[layout] = commit
 
-    def _settle(self) -> None:
+    def _apply_repeated(self) -> None:
         for commit in self._repeated.values():
             for topic, partition, offset in commit.offsets():
                 self._offsets.setdefault(topic, {})[partition] = offset
         self._repeated.clear()
 
-    def take_offsets_of(self, other: Group) -> None:
-        """It has come in the place of another one of the same name, of another kind, whose offsets are its own from here on."""
-        self._offsets, self._repeated, self.staged = other._offsets, other._repeated, other.staged
-        self.stuck_commits, self.visible_from = other.stuck_commits, other.visible_from
+    def adopt_offsets_of(self, other: Group) -> None:
+        """Share the offsets of ``other``, the group of another kind that this one replaces."""
+        self._offsets, self._repeated, self.pending_txn_offsets = (
+            other._offsets,
+            other._repeated,
+            other.pending_txn_offsets,
+        )
+        self.never_settled_commits, self.visible_at_high_watermark = (
+            other.never_settled_commits,
+            other.visible_at_high_watermark,
+        )
         other.version += 1
 
     def shares_offsets_with(self, other: Group) -> bool:
-        """Whether one of them has come in the place of the other, with its offsets."""
+        """Whether one of them has replaced the other and shares its offsets."""
         return self._offsets is other._offsets
 
     def offset(self, topic: str, partition: int) -> Offset | None:

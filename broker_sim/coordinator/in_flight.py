@@ -1,8 +1,7 @@
-"""What is appended and not committed: the writes of a shard, whichever coordinator's, until the log's high watermark has passed them.
+"""Pending writes: the appended and not yet committed writes of a shard, of any coordinator, until the high watermark passes them.
 
-A write is kept by its ticket, in the order of its append, with the offset of its last record (-1 before the log has answered). One that
-is not committed at once has a timer, ``("append", ticket)``. What becomes of a write that is late, or refused, and when what it holds
-counts, differs between coordinators and is theirs.
+A write is stored by its ticket, in the order of the appends, with the offset of its last record (-1 before it is appended). A write
+that is not committed at once has a timer, ``("append", ticket)``. Each coordinator decides about writes that time out or fail.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ W = TypeVar("W", bound=Placed)
 
 
 def committed(writes: dict[int, W], high_watermark: int, out: Outcome) -> Iterator[W]:
-    """The writes below ``high_watermark``, in their order. Each is taken out of ``writes``, and its timer cancelled, as it comes:
-    what is done about one sees those behind it still on their way."""
+    """The writes below ``high_watermark``, in their order. Each is removed from ``writes``, and its timer cancelled, when it is
+    yielded: later ones are still pending then."""
     for ticket, write in list(writes.items()):
         if 0 <= write.last_offset < high_watermark:
             del writes[ticket]

@@ -1,8 +1,8 @@
-"""Rebuilding a shard from its log: every record in order through ``store.replay``, as the live shard takes them.
+"""Rebuilds a shard from its log: every record in order through ``store.replay``, as in the live shard.
 
-Of the plain commits of a partition that follow each other only the last one is replayed, when something else is read of its group or
-the log ends; ``latest`` has it until then. What else is read of the group is what a commit could be told apart by: its records, its
-transactions, a tombstone. So a shard that skips commits is equal to one that replays them all (tests/coordinator/test_loader.py).
+Of consecutive plain commits of a partition only the last one is replayed, when another record of its group is read or the log ends;
+``latest`` has it until then. Only such other records, of the group itself, its transactions or a tombstone, could make the skipped
+commits visible. So a shard that skips commits equals one that replays them all (tests/coordinator/test_loader.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Loader(ShardLoader):
         self.latest: dict[bytes, bytes | None] = {}
         self.versions = range(_VALUE_VERSIONS[0] if self._later else _VALUE_VERSIONS[1])
         self._keys: dict[str, list[bytes]] = {}  # group: its keys in ``latest``
-        self._offset = -1  # of the last record that was read; all that is staged stands at it or before
+        self._offset = -1  # of the last record that was read; all pending transactional offsets are at it or before
 
     def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         record = self._decoded(key, value)
@@ -91,7 +91,7 @@ class Loader(ShardLoader):
         at_once(self._settling(group_id))
 
     def _settling(self, group_id: str) -> Generator[None, None, None]:
-        """Replay the last commits of a group; yields after each. They stand behind all that its transactions have staged, or that would
+        """Replay the last commits of a group; yields after each. They come after all its pending transactional offsets, or these would
         have been read after them."""
         for key in self._keys.pop(group_id, ()):
             value = self.latest.pop(key)

@@ -9,12 +9,12 @@ from typing import Any
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
-    NOBODY,
+    NO_PRODUCER,
     Append,
     Client,
+    CommitBatch,
     CommitOffsets,
     CommitsLogged,
-    CommitTurn,
     DeleteGroup,
     DeleteOffsets,
     Layout,
@@ -28,13 +28,13 @@ from broker_sim.coordinator.outcome import (
 )
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import OffsetRecord, Record
-from broker_sim.coordinator.state import Held, ShardState, Write
+from broker_sim.coordinator.state import DeferredReply, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.record_batch import NO_SEQUENCE
 
 
 class CommitWrite(Write):
-    """An OffsetCommit's records; ``encoded``: as they go to the log, if that is known already."""
+    """An OffsetCommit's records; ``encoded``: keys and values as bytes, if they are encoded already."""
 
     __slots__ = ("encoded",)
     mergeable = True
@@ -51,8 +51,8 @@ class CommitWrite(Write):
         return super().append(ticket, policy) if encoded is None else Append(ticket, encoded, policy.shares_batches)
 
 
-class CommitTurnWrite(Write):
-    """Repeated commits of one turn: the same, without an object for each record. ``tokens`` are their requests'."""
+class CommitBatchWrite(Write):
+    """The records of a `CommitBatch`, without an object for each record. ``tokens`` are those of its requests."""
 
     __slots__ = ("commits", "tokens")
 
@@ -63,7 +63,7 @@ class CommitTurnWrite(Write):
 
     @property
     def records(self) -> list[Record]:  # type: ignore[override]
-        """For those who look at what is on its way."""
+        """The records as objects, for code that inspects pending writes."""
         return [
             OffsetRecord(commit.layout.command.group_id, topic, partition, offset)
             for commit in self.commits
@@ -80,12 +80,12 @@ class CommitTurnWrite(Write):
         return _records_of(self.commits)
 
     def done(self, shard: ShardState) -> None:
-        """Publish the offsets."""
+        """Publish the committed offsets and answer the requests."""
         _publish(shard, self.commits, self.last_offset)
         self._answer(shard, Err.NONE)
 
     def refuse(self, shard: ShardState, error: Err) -> None:
-        """Nothing of it was written, or not in time."""
+        """Answer the requests with the error: the records were not appended, or not committed in time."""
         self._answer(shard, shard.settings.policy.commit_errors.get(error, error))
 
     def _answer(self, shard: ShardState, error: Err) -> None:
@@ -112,7 +112,7 @@ def _publish(shard: ShardState, commits: Sequence[RepeatedCommit], last_offset: 
 
 
 class TransactionalCommitWrite(CommitWrite):
-    """A TxnOffsetCommit's records: in a batch of their own, which says whose transaction they are in. They wait for its end."""
+    """A TxnOffsetCommit's records, in a batch of their own with the producer's id. They stay pending until its transaction ends."""
 
     __slots__ = ("producer",)
     mergeable = False
@@ -135,13 +135,13 @@ class TransactionalCommitWrite(CommitWrite):
         return append
 
     def publish(self, shard: ShardState) -> None:
-        """They are staged."""
+        """Add them to the group's pending transactional offsets."""
         for at, record in enumerate(self.records, self.last_offset + 1 - self.count):
             shard.store.replay(record, at, self.producer.producer_id)
 
 
 class EndTransactionWrite(Write):
-    """The marker of a transaction, which its coordinator has appended: it takes its turn among the writes before and behind it."""
+    """The marker of a transaction, which its coordinator has appended; it is applied in the order of the shard's writes."""
 
     __slots__ = ("committed", "producer_id")
 
@@ -150,11 +150,11 @@ class EndTransactionWrite(Write):
         self.producer_id, self.committed, self.last_offset = producer_id, committed, offset
 
     def publish(self, shard: ShardState) -> None:
-        """What is staged counts, or is gone."""
+        """Commit or drop the producer's pending offsets."""
         shard.store.end_transaction(self.producer_id, committed=self.committed)
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """The log has it, whatever is said of its replicas."""
+        """Apply the marker also after NOT_ENOUGH_REPLICAS_AFTER_APPEND, as it is in the log."""
         if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self.publish(shard)
 
@@ -169,7 +169,7 @@ class DeleteOffsetsWrite(Write):
 
 
 def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets) -> None:
-    """OffsetCommit behind the checks of topics: the group's own checks in Kafka's order, then the append."""
+    """OffsetCommit after the checks of topics: the group's checks in Kafka's order, then the append."""
     error = _refusal(shard, request)
     if error is not Err.NONE:
         shard.reply(token, error)
@@ -179,79 +179,79 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
     ):  # all of it was refused for its metadata; yet it makes the group, which is seen with the next write
         if request.group_id not in shard.groups:
             shard.groups[request.group_id] = ClassicGroup(
-                request.group_id, state_ts_ms=-1, visible_from=shard.last_written + 2
+                request.group_id, state_ts_ms=-1, visible_at_high_watermark=shard.last_written + 2
             )
         shard.answer(token, error)
         return
     group_id = request.group_id
     records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
-    late = _late(shard, request)
+    late = _stale_partitions(shard, request)
     if late:
         records = [record for record in records if (record.topic, record.partition) not in late]  # type: ignore[union-attr]
         if not records:
             shard.answer(token, late)
             return
-    if request.producer.producer_id != NOBODY.producer_id:
+    if request.producer.producer_id != NO_PRODUCER.producer_id:
         encoded = None if late else request.encoded
         shard.write(TransactionalCommitWrite(token, records, late or Err.NONE, encoded, request.producer))
         return
     if shard.settings.policy.refused_commits_stay_pending:
-        _stick(shard.groups[group_id], request)
+        _add_never_settled(shard.groups[group_id], request)
     shard.write(CommitWrite(token, records, late or Err.NONE, None if late else request.encoded))
 
 
-def _late(shard: ShardState, request: CommitOffsets) -> Mapping[tuple[str, int], Err]:
-    """The partitions of a commit that passes for which its epoch is too old."""
+def _stale_partitions(shard: ShardState, request: CommitOffsets) -> Mapping[tuple[str, int], Err]:
+    """The partitions of a valid commit whose epoch is too old for them, with their error."""
     group = shard.groups.get(request.group_id)
-    return {} if group is None else group.late_commits(request, shard.topics)
+    return {} if group is None else group.stale_partitions(request, shard.topics)
 
 
-def _stick(group: Group, request: CommitOffsets) -> None:
-    """GroupMetadataManager.storeOffsets takes down the refused partitions with the others, and nobody strikes them off."""
+def _add_never_settled(group: Group, request: CommitOffsets) -> None:
+    """GroupMetadataManager.storeOffsets adds the refused partitions to the pending commits too, and never removes them."""
     for topic, partition, _ in request.offsets:
-        group.stuck_commits.pop((topic, partition), None)
-    group.stuck_commits.update(dict.fromkeys(request.too_long))
+        group.never_settled_commits.pop((topic, partition), None)
+    group.never_settled_commits.update(dict.fromkeys(request.too_long))
 
 
-def commit_turn(shard: ShardState, token: int, client: Client, request: CommitTurn) -> None:
-    """The same for the repeated commits of a turn. Nothing changes the groups in between, so one look at each layout is enough."""
+def commit_batch(shard: ShardState, token: int, client: Client, request: CommitBatch) -> None:
+    """As :func:`commit` for a batch of repeated commits. No event comes between them, so each layout is checked once."""
     errors: dict[Layout, Err] = {}
     tokens: list[int] = []
     commits: list[RepeatedCommit] = []
-    for each, repeated in enumerate(request.commits, token):
+    for request_token, repeated in enumerate(request.commits, token):
         layout = repeated.layout
         error = errors.get(layout)
         if error is None:
             error = errors[layout] = _refusal(shard, layout.command)
-        if error is Err.NONE and _late(shard, layout.command):
-            commit(shard, each, client, replace(layout.command, offsets=repeated.offsets(), encoded=None))
+        if error is Err.NONE and _stale_partitions(shard, layout.command):
+            commit(shard, request_token, client, replace(layout.command, offsets=repeated.offsets(), encoded=None))
         elif error is Err.NONE:
-            tokens.append(each)
+            tokens.append(request_token)
             commits.append(repeated)
         else:
-            shard.reply(each, error)
+            shard.reply(request_token, error)
     if tokens:
-        shard.write(CommitTurnWrite(tokens, commits))
+        shard.write(CommitBatchWrite(tokens, commits))
 
 
 def commits_logged(shard: ShardState, event: CommitsLogged) -> None:
-    """The same where all is known: OffsetFetch shows them from here on."""
+    """Publish repeated commits that the runtime has checked and that are committed already."""
     shard.last_written = event.last_offset
     shard.high_watermark = max(event.high_watermark, shard.high_watermark)
     _publish(shard, event.commits, event.last_offset)
 
 
 def transaction_ended(shard: ShardState, event: TransactionEnded) -> None:
-    """A marker stands in the log: it counts behind all that was written before it."""
+    """A marker was appended: it is applied after all earlier writes."""
     shard.last_written = max(shard.last_written, event.offset)
     shard.writes[shard.next_ticket] = EndTransactionWrite(event.producer_id, event.committed, event.offset)
     shard.next_ticket += 1
 
 
 def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
-    """The group's own checks. Where a commit passes (NONE), its member's session starts anew, but for one in a transaction."""
+    """The error of the group's checks. A valid commit (NONE) restarts its member's session, unless it is in a transaction."""
     group, policy = shard.groups.get(request.group_id), shard.settings.policy
-    in_transaction = request.producer is not NOBODY
+    in_transaction = request.producer is not NO_PRODUCER
     if group is None:
         if policy.simple_group_exists_at_once and (request.generation < 0 or in_transaction):
             shard.groups[request.group_id] = ClassicGroup(request.group_id, state_ts_ms=-1)
@@ -269,8 +269,8 @@ def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
     return error
 
 
-def unstable(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
-    """The partitions whose commits are still on their way into the log (OffsetFetch with require_stable)."""
+def uncommitted_offsets(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
+    """The partitions whose commits are appended but not committed yet (OffsetFetch with require_stable)."""
     if not shard.writes:
         return set()
     return {
@@ -282,20 +282,20 @@ def unstable(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
     }
 
 
-def coming(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
-    """The partitions that a transaction without an end has committed (OffsetFetch with require_stable), and those of refused
-    commits that count as being on their way."""
+def unstable_offsets(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
+    """The partitions with offsets in open transactions, and those of refused commits that stay pending (OffsetFetch with
+    require_stable)."""
     group = shard.groups.get(group_id)
-    return set() if group is None else {*group.staged, *group.stuck_commits}
+    return set() if group is None else {*group.pending_txn_offsets, *group.never_settled_commits}
 
 
 def transactions_aborted(shard: ShardState, key: TimerKey) -> None:
-    """Nobody has ended the transactions that were open in the log: their coordinator does, and nothing of them shows."""
+    """Abort the transactions that were open in the loaded log and that no coordinator has ended."""
     shard.store.abort_transactions()
 
 
 def delete_offsets(shard: ShardState, token: int, client: Client, request: DeleteOffsets) -> None:
-    """OffsetDelete: tombstones for what no member reads."""
+    """OffsetDelete: tombstones for partitions of topics that no member subscribes to."""
     group = shard.groups.get(request.group_id)
     results: dict[tuple[str, int], Err] = {}
     if group is None or group.is_dead:
@@ -305,54 +305,54 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
         shard.reply(token, (Err.NON_EMPTY_GROUP, results))
         return
     records: list[Record] = []
-    committed, more_coming = group.offsets, group.has_more_coming
+    committed, has_pending = group.offsets, group.has_pending_offsets
     for topic, partition in request.partitions:
         if not group.is_empty and group.subscribed(topic):
             results[topic, partition] = Err.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         results[topic, partition] = Err.NONE
-        staged = more_coming and _forget_coming(shard, group, topic, partition)
-        if staged or partition in committed.get(topic, ()):
+        needs_tombstone = has_pending and _discard_pending(shard, group, topic, partition)
+        if needs_tombstone or partition in committed.get(topic, ()):
             records.append(OffsetRecord(group.group_id, topic, partition, None))
     if Err.NONE in results.values():
-        records += _end_of_emptied(shard, group, len(records))
-    _bury(shard, DeleteOffsetsWrite(token, records, (Err.NONE, results)))
+        records += _tombstones_of_emptied(shard, group, len(records))
+    _append_tombstones(shard, DeleteOffsetsWrite(token, records, (Err.NONE, results)))
 
 
 def delete_group(shard: ShardState, token: int, client: Client, request: DeleteGroup) -> None:
-    """DeleteGroups for one group: only an empty one goes, with all its offsets."""
+    """DeleteGroups for one group: deletes an empty group with all its offsets."""
     group = shard.groups.get(request.group_id)
     if shard.settings.policy.deletion_begins_when_committed and shard.behind_writes:
-        shard.hold(HeldDeletion(token, client, request))
+        shard.defer(DeferredDeletion(token, client, request))
     elif group is None or group.is_dead:
         shard.reply(token, Err.GROUP_ID_NOT_FOUND)
     elif not group.is_empty:
         shard.reply(token, Err.NON_EMPTY_GROUP)
     else:
-        records = _offset_tombstones(group, staged_too=shard.settings.policy.tombstones_end_staged)
+        records = _offset_tombstones(group, with_pending=shard.settings.policy.tombstones_end_pending_txn_offsets)
         shard.remove_group(group)
-        _bury(shard, TombstonesWrite(token, records + group.tombstones(shard.settings.policy), [group]))
+        _append_tombstones(shard, TombstonesWrite(token, records + group.tombstones(shard.settings.policy), [group]))
 
 
 class TombstonesWrite(Write):
-    """What ends offsets, and groups with them. Where the log refuses it, and isn't merely late, a coordinator that waits for it has the
-    groups back."""
+    """Tombstones of offsets and groups. If the append fails, except by a timeout, a coordinator that waits for it restores the
+    groups."""
 
-    __slots__ = ("buried",)
+    __slots__ = ("groups",)
 
-    def __init__(self, token: int | None, records: list[Record], buried: Iterable[Group]) -> None:
+    def __init__(self, token: int | None, records: list[Record], groups: Iterable[Group]) -> None:
         super().__init__(token, records)
-        self.buried = buried
+        self.groups = groups
 
     def revert(self, shard: ShardState) -> None:
-        """The groups are there again."""
+        """Restore the groups, if the coordinator waited for the tombstones."""
         if shard.settings.policy.tombstones_are_awaited:
-            for group in self.buried:
-                shard.store.dig_up(group)
+            for group in self.groups:
+                shard.store.revert_deletion(group)
 
 
-class HeldDeletion(Held):
-    """A DeleteGroups that has not begun."""
+class DeferredDeletion(DeferredReply):
+    """A deferred DeleteGroups: it begins when the writes before it are committed."""
 
     __slots__ = ("client", "request")
 
@@ -361,82 +361,85 @@ class HeldDeletion(Held):
         self.client, self.request = client, request
 
     def done(self, shard: ShardState) -> None:
-        """Begin."""
+        """Begin the deletion; the writes before it are committed."""
         assert self.token is not None
         delete_group(shard, self.token, self.client, self.request)
 
 
 def stable_fetch(shard: ShardState, token: int, client: Client, request: StableFetch) -> None:
-    """OffsetFetch with require_stable: behind what is on its way."""
+    """OffsetFetch with require_stable: answered after the pending writes."""
     errors = shard.settings.policy.stable_fetch_errors
     if shard.behind_writes:
-        shard.hold(HeldFetch(token, Err.NONE, lambda error: errors.get(error, error)))
+        shard.defer(DeferredFetch(token, Err.NONE, lambda error: errors.get(error, error)))
     else:
         shard.reply(token, Err.NONE)
 
 
-class HeldFetch(Held):
-    """A require_stable OffsetFetch; its errors are not those of commits."""
+class DeferredFetch(DeferredReply):
+    """A deferred OffsetFetch with require_stable; its errors are not those of commits."""
 
     __slots__ = ()
 
     def refuse(self, shard: ShardState, error: Err) -> None:
-        """Its own errors."""
+        """Answer with the error, mapped for OffsetFetch."""
         shard.reply(self.token, self.failure(error))
 
 
 def topics_changed(shard: ShardState, event: TopicsChanged) -> None:
-    """Offsets of a deleted topic go at once, in all groups; with them groups that have none, this topic's or another's, where losing
-    them ends a group."""
+    """Delete the offsets of a deleted topic in all groups; and, if a policy says so, groups that are left without offsets."""
     deleted = [topic for topic, partitions in event.topics.items() if partitions is None]
     records: list[Record] = []
     for group in list(shard.groups.values()) if deleted else ():
-        coming_for = dict.fromkeys(key for key in (*group.staged, *group.stuck_commits) if key[0] in deleted)
-        staged = [key for key in coming_for if _forget_coming(shard, group, *key)]
-        keys = dict.fromkeys([*((topic, p) for topic in deleted for p in group.offsets.get(topic, ())), *staged])
-        gone: list[Record] = [OffsetRecord(group.group_id, topic, p, None) for topic, p in keys]
-        records += [*gone, *_end_of_emptied(shard, group, len(gone))]
+        pending = dict.fromkeys(
+            key for key in (*group.pending_txn_offsets, *group.never_settled_commits) if key[0] in deleted
+        )
+        with_tombstone = [key for key in pending if _discard_pending(shard, group, *key)]
+        keys = dict.fromkeys(
+            [*((topic, p) for topic in deleted for p in group.offsets.get(topic, ())), *with_tombstone]
+        )
+        tombstones: list[Record] = [OffsetRecord(group.group_id, topic, p, None) for topic, p in keys]
+        records += [*tombstones, *_tombstones_of_emptied(shard, group, len(tombstones))]
     if records:
-        _bury(shard, Write(None, records))
+        _append_tombstones(shard, Write(None, records))
 
 
-def _forget_coming(shard: ShardState, group: Group, topic: str, partition: int) -> bool:
-    """What is on its way to a partition's offset comes no more; whether it takes a tombstone to say so."""
-    group.stuck_commits.pop((topic, partition), None)
-    if shard.settings.policy.tombstones_end_staged:
-        return (topic, partition) in group.staged
-    shard.store.forget_staged(group, topic, partition)
+def _discard_pending(shard: ShardState, group: Group, topic: str, partition: int) -> bool:
+    """Drop the pending offsets of a partition. Returns whether that needs a tombstone."""
+    group.never_settled_commits.pop((topic, partition), None)
+    if shard.settings.policy.tombstones_end_pending_txn_offsets:
+        return (topic, partition) in group.pending_txn_offsets
+    shard.store.discard_pending_txn_offset(group, topic, partition)
     return False
 
 
-def _bury(shard: ShardState, write: Write) -> None:
-    """Append tombstones; without any, or where Kafka doesn't wait for them, the answer goes out now."""
+def _append_tombstones(shard: ShardState, write: Write) -> None:
+    """Append tombstones. The request is answered at once if there are none, or if Kafka doesn't wait for them."""
     if write.records and shard.settings.policy.tombstones_are_awaited:
         shard.write(write)
         return
     if write.records:
         shard.reply(write.token, write.answer)
         write.token = None
-        _forget_at_once(shard, write)
+        _publish_then_append(shard, write)
     elif write.token is not None:
         shard.answer(write.token, write.answer, write.failure)
 
 
-def _forget_at_once(shard: ShardState, write: Write) -> None:
-    """Tombstones that nobody waits for: what they remove is out of memory before they are appended, whatever becomes of them
+def _publish_then_append(shard: ShardState, write: Write) -> None:
+    """Append tombstones that no request waits for: their effect is published before the append, even if that fails
     (GroupMetadataManager.cleanupGroupMetadata)."""
     write.publish(shard)
     write.any_isr = True
     shard.write(write)
 
 
-def _end_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Record]:
-    """What ends a group that is empty and is left without offsets when it loses ``removed`` of them, if it has any; where that ends
-    it at once."""
+def _tombstones_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Record]:
+    """The tombstones of an empty group that is left without offsets when it loses ``removed`` of them, if the policy deletes it then;
+    else none."""
     if not shard.settings.policy.clean_up_removes_group or not group.is_empty or _count(group) > removed:
         return []
-    if group.has_more_coming or group.group_id in _in_flight(shard):
-        return []  # more is on its way
+    if group.has_pending_offsets or group.group_id in _in_flight(shard):
+        return []  # more offsets are pending
     tombstone = group.tombstones(shard.settings.policy)
     shard.remove_group(group)
     return tombstone
@@ -450,10 +453,10 @@ def _count(group: Group) -> int:
     return sum(len(partitions) for partitions in group.offsets.values())
 
 
-def _offset_tombstones(group: Group, *, staged_too: bool) -> list[Record]:
+def _offset_tombstones(group: Group, *, with_pending: bool) -> list[Record]:
     keys = [(topic, partition) for topic, partitions in group.offsets.items() for partition in partitions]
-    if staged_too and group.staged:
-        keys = list(dict.fromkeys([*keys, *group.staged]))
+    if with_pending and group.pending_txn_offsets:
+        keys = list(dict.fromkeys([*keys, *group.pending_txn_offsets]))
     return [OffsetRecord(group.group_id, topic, partition, None) for topic, partition in keys]
 
 
@@ -461,7 +464,7 @@ def _offset_tombstones(group: Group, *, staged_too: bool) -> list[Record]:
 
 
 def arm_expiry(shard: ShardState) -> None:
-    """The next clean-up of this shard."""
+    """Arm the timer of the next clean-up of this shard."""
     interval_ms, started_ms = shard.settings.offsets_retention_check_interval_ms, shard.settings.started_ms
     since_ms = 0
     if started_ms is not None and shard.settings.policy.clean_up_counts_from_start:
@@ -470,24 +473,29 @@ def arm_expiry(shard: ShardState) -> None:
 
 
 def expire(shard: ShardState, key: TimerKey) -> None:
-    """Offsets past their retention get tombstones; empty groups without offsets go (GroupMetadataManager.cleanupGroupMetadata)."""
+    """Delete offsets past their retention, and empty groups without offsets (GroupMetadataManager.cleanupGroupMetadata)."""
     records: list[Record] = []
     ended: list[Group] = []
-    keeps_staged = shard.settings.policy.tombstones_end_staged
+    keeps_pending = shard.settings.policy.tombstones_end_pending_txn_offsets
     in_flight = _in_flight(shard)
     for group in list(shard.groups.values()):
         if group.group_id in in_flight:
-            continue  # a write is on its way: the next round sees what came of it
+            continue  # a write is pending: the next clean-up looks again
         expired: list[Record] = [
             OffsetRecord(group.group_id, topic, partition, None)
             for topic, partitions in group.offsets.items()
             for partition, offset in partitions.items()
-            if (topic, partition) not in group.stuck_commits
-            and not (keeps_staged and (topic, partition) in group.staged)
+            if (topic, partition) not in group.never_settled_commits
+            and not (keeps_pending and (topic, partition) in group.pending_txn_offsets)
             and _is_expired(shard, group, topic, offset)
         ]
         records += expired
-        if group.is_empty and _count(group) == len(expired) and not group.has_more_coming and not group.never_expires:
+        if (
+            group.is_empty
+            and _count(group) == len(expired)
+            and not group.has_pending_offsets
+            and not group.never_expires
+        ):
             records += group.tombstones(shard.settings.policy)
             shard.remove_group(group)
             ended.append(group)
@@ -496,7 +504,7 @@ def expire(shard: ShardState, key: TimerKey) -> None:
         if shard.settings.policy.tombstones_are_awaited:
             shard.write(write)
         else:
-            _forget_at_once(shard, write)
+            _publish_then_append(shard, write)
     arm_expiry(shard)
 
 

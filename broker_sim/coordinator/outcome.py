@@ -1,18 +1,18 @@
-"""Events in, outcomes out: the whole interface of the coordinator core.
+"""Events in, outcomes out: the interface of the coordinator core.
 
-The rules that hold in this package:
+Rules of this package:
 
-1. It imports no asyncio, time, random, os, socket or logging. A shard is a function of its events, so a journal of events rebuilds
-   its state exactly.
-2. Hard state (committed offsets, a group's stored record, what open transactions have staged) is written by ``store.replay`` alone,
-   live as at a load. Working state (who is joining, the generation that is being agreed on, sessions, parked tokens) is changed by
-   handlers and is lost with the shard, as in Kafka.
-3. A request has one token and gets at most one reply, under that token. A parked JoinGroup's or SyncGroup's token lives in its member.
-   (Kafka never answers a JoinGroup that the same member sent again on another connection; nor do we.)
-4. Whatever is chosen is chosen by insertion order or by the generator that the shard was given. No set is iterated.
+1. It imports no asyncio, time, random, os, socket or logging. A shard is a function of its events, so a journal of events rebuilds its
+   state exactly.
+2. Hard state (committed offsets, a group's stored record, pending transactional offsets) is only written by ``store.replay``, live and
+   at a load. Working state (joining members, the next generation, sessions, deferred tokens) is changed by handlers and is lost with
+   the shard, as in Kafka.
+3. A request has one token and gets at most one reply, under that token. The token of a deferred JoinGroup or SyncGroup is stored in its
+   member. (Kafka never answers a JoinGroup that the same member sent again on another connection; neither does this coordinator.)
+4. Choices follow insertion order or the shard's own random generator. No set is iterated.
 5. A shard is one ``__consumer_offsets`` partition: the unit of load, move and failure.
-6. *Appended* and *committed* are two answers of the log. What a client sees of a write waits for *committed*.
-7. What differs between Kafka's two coordinators is data (``policy``), not an ``if`` on a version.
+6. *Appended* and *committed* are two results of an append. The effects that clients see wait for *committed*.
+7. Differences between Kafka's two coordinators are data (``policy``), not an ``if`` on a version.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Committed:
 
 @dataclass(slots=True)
 class CommitsLogged:
-    """The usual turn of repeated commits in one event, in place of a ``Request`` and an ``Appended``: they would pass the checks, since
-    their groups' ``version`` is what it was when a commit of the same layout passed; the log has taken them up to ``last_offset``, and
-    they are committed; nothing was on its way before them. They are answered NONE and their members' sessions begin anew, outside."""
+    """Repeated commits that were checked, appended and committed outside of the shard, in place of a ``Request`` and an ``Appended``:
+    their groups' ``version`` is that of a valid commit of the same layout, the last record is at ``last_offset``, and no write was
+    pending before. The runtime answers them NONE and restarts their members' sessions."""
 
     commits: Sequence[RepeatedCommit]
     last_offset: int
@@ -89,7 +89,7 @@ class CommitsLogged:
 
 @dataclass(slots=True)
 class AppendedElsewhere:
-    """What became of an append to another partition: NONE when all of it is committed there, else nothing of it was done."""
+    """The result of an append to another topic: NONE when all of it is committed there, otherwise nothing was appended."""
 
     ticket: int
     error: Err
@@ -97,7 +97,7 @@ class AppendedElsewhere:
 
 @dataclass(slots=True)
 class StateAnswered:
-    """What the share coordinators have answered to an ``Ask``, in the order of its commands."""
+    """What the share coordinators have answered to an ``PersisterRequest``, in the order of its commands."""
 
     ticket: int
     answers: Sequence[Result]
@@ -105,8 +105,7 @@ class StateAnswered:
 
 @dataclass(slots=True)
 class TopicsChanged:
-    """Topics of the cluster are no longer what they were, or a shard is told for the first time what they are: name -> what it is now,
-    None for one that is gone."""
+    """Topics of the cluster have changed, or a shard gets them for the first time: name -> the topic now, None for a deleted one."""
 
     topics: Mapping[str, TopicImage | None]
 
@@ -122,8 +121,8 @@ class GroupConfigured:
 
 @dataclass(slots=True)
 class TransactionEnded:
-    """A marker stands in the partition at ``offset``: what its producer has committed for groups counts, or never will. Its coordinator
-    has appended it, and so it counts itself once it is below the high watermark."""
+    """A marker was appended to the partition at ``offset`` by the transaction coordinator: its producer's pending offsets are committed
+    or dropped once the marker is below the high watermark."""
 
     producer_id: int
     committed: bool
@@ -150,7 +149,7 @@ Event = (
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Answer: an Err."""
+    """A Heartbeat of a classic protocol's member. Answer: an Err."""
 
     group_id: str
     generation: int
@@ -176,8 +175,8 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class Offset:
-    """A committed offset. ``expire_ts_ms`` is -1 unless an OffsetCommit v2-4 asked for its own retention time; ``topic_id`` is zero
-    where the commit didn't say which topic of that name it meant."""
+    """A committed offset. ``expire_ts_ms`` is -1 unless an OffsetCommit v2-4 set its own retention time; ``topic_id`` is zero if the
+    commit named no topic id."""
 
     offset: int
     leader_epoch: int
@@ -194,7 +193,7 @@ class Producer(NamedTuple):
     epoch: int
 
 
-NOBODY = Producer(-1, -1)
+NO_PRODUCER = Producer(-1, -1)
 """The producer of batches that are in no transaction."""
 
 
@@ -214,7 +213,7 @@ class CommitOffsets:
     epoch_errors: bool = False
     too_long: Sequence[tuple[str, int]] = ()
     encoded: list[tuple[bytes, bytes | None]] | None = None
-    producer: Producer = NOBODY
+    producer: Producer = NO_PRODUCER
 
     @property
     def names_member(self) -> bool:
@@ -231,7 +230,7 @@ class Layout(Protocol):
 
 
 class RepeatedCommit(Protocol):
-    """An OffsetCommit of a layout that comes again and again; its offsets become ``Offset`` objects only where somebody looks."""
+    """An OffsetCommit with a known layout; its offsets become ``Offset`` objects only when they are read."""
 
     @property
     def layout(self) -> Layout: ...
@@ -241,9 +240,9 @@ class RepeatedCommit(Protocol):
 
 
 @dataclass(slots=True)
-class CommitTurn:
-    """The repeated commits of one turn, in their order, which share a batch. Each has a token of its own, counted on from the
-    request's, and is answered as the ``CommitOffsets`` of the same instant is."""
+class CommitBatch:
+    """Repeated commits of one iteration of the event loop, in their order, which share a batch. Each has a token of its own, counted up
+    from the request's."""
 
     commits: Sequence[RepeatedCommit]
 
@@ -258,15 +257,14 @@ class DeleteOffsets:
 
 @dataclass(slots=True)
 class DeleteGroup:
-    """Answer: an Err."""
+    """DeleteGroups for one group. Answer: an Err."""
 
     group_id: str
 
 
 @dataclass(slots=True)
 class StableFetch:
-    """An OffsetFetch that wants no offsets on their way (require_stable). Answer: the Err of the group; NONE: what is committed now
-    may be told."""
+    """An OffsetFetch with require_stable. Answer: the Err of the group; NONE: the committed offsets may be returned now."""
 
     group_id: str
 
@@ -276,12 +274,12 @@ class StableFetch:
 
 @dataclass(slots=True)
 class Append:
-    """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``.
+    """Records to append as one batch to the shard's partition; the result is ``Appended(ticket, ...)``.
 
-    ``mergeable``: the batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``commits``: in place of
-    records, which the runtime writes from what it has of these. ``any_isr``: to be taken however small the ISR is. ``is_control``: the
-    records are markers that end a transaction. ``to``: another partition (topic, index) than the shard's own; the answer is
-    ``AppendedElsewhere(ticket, ...)`` then.
+    ``mergeable``: the batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``commits``: repeated commits
+    in place of records, which the runtime encodes. ``any_isr``: append with any ISR size. ``is_control``: the records are markers that
+    end a transaction. ``to``: another partition (topic, index) than the shard's own; the result is ``AppendedElsewhere(ticket, ...)``
+    then.
     """
 
     ticket: int
@@ -290,13 +288,13 @@ class Append:
     base_sequence: int = 0
     commits: Sequence[RepeatedCommit] = ()
     any_isr: bool = False
-    producer: Producer = NOBODY
+    producer: Producer = NO_PRODUCER
     is_control: bool = False
     to: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
-class Ask:
+class PersisterRequest:
     """Commands for the share coordinators, wherever they are; the answer is one ``StateAnswered(ticket, ...)``."""
 
     ticket: int
@@ -313,7 +311,7 @@ class Outcome:
     replies: list[tuple[int, Any]]
     timers: list[tuple[TimerKey, int | None]]
     appends: list[Append]
-    asks: Sequence[Ask]
+    persister_requests: Sequence[PersisterRequest]
 
     def __init__(self) -> None:
-        self.replies, self.timers, self.appends, self.asks = [], [], [], ()
+        self.replies, self.timers, self.appends, self.persister_requests = [], [], [], ()

@@ -1,6 +1,6 @@
-"""Where Kafka's two group coordinators differ, as data: the Scala one (3.4-3.9) and the Java one (4.x).
+"""Differences between Kafka's two group coordinators, as data: the Scala one (3.4-3.9) and the Java one (4.x).
 
-Measured on 3.4.0, 3.9.1 and 4.1.0. The error tables tell what a client is answered when the append to the offsets partition failed
+Measured on 3.4.0, 3.9.1 and 4.1.0. The error tables map the error of an append to the offsets partition to the client's error
 (GroupMetadataManager.scala: storeGroup and storeOffsets; CoordinatorOperationExceptionHelper.java).
 """
 
@@ -58,7 +58,7 @@ class Policy:
     states_filter_strips_blanks: bool
     """And without the blanks around them."""
     refused_commits_stay_pending: bool
-    """A partition whose metadata is too long, in a commit of which others are taken, counts as having one on its way until it is
+    """A partition whose metadata is too long, in a commit with valid partitions, counts as having a pending commit until it is
     committed or deleted: OffsetFetch with require_stable refuses it all that time."""
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
@@ -70,16 +70,16 @@ class Policy:
     """So are the partitions in them that do not exist."""
     clean_up_removes_group: bool
     """OffsetDelete and the deletion of a topic end an empty group that has lost its last offset."""
-    old_leave_tells_top_errors: bool
+    old_leave_returns_top_errors: bool
     """LeaveGroup v0-2 can say an error of the whole (3.4 finds no member to put it at, and says UNSUPPORTED_VERSION)."""
     group_record_sequence: int
     """Base sequence of batches that hold anything but offset commits."""
     group_operations: int
-    """Authorized operations of a group for everybody, as bits by AclOperation's codes."""
+    """Authorized operations of a group for all clients, as bits by AclOperation's codes."""
     members_join_again: bool
     """A member of a consumer group that is in may send epoch 0, as one that has lost its epoch does. Else it is fenced until it has
     left, or its session is over."""
-    what_is_given_up_is_free: bool
+    revoked_partitions_are_free: bool
     """What a member of a consumer group says that it has given up it may be given again by the same answer. Else by the next one."""
     other_assignor_moves_group: bool
     """A consumer group's epoch moves where another assignor has most votes than before. Else that counts at the next occasion."""
@@ -99,7 +99,7 @@ class Policy:
     simple_group_exists_at_once: bool
     """A first commit without a generation makes the group before its append is committed."""
     answers_wait_for_writes: bool
-    """Every request that could write - Heartbeat, LeaveGroup, a parked JoinGroup or SyncGroup, OffsetFetch with require_stable -
+    """Every request that could write - Heartbeat, LeaveGroup, a deferred JoinGroup or SyncGroup, OffsetFetch with require_stable -
     ends when all that the partition was given before is committed, and fails after ``offsets.commit.timeout.ms``
     (CoordinatorRuntime.java)."""
     stable_fetch_errors: dict[Err, Err]
@@ -111,8 +111,8 @@ class Policy:
     votes_are_counted_in: str
     """The hash map whose order breaks ties of the protocol vote: of those with most votes its first one wins (``vote.ORDERS``)."""
     replaced_member_stays_new: bool
-    """A static member that is replaced while it waits in its first JoinGroup goes on as the newcomer it was, and its session ends even
-    while it waits (else the one that takes its place is an old member, whose session a parked JoinGroup keeps alive)."""
+    """A static member that is replaced while it waits in its first JoinGroup remains a new member, and its session expires even
+    while it waits (else the replacing member is an old one, whose session a deferred JoinGroup keeps alive)."""
     deletion_begins_when_committed: bool
     """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
     has_epoch_groups: bool
@@ -126,15 +126,15 @@ class Policy:
     commits_by_name_store_topic_ids: bool
     """The record of a commit says which topic it is of even where the request named that (else only that of one by id)."""
     assignment_times_are_stored: bool
-    """A group's target says when it was computed, and is not computed anew within the assignment interval."""
+    """A group's target has the time of its computation, and is not computed again within the assignment interval."""
     emptied_group_target_is_stored: bool
     """When the last member of a group by epochs leaves, the group's target follows its epoch at once."""
     absent_group_commit_in_transaction: Err
     """TxnOffsetCommit with a generation, for a group that doesn't exist."""
-    tombstones_end_staged: bool
+    tombstones_end_pending_txn_offsets: bool
     """The tombstone of an offset discards its pending offsets in open transactions: a deletion writes one also for an offset that is
     only pending, and expiry keeps such an offset (else pending offsets are discarded without a record, and a load restores them)."""
-    what_is_given_up_is_described: bool
+    revoked_partitions_are_described: bool
     """ConsumerGroupDescribe includes partitions that a member was asked to revoke and still owns."""
     misdirected_join_names_member: bool
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id that it names."""
@@ -156,9 +156,9 @@ class Policy:
     """Partitions whose state was made move a share group's epoch only while no target is to be computed."""
     share_deletion_clears_state: bool
     """DeleteGroups writes that a share group has no partitions' state, though it had none."""
-    old_share_epoch_is_told_previous: bool
+    old_share_epoch_gets_previous: bool
     """The error for a share member with an old epoch mentions that the previous epoch is accepted."""
-    nameless_share_member_is_told: bool
+    nameless_share_member_gets_text: bool
     """The error for a ShareGroupHeartbeat without a member id names the missing field."""
     disabled_migration_refuses_joins: bool
     """With group.consumer.migration.policy disabled no classic member joins a consumer group that has members."""
@@ -200,11 +200,11 @@ SCALA = Policy(
     commits_are_maps=True,
     missing_are_maps=True,
     clean_up_removes_group=True,
-    old_leave_tells_top_errors=False,
+    old_leave_returns_top_errors=False,
     group_record_sequence=-1,
     group_operations=_READ_DELETE_DESCRIBE,
     members_join_again=False,
-    what_is_given_up_is_free=False,
+    revoked_partitions_are_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=True,
     clean_up_counts_from_start=True,
@@ -227,8 +227,8 @@ SCALA = Policy(
     assignment_times_are_stored=False,
     emptied_group_target_is_stored=False,
     absent_group_commit_in_transaction=Err.UNKNOWN_MEMBER_ID,
-    tombstones_end_staged=False,
-    what_is_given_up_is_described=False,
+    tombstones_end_pending_txn_offsets=False,
+    revoked_partitions_are_described=False,
     misdirected_join_names_member=True,
     has_share_records=False,
     has_streams_records=False,
@@ -239,8 +239,8 @@ SCALA = Policy(
     share_assignor="simple",
     share_initialization_waits_for_target=False,
     share_deletion_clears_state=False,
-    old_share_epoch_is_told_previous=False,
-    nameless_share_member_is_told=True,
+    old_share_epoch_gets_previous=False,
+    nameless_share_member_gets_text=True,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
@@ -253,7 +253,7 @@ _JAVA_ERRORS = {
 }
 
 _SCALA_3_5 = replace(SCALA, missing_are_maps=False)
-_SCALA_3_7 = replace(_SCALA_3_5, nameless_protocol_is_null=True, old_leave_tells_top_errors=True)
+_SCALA_3_7 = replace(_SCALA_3_5, nameless_protocol_is_null=True, old_leave_returns_top_errors=True)
 _SCALA_3_8 = replace(_SCALA_3_7, states_filter_folds_case=True, refused_commits_stay_pending=False)
 SCALA_SINCE = (((3, 8), _SCALA_3_8), ((3, 7), _SCALA_3_7), ((3, 5), _SCALA_3_5), ((3, 0), SCALA))
 """The Scala coordinator by the first release that has it so: requests come to it through the handlers of the Java one, which
@@ -283,11 +283,11 @@ JAVA = Policy(
     commits_are_maps=False,
     missing_are_maps=False,
     clean_up_removes_group=False,
-    old_leave_tells_top_errors=True,
+    old_leave_returns_top_errors=True,
     group_record_sequence=0,
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
     members_join_again=False,
-    what_is_given_up_is_free=False,
+    revoked_partitions_are_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=False,
     clean_up_counts_from_start=False,
@@ -310,8 +310,8 @@ JAVA = Policy(
     assignment_times_are_stored=False,
     emptied_group_target_is_stored=False,
     absent_group_commit_in_transaction=Err.ILLEGAL_GENERATION,
-    tombstones_end_staged=True,
-    what_is_given_up_is_described=False,
+    tombstones_end_pending_txn_offsets=True,
+    revoked_partitions_are_described=False,
     misdirected_join_names_member=False,
     has_share_records=True,
     has_streams_records=False,
@@ -322,8 +322,8 @@ JAVA = Policy(
     share_assignor="simple until 4.1",
     share_initialization_waits_for_target=False,
     share_deletion_clears_state=False,
-    old_share_epoch_is_told_previous=False,
-    nameless_share_member_is_told=True,
+    old_share_epoch_gets_previous=False,
+    nameless_share_member_gets_text=True,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
@@ -331,7 +331,7 @@ JAVA = Policy(
 
 _JAVA_4_2 = replace(
     JAVA,
-    what_is_given_up_is_free=True,
+    revoked_partitions_are_free=True,
     has_streams_records=True,
     share_assignor="simple",
     share_offsets_may_be_altered=True,
@@ -346,11 +346,11 @@ _JAVA_4_3 = replace(
     commits_by_name_store_topic_ids=True,
     assignment_times_are_stored=True,
     emptied_group_target_is_stored=True,
-    what_is_given_up_is_described=True,
+    revoked_partitions_are_described=True,
     share_initialization_waits_for_target=True,
     share_deletion_clears_state=True,
-    old_share_epoch_is_told_previous=True,
-    nameless_share_member_is_told=False,
+    old_share_epoch_gets_previous=True,
+    nameless_share_member_gets_text=False,
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,
@@ -385,7 +385,7 @@ class ConsumerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """The broker's ``group.share.*``, as far as the coordinator looks at them; a group may have some of them of its own."""
+    """The broker's ``group.share.*`` settings that the coordinator uses; a group may have some of its own."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
@@ -409,7 +409,7 @@ class StreamsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The broker configs that the core looks at; ms where the name says so."""
+    """The broker configs that the core uses; in ms if the name ends so."""
 
     policy: Policy = JAVA
     initial_rebalance_delay_ms: int = 3000
@@ -423,7 +423,7 @@ class Settings:
     """When the broker has started; None counts as each load."""
     new_member_join_timeout_ms: int = 300_000
     open_transaction_timeout_ms: int = 60_000
-    """How long transactions that the log left open stay so: a producer's transaction.timeout.ms, which the log doesn't tell."""
+    """How long transactions stay open that a loaded log left open: a producer's transaction.timeout.ms, which is not in the log."""
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
     streams: StreamsSettings = StreamsSettings()

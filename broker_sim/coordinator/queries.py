@@ -14,12 +14,12 @@ from kafka_wire.messages.k16_list_groups import ListedGroup
 
 
 def visible(shard: ShardState, group_id: str) -> Group | None:
-    """The group as a reader finds it. Where readers see what is committed alone, that is: not yet one whose first record is on its way,
-    and still one whose tombstone is."""
+    """The group that a reader sees. If readers see committed state alone: not a group whose first record is pending, but still one
+    whose tombstone is."""
     group = shard.groups.get(group_id)
-    if group is None or shard.high_watermark < group.visible_from:
-        group = shard.store.oldest(group_id)
-    return None if group is None or shard.high_watermark < group.visible_from else group
+    if group is None or shard.high_watermark < group.visible_at_high_watermark:
+        group = shard.store.oldest_deleted(group_id)
+    return None if group is None or shard.high_watermark < group.visible_at_high_watermark else group
 
 
 def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
@@ -37,7 +37,7 @@ def fetch_refusal(shard: ShardState, group_id: str, member_id: str | None, membe
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
-    """A group as DescribeGroups shows it, None if there is none."""
+    """A group's row in DescribeGroups, None if the group does not exist."""
     group = visible(shard, group_id)
     return None if group is None or group.is_dead else group.described(shard.settings.policy)
 
@@ -54,8 +54,8 @@ def filters_of(policy: Policy, states: list[str], types: list[str]) -> tuple[fro
 
 
 def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """The groups of the shard that pass both filters, which are `filters_of` what was asked; an empty filter passes everything, an
-    unknown name nothing."""
+    """The groups of the shard that pass both filters (`filters_of` the request's); an empty filter passes all groups, an unknown name
+    none."""
     fold = shard.settings.policy.states_filter_folds_case
 
     def passes(group: Group) -> bool:
@@ -65,6 +65,6 @@ def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -
 
     return [
         ListedGroup(group.group_id, group.listed_protocol_type, group.state_name, group.kind)
-        for group in [*shard.groups.values(), *(buried[0] for buried in shard.store.buried.values())]
-        if shard.high_watermark >= group.visible_from and passes(group)
+        for group in [*shard.groups.values(), *(groups[0] for groups in shard.store.pending_deletion.values())]
+        if shard.high_watermark >= group.visible_at_high_watermark and passes(group)
     ]

@@ -1,6 +1,5 @@
-"""What the coordinator writes into ``__consumer_offsets``: typed here, bytes when it goes to the log (``encode``) and when it comes
-out of it (``decode``). What a record does is ``store``'s.
-"""
+"""The coordinator's records in ``__consumer_offsets``: as objects, and their encoding (``encode``) and decoding (``decode``). Their
+effects are in ``store``."""
 
 from __future__ import annotations
 
@@ -50,9 +49,9 @@ class GroupRecord:
 
 @dataclass(slots=True)
 class EpochRecord:
-    """One of the many records of a group by epochs, as the messages of ``kafka_wire`` have it, or its removal (``value`` None).
-    ``type`` is the record type of the key; nobody changes what is in it. ``encoded``: a long value as it goes to the log, where it was
-    encoded in pieces before. ``read``: the value as the group has it, from the first time on that it was applied."""
+    """A record of a group by epochs, as messages of ``kafka_wire``, or its tombstone (``value`` None). ``type`` is the record type of
+    the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before. ``read``: the value
+    as the group has it, after it was applied for the first time."""
 
     type: int
     key: Any
@@ -62,7 +61,7 @@ class EpochRecord:
 
     @property
     def group_id(self) -> str:
-        """Whose it is."""
+        """The group that a key belongs to."""
         group_id: str = self.key.group_id
         return group_id
 
@@ -96,10 +95,9 @@ def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | No
 
 
 def decode(key: bytes | None, value: bytes | None, *, later: bool, epochs: Collection[int] = ()) -> Record:
-    """What `encode` wrote, or another release. ``later``: that Kafka (KIP-915, 3.5) passes over what it doesn't know, and reads
-    flexible values; ``epochs``: the types of records of groups by
-    epochs that it has. Raises OtherRecord for what is passed over, DecodeError for what it can't
-    read."""
+    """Decode a record of `encode`, or of another release. ``later``: the release (KIP-915, 3.5) skips unknown records and reads
+    flexible values; ``epochs``: its record types of groups by epochs. Raises OtherRecord for skipped records, DecodeError for records
+    that it can't read."""
     if key is None:
         raise OtherRecord("without a key")
     kind, decoded = decode_key(key)

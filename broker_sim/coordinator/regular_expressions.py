@@ -1,13 +1,13 @@
-r"""Regular expressions as RE2 has them, matched against whole names, in time linear to the name.
+r"""Regular expressions in RE2's syntax, matched against whole names, in time linear to the name.
 
-    Pattern("orders-(eu|us)\\.[0-9]+").matches("orders-eu.7")        # raises PatternError in RE2J's words
+    Pattern("orders-(eu|us)\\.[0-9]+").matches("orders-eu.7")        # raises PatternError with RE2J's message
 
-Kafka's brokers use RE2J: what it refuses - lookaround, backreferences, possessive quantifiers - is refused here, and nothing that a
-client sends can make the broker think for ever, as Python's ``re`` could. A character class is the set of those characters that are in
-it, out of an alphabet: that of topics has letters, digits and ``._-``, that of transactional ids what is in the ids that are there. A
-name with any other character matches nothing.
+Kafka's brokers use RE2J: what it refuses (lookaround, backreferences, possessive quantifiers) is refused here, and no pattern of a
+client can block the broker, as with Python's ``re``. A character class is the set of its characters within an alphabet: that of topics
+has letters, digits and ``._-``, that of transactional ids the characters of the present ids. A name with any other character matches
+nothing.
 
-Source: the syntax page of RE2, and what RE2J (com.google.re2j, in Kafka's jars) answers. Captures are not told apart.
+Source: the syntax page of RE2, and the answers of RE2J (com.google.re2j, in Kafka's jars). Captures are not distinguished.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 1000  # the largest count of a repetition
 _LARGEST = 50_000  # states; RE2J has a limit of its own for what repetitions of repetitions make
 _DEEPEST = 100  # groups in groups: each takes some calls within calls
 _COUNT_SIZE = 20  # characters of the longest ``{n,m}``
-_PIECE = 20_000  # states and characters that are gone through before others are served: some milliseconds
+_PIECE = 20_000  # states and characters of one piece: some milliseconds
 _KEPT = 1_000_000  # states in the steps that an expression remembers: 64 MB
 
 
@@ -59,11 +59,11 @@ _CATEGORIES = frozenset(
 _SCRIPTS = frozenset(
     "Arabic Armenian Cyrillic Devanagari Georgian Greek Han Hangul Hebrew Hiragana Katakana Latin Thai".split()  # noqa: SIM905
 )
-"""Those that are known; a character is told by its name in Unicode, as Python's tables have no scripts."""
+"""The known scripts; a character's script follows from its name in Unicode, as Python's tables have no scripts."""
 _NAMED = {"HAN": "CJK"}
 _ESCAPED = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
-# the states of a machine: what each waits for, and where it goes on
+# the states of a machine: what each waits for, and its next states
 _CHARS, _SPLIT, _START, _END, _LINE_START, _LINE_END, _BOUNDARY, _INSIDE, _DONE = range(9)
 
 
@@ -87,7 +87,7 @@ class _Node:
 
 
 class _Parser:
-    """Recursive descent, in RE2's order of looking for errors: what is wrong first is told."""
+    """A recursive-descent parser, which looks for errors in RE2's order and raises the first one."""
 
     def __init__(self, text: str, alphabet: frozenset[str]) -> None:
         self.text, self.at = text, 0
@@ -118,7 +118,7 @@ class _Parser:
             if piece is not None:
                 parts.append(self.repeated(piece))
             elif parts:
-                parts.append(self.repeated(parts.pop()))  # behind flags: of what stands before them, as in RE2J
+                parts.append(self.repeated(parts.pop()))  # after flags: of the expression before them, as in RE2J
         return _Node("then", parts=parts)
 
     def piece(self) -> _Node | None:
@@ -195,7 +195,7 @@ class _Parser:
         return inside
 
     def _group_head(self) -> bool:
-        """What stands behind ``(?``; whether a group begins."""
+        """Parse the part after ``(?``. Returns whether it begins a group."""
         rest = self.text[self.at :]
         if rest.startswith(("?P<", "?<")):
             begin = 3 if rest.startswith("?P") else 2
@@ -212,16 +212,16 @@ class _Parser:
             return True
         on, at = True, 1
         flags = set(self.flags)
-        said = False
+        has_flag = False
         while at < len(rest):
             char = rest[at]
             at += 1
             if char in "imsU":
-                said = True
+                has_flag = True
                 (flags.add if on else flags.discard)(char)
             elif char == "-" and on:
-                on, said = False, False
-            elif char in ":)" and (on or said):
+                on, has_flag = False, False
+            elif char in ":)" and (on or has_flag):
                 self.at += at
                 self.flags = "".join(flags)
                 return char == ":"
@@ -237,13 +237,13 @@ class _Parser:
             end = self.text.find("\\E", self.at + 2)
             literal = self.text[self.at + 2 : end if end >= 0 else None]
             self.at = end + 2 if end >= 0 else len(self.text)
-            return _Node("then", parts=[_Node("chars", self._literal(each)) for each in literal])
+            return _Node("then", parts=[_Node("chars", self._literal(char)) for char in literal])
         assertion = {"A": _START, "z": _END, "b": _BOUNDARY, "B": _INSIDE}.get(char)
         if assertion is not None:
             self.at += 2
             return _Node("assert", assertion=assertion)
-        found = self._class_escape()
-        return _Node("chars", self._literal(self._character()) if found is None else found)
+        chars = self._class_escape()
+        return _Node("chars", self._literal(self._character()) if chars is None else chars)
 
     def _class_escape(self) -> frozenset[str] | None:
         r"""``\d`` and the like, ``\pL`` and the like."""
@@ -266,13 +266,13 @@ class _Parser:
         negated = char == "P"
         if name.startswith("^"):
             negated, name = not negated, name[1:]
-        found = _unicode(name, self.alphabet, folded="i" in self.flags)
-        if found is None:
+        chars = _unicode(name, self.alphabet, folded="i" in self.flags)
+        if chars is None:
             raise PatternError(f"invalid character class range: `{self.text[begin : self.at]}`")
-        return self.alphabet - found if negated else found
+        return self.alphabet - chars if negated else chars
 
     def _character(self) -> str:
-        """The one that an escape stands for."""
+        """The character that an escape denotes."""
         if self.at + 1 >= len(self.text):
             raise PatternError("trailing backslash at end of expression")
         begin, char = self.at, self.text[self.at + 1]
@@ -286,7 +286,7 @@ class _Parser:
                 digits, self.at = self.text[self.at + 1 : end], end + 1
             else:
                 self.at += 2
-            is_hex = bool(digits) and all(each in string.hexdigits for each in digits)
+            is_hex = bool(digits) and all(digit in string.hexdigits for digit in digits)
             if is_hex and int(digits, 16) < 0x110000 and self.at <= len(self.text):
                 return chr(int(digits, 16))
         elif char in "01234567" and (char == "0" or self.text[self.at : self.at + 1] in tuple("01234567")):
@@ -302,7 +302,7 @@ class _Parser:
         self.at += 1
         negated = self.text.startswith("^", self.at)
         self.at += negated
-        found: set[str] = set()
+        chars: set[str] = set()
         first = True
         while first or not self.text.startswith("]", self.at):
             if self.at >= len(self.text):
@@ -311,9 +311,9 @@ class _Parser:
             named = self._posix()
             if named is None and self.text[self.at] == "\\":
                 named = self._class_escape()
-            found |= self._range(begin) if named is None else named
+            chars |= self._range(begin) if named is None else named
         self.at += 1
-        return self.alphabet - found if negated else self.alphabet & found
+        return self.alphabet - chars if negated else self.alphabet & chars
 
     def _posix(self) -> frozenset[str] | None:
         if not self.text.startswith("[:", self.at):
@@ -327,8 +327,8 @@ class _Parser:
         if name.removeprefix("^") not in _POSIX:
             raise PatternError(f"invalid character class range: `{whole}`")
         self.at = end + 2
-        found = _POSIX[name.removeprefix("^")]
-        return self.alphabet - found if negated else found
+        chars = _POSIX[name.removeprefix("^")]
+        return self.alphabet - chars if negated else chars
 
     def _range(self, begin: int) -> set[str]:
         at, low = self.at, self._one(begin)
@@ -359,13 +359,17 @@ def _between(low: str, high: str, alphabet: frozenset[str], *, folded: bool) -> 
     return frozenset(
         char
         for char in alphabet
-        if any(low <= one <= high for one in ((char, char.lower(), char.upper()) if folded else char) if len(one) == 1)
+        if any(
+            low <= variant <= high
+            for variant in ((char, char.lower(), char.upper()) if folded else char)
+            if len(variant) == 1
+        )
     )
 
 
 @lru_cache(maxsize=1024)
 def _unicode(name: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[str] | None:
-    """The characters of a category or of a script, and those in the other case where that is all one; None for what is neither."""
+    """The characters of a category or of a script, with ``folded`` also those of the other case; None for an unknown name."""
     if name != "Any" and name != "Common" and name not in _CATEGORIES and name not in _SCRIPTS:
         return None
 
@@ -377,16 +381,22 @@ def _unicode(name: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[
     return frozenset(
         char
         for char in alphabet
-        if any(is_in(one) for one in ((char, char.lower(), char.upper()) if folded else (char,)) if len(one) == 1)
+        if any(
+            is_in(variant)
+            for variant in ((char, char.lower(), char.upper()) if folded else (char,))
+            if len(variant) == 1
+        )
     )
 
 
 def _script(char: str) -> str:
-    """Which of the scripts a letter is of; "" for what is of all or of others."""
+    """The script of a letter; "" for letters of all scripts or of others."""
     if unicodedata.category(char)[0] not in "LM":
         return ""
     named = unicodedata.name(char, "")
-    return next((one for one in _SCRIPTS if named.startswith(_NAMED.get(one.upper(), one.upper()) + " ")), "")
+    return next(
+        (script for script in _SCRIPTS if named.startswith(_NAMED.get(script.upper(), script.upper()) + " ")), ""
+    )
 
 
 class Pattern:
@@ -427,8 +437,8 @@ class Pattern:
         yield ends
 
     def matches(self, name: str) -> bool:
-        """`matching` at once."""
-        return next(found for found in self.matching(name) if found is not None)
+        """As `matching`, without pieces: whether the name matches."""
+        return next(is_match for is_match in self.matching(name) if is_match is not None)
 
     def _keep(self, step: tuple[frozenset[int], str, str], after: frozenset[int]) -> frozenset[int]:
         """As RE2 does: where it would be too much all is forgotten."""
@@ -441,11 +451,11 @@ class Pattern:
         return after
 
     def _after(self, states: frozenset[int], before: str, char: str) -> frozenset[int]:
-        reached = (self._states[each] for each in self._reached(states, before, char))
+        reached = (self._states[number] for number in self._reached(states, before, char))
         return frozenset(state.to[0] for state in reached if state.kind == _CHARS and char in state.chars)
 
     def _reached(self, states: Iterable[int], before: str, after: str) -> set[int]:
-        """Where one gets without a character, between these two ("" at the ends)."""
+        """The states that are reached without a character between ``before`` and ``after`` ("" at the ends of the name)."""
         boundary = (before in _WORD) != (after in _WORD)
         holds = {
             _SPLIT: True,
@@ -456,17 +466,17 @@ class Pattern:
             _BOUNDARY: boundary,
             _INSIDE: not boundary,
         }
-        found: set[int] = set()
+        reached: set[int] = set()
         waiting = list(states)
         while waiting:
             number = waiting.pop()
-            if number not in found:
-                found.add(number)
+            if number not in reached:
+                reached.add(number)
                 state = self._states[number]
                 if holds.get(state.kind, False):
                     waiting += state.to
-        self._done += len(found)
-        return found
+        self._done += len(reached)
+        return reached
 
     def _add(self, kind: int, to: list[int], chars: frozenset[str] = frozenset()) -> int:
         if len(self._states) >= _LARGEST:
@@ -475,7 +485,7 @@ class Pattern:
         return len(self._states) - 1
 
     def _compiled(self, node: _Node, then: int) -> int:
-        """The state that begins ``node`` and goes on with ``then``."""
+        """The state that begins ``node`` and continues with ``then``."""
         if node.kind == "chars":
             return self._add(_CHARS, [then], node.chars)
         if node.kind == "assert":
@@ -502,5 +512,5 @@ class Pattern:
 
 @lru_cache(maxsize=64)
 def pattern(text: str, alphabet: frozenset[str] = ALPHABET) -> Pattern:
-    """The expression; raises PatternError."""
+    """Compile an expression, with a cache; raises PatternError."""
     return Pattern(text, alphabet)

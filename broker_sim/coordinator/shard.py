@@ -1,7 +1,7 @@
-"""One shard: the groups of one ``__consumer_offsets`` partition, of whatever kind, stepped by events.
+"""One shard: the groups of one ``__consumer_offsets`` partition, of all kinds, stepped by events.
 
-``step`` is the only way in. It dispatches requests to the rooms of the core, answers of the log to the write that waits for them, and
-timers by the kind in their key. Queries that change nothing are in ``queries``.
+``step`` is the only entry. It dispatches requests to their handlers, results of appends to their writes, and timers by the kind in
+their key. Queries that change nothing are in ``queries``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
     Appended,
+    CommitBatch,
     CommitOffsets,
     CommitsLogged,
     Committed,
-    CommitTurn,
     DeleteGroup,
     DeleteOffsets,
     Event,
@@ -46,7 +46,7 @@ from broker_sim.coordinator.share import offsets as share_offsets
 from broker_sim.coordinator.share import partitions as share_partitions
 from broker_sim.coordinator.share import requests as share_requests
 from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.state import Held, ShardState
+from broker_sim.coordinator.state import DeferredReply, ShardState
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.streams import departing as streams_departing
 from broker_sim.coordinator.streams import heartbeat as streams_heartbeat
@@ -65,7 +65,7 @@ class Shard(ShardState):
     __slots__ = ()
 
     def step(self, event: Event, now_ms: int) -> Outcome:
-        """Apply one event and say what to do about it."""
+        """Apply one event. Returns timers, appends and replies."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
@@ -79,12 +79,14 @@ class Shard(ShardState):
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
-            gone = [one.topic_id for name in event.topics if (one := self.topics.by_name.get(name)) is not None]
+            deleted = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
             offsets.topics_changed(self, event)
-            share_partitions.forget_topics(self, [topic_id for topic_id in gone if topic_id not in self.topics.names])
+            share_partitions.forget_topics(
+                self, [topic_id for topic_id in deleted if topic_id not in self.topics.names]
+            )
         elif type(event) is StateAnswered:
-            self.asked.pop(event.ticket).answered(self, event.answers)
+            self.persister_callbacks.pop(event.ticket).answered(self, event.answers)
         elif type(event) is TransactionEnded:
             offsets.transaction_ended(self, event)
             if event.offset < event.high_watermark:
@@ -106,7 +108,7 @@ class Shard(ShardState):
         answer(self, event.token, event.client, body)
 
     def start(self, store: GroupStore, now_ms: int) -> Outcome:
-        """Take over what the log has made: sessions begin anew, a group that is too large rebalances, the expiry timer is armed."""
+        """Start from the loaded log: sessions are restarted, a group that is too large rebalances, the expiry timer is armed."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         self.take_over(store)
@@ -118,7 +120,7 @@ class Shard(ShardState):
         return out
 
     def stop(self) -> Outcome:
-        """The partition moves away: whoever waits in a JoinGroup or SyncGroup is told NOT_COORDINATOR, and so are writes in flight."""
+        """Unload the shard: deferred JoinGroups and SyncGroups and pending writes are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
         for write in self.writes.values():
             write.failed(self, Err.NOT_LEADER_OR_FOLLOWER)
@@ -126,9 +128,9 @@ class Shard(ShardState):
             _KINDS[type(group)].unload(self, group)
         self.writes.clear()
         self.groups.clear()
-        self.asked.clear()
-        self.store.buried.clear()
-        out.asks = ()
+        self.persister_callbacks.clear()
+        self.store.pending_deletion.clear()
+        out.persister_requests = ()
         return out
 
     # answers of the log
@@ -180,15 +182,15 @@ class Shard(ShardState):
         write = self.writes.get(ticket)
         if write is None:
             return
-        if not self.settings.policy.late_append_is_published or isinstance(write, Held):
+        if not self.settings.policy.late_append_is_published or isinstance(write, DeferredReply):
             del self.writes[ticket]
         write.failed(self, Err.REQUEST_TIMED_OUT)
         write.token = None
 
 
 class GroupKind(NamedTuple):
-    """What a shard does with the groups of a kind. ``begin``: one was loaded from the log; ``unload``: the shard goes, and who waits in
-    it is told so; ``session_expired``: a member of it was silent for too long."""
+    """The functions for groups of one kind. ``begin``: after a group was loaded; ``unload``: before the shard is unloaded, answers
+    deferred requests; ``session_expired``: the session of a member has expired."""
 
     begin: Callable[[Shard, Any], None]
     unload: Callable[[Shard, Any], None]
@@ -236,8 +238,8 @@ _KINDS: dict[type[Group], GroupKind] = {
     StreamsGroup: GroupKind(
         streams_departing.begin,
         streams_departing.unload,
-        streams_departing.expel,
-        streams_departing.expel,
+        streams_departing.remove_member,
+        streams_departing.remove_member,
         {**_CLASSIC, JoinGroupRequest: streams_heartbeat.classic_join},
     ),
 }
@@ -270,7 +272,7 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     share_offsets.ForgetOffsets: share_offsets.delete,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
-    CommitTurn: offsets.commit_turn,
+    CommitBatch: offsets.commit_batch,
     DeleteOffsets: offsets.delete_offsets,
     DeleteGroup: offsets.delete_group,
     StableFetch: offsets.stable_fetch,

@@ -1,4 +1,4 @@
-"""What rebuilds a shard from its log, whatever the coordinator: `ShardLoader`."""
+"""Rebuilds a shard of any coordinator from its log: `ShardLoader`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ShardLoader(ABC):
         """A control record; nothing to a log that is in no transaction."""
 
     def settling(self) -> Generator[None, None, None]:
-        """Apply what is left in ``latest``; yields after each. `finish` does it at once."""
+        """Apply the commits that are left in ``latest``; yields after each. `finish` does it without pieces."""
         yield from ()
 
     @abstractmethod
@@ -52,4 +52,4 @@ class ShardLoader(ABC):
 
     @abstractmethod
     def found(self) -> str:
-        """What there is, in words: ``3 groups``."""
+        """The loaded state in words: ``3 groups``."""

@@ -1,4 +1,4 @@
-"""What a shard knows of the cluster's topics: what it was told by ``TopicsChanged``, and nothing else."""
+"""A shard's view of the cluster's topics, from ``TopicsChanged`` events alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TopicImage(NamedTuple):
 
 @dataclass(slots=True)
 class Topics:
-    """All topics. ``version`` counts the changes; ``hashes`` are those of the topics that anybody has asked for (`metadata_hash`)."""
+    """All topics. ``version`` counts the changes; ``hashes`` are those of the topics that were asked for (`metadata_hash`)."""
 
     by_name: dict[str, TopicImage] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Topics:
     hashes: dict[str, int] = field(default_factory=dict)
 
     def change(self, topics: Mapping[str, TopicImage | None]) -> None:
-        """Name -> what the topic is now, None for one that is gone."""
+        """Apply changes: name -> the topic now, None for a deleted one."""
         self.version += 1
         for name, image in topics.items():
             self.hashes.pop(name, None)

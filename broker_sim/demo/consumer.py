@@ -26,7 +26,7 @@ TOPIC = "orders"
 GROUP = "billing"
 COMMIT_EVERY = 10
 WORK_MS = 20
-"""How long the work on one record takes, until told ``fast``."""
+"""How long the work on one record takes, until the command ``fast``."""
 SESSION_MS = 2000
 HEARTBEAT_MS = 250
 
@@ -99,7 +99,7 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
         tell("committed", offsets=offsets)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """A rebalance begins."""
+        """Report that a rebalance begins."""
         async with self.lock:
             if self.next:
                 await self.commit()

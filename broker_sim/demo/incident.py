@@ -22,13 +22,13 @@ async def play(view: View, as_version: str, directory: Path) -> list[str]:
     from broker_sim.explain.terminal import timeline
     from broker_sim.scenario.commands import find
     from broker_sim.scenario.model import read
-    from broker_sim.scenario.runner import Options, run
+    from broker_sim.scenario.runner import ScenarioOptions, run
 
     release = tuple(map(int, as_version.split(".")[:2]))
     scenario = read(find("stuck-offsets-partition-" + ("3.4" if release < (4, 0) else "4.1")))
-    view.title("7. An incident: the group's partition of __consumer_offsets stands still, and is healed")
+    view.title("7. An incident: the group's partition of __consumer_offsets is stuck, and is healed")
     print("\n".join(f"  {line}" for line in scenario.story.splitlines()))
-    options = Options(as_version=as_version, progress=lambda line: view.say("", line))
+    options = ScenarioOptions(as_version=as_version, progress=lambda line: view.say("", line))
     outcome = await run(scenario, options)
     width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
     view.title("What happened to the group, out of the journal")

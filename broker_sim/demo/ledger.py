@@ -6,7 +6,7 @@ Consumers tell of a commit before they do anything else, so a line that arrives 
 from __future__ import annotations
 
 
-class Ledger:
+class TopicProgress:
     """Reads and acknowledged commits of one topic of ``partitions`` partitions with ``records`` records each."""
 
     def __init__(self, partitions: int, records: int) -> None:
@@ -25,10 +25,10 @@ class Ledger:
             acknowledged, known = self.committed[partition], self.read_up_to[partition]
             if position < acknowledged:
                 self.problems.append(
-                    f"{name} goes on at {position} in partition {partition}, but {acknowledged} was committed"
+                    f"{name} continues at {position} in partition {partition}, but {acknowledged} was committed"
                 )
             if position > known:
-                self.problems.append(f"{name} goes on at {position} in partition {partition}; {known} was never read")
+                self.problems.append(f"{name} continues at {position} in partition {partition}; {known} was never read")
 
     def read(self, name: str, partition: int, offset: int) -> None:
         """A consumer has read one record."""

@@ -26,7 +26,7 @@ class DemoFailed(Exception):
     """Something that had to happen didn't; the text says what."""
 
 
-class Broker:
+class DemoBroker:
     """`broker-sim serve` on a data directory; after a kill it starts again on the same directory and port."""
 
     def __init__(self, directory: Path, as_version: str) -> None:
@@ -70,10 +70,10 @@ class Broker:
             self.process = None
 
 
-class Member:
+class ConsumerProcess:
     """One consumer process. ``heard(member, event)`` is called with everything that it tells."""
 
-    def __init__(self, name: str, directory: Path, heard: Callable[[Member, dict[str, Any]], None]) -> None:
+    def __init__(self, name: str, directory: Path, heard: Callable[[ConsumerProcess, dict[str, Any]], None]) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
         self.heard = heard

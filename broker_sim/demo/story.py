@@ -16,14 +16,14 @@ from aiokafka.errors import KafkaError
 
 from broker_sim.demo import incident
 from broker_sim.demo.consumer import COMMIT_EVERY, GROUP, SESSION_MS, TOPIC
-from broker_sim.demo.ledger import Ledger
-from broker_sim.demo.processes import PARTITIONS, Broker, DemoFailed, Member, tail
+from broker_sim.demo.ledger import TopicProgress
+from broker_sim.demo.processes import PARTITIONS, ConsumerProcess, DemoBroker, DemoFailed, tail
 from broker_sim.demo.view import View
-from broker_sim.demo.watch import Watch
+from broker_sim.demo.watch import GroupPoller
 from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE
 
 RECORDS = 400
-"""Records in each partition: more than the consumers read before they are told to hurry."""
+"""Records in each partition: more than the consumers read before the command ``fast``."""
 
 ENOUGH = 3 * COMMIT_EVERY + COMMIT_EVERY // 2  # in the middle between two commits
 """Records that a member reads before the next act begins."""
@@ -34,26 +34,26 @@ _SCRATCH = "broker-sim-demo-"
 """How the names of temporary directories begin; the rest of them can't be known beforehand."""
 
 
-class Story:
+class DemoRun:
     """Who takes part, and what is known of them."""
 
     def __init__(self, directory: Path, as_version: str) -> None:
         self.directory = directory
         self.view = View()
-        self.ledger = Ledger(PARTITIONS, RECORDS)
-        self.broker = Broker(directory, as_version)
-        self.members: dict[str, Member] = {}
+        self.ledger = TopicProgress(PARTITIONS, RECORDS)
+        self.broker = DemoBroker(directory, as_version)
+        self.members: dict[str, ConsumerProcess] = {}
         self.generation = 0
         self.stable = False
         self.in_group: list[str] = []
         self.rebalance_since_s = 0.0
-        self.watch: Watch | None = None
+        self.watch: GroupPoller | None = None
         self._news = asyncio.Event()
 
     # what is heard
 
-    def heard(self, member: Member, event: dict[str, Any]) -> None:
-        """A consumer tells."""
+    def heard(self, member: ConsumerProcess, event: dict[str, Any]) -> None:
+        """Handle an event that a consumer has reported."""
         kind, name = event["event"], member.name
         if kind == "read":
             member.reads += 1
@@ -112,7 +112,7 @@ class Story:
         self.view.generation(str(number))
         who = "  ".join(f"{name} has {_list(partitions)}" for name, partitions in sorted(assignment.items()))
         took = f", {self.view.now_s() - self.rebalance_since_s:.2f} s after the rebalance began"
-        self.view.say("group", f"generation {number}{took}: {who or 'nobody is left'}")
+        self.view.say("group", f"generation {number}{took}: {who or 'no member is left'}")
         self._news.set()
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -133,7 +133,7 @@ class Story:
 
     async def add(self, *names: str) -> None:
         for name in names:
-            self.members[name] = member = Member(name, self.directory, self.heard)
+            self.members[name] = member = ConsumerProcess(name, self.directory, self.heard)
             await member.start(self.broker.bootstrap)
             self.view.mark(name, "~")
 
@@ -142,7 +142,7 @@ class Story:
         members = [self.members[name] for name in names]
         before = {member.name: member.reads for member in members}
 
-        def reads(member: Member) -> bool:
+        def reads(member: ConsumerProcess) -> bool:
             since = max(before[member.name], member.reads_when_assigned)
             return bool(member.owned) and member.reads >= since + ENOUGH
 
@@ -152,13 +152,13 @@ class Story:
 
         await self.until(f"a stable group of {', '.join(names)}, each of them reading", holds)
 
-    def alive(self) -> list[Member]:
+    def alive(self) -> list[ConsumerProcess]:
         return [member for member in self.members.values() if not member.gone]
 
     # the acts
 
     async def play(self) -> None:
-        """All acts. Raises DemoFailed."""
+        """Play all acts of the demo. Raises DemoFailed."""
         await self.fill()
         await self.together()
         await self.crash()
@@ -180,7 +180,7 @@ class Story:
                 ]
                 await asyncio.gather(*batch)
         self.view.say("broker", f"topic {TOPIC}: {PARTITIONS} partitions, {PARTITIONS * RECORDS} records")
-        self.watch = Watch(self.broker.bootstrap, self.on_group, self.on_generation)
+        self.watch = GroupPoller(self.broker.bootstrap, self.on_group, self.on_generation)
         await self.watch.start()
 
     async def together(self) -> None:
@@ -270,7 +270,7 @@ def run(data: str | None, as_version: str) -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(data or stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
         directory.mkdir(parents=True, exist_ok=True)
-        pictures = directory if data else Path(tempfile.mkdtemp(prefix=_SCRATCH))  # stays, and is nobody else's
+        pictures = directory if data else Path(tempfile.mkdtemp(prefix=_SCRATCH))  # stays
         logging.basicConfig(filename=directory / "demo.log")  # aiokafka tells of every connection that fails meanwhile
         try:
             return asyncio.run(_run(directory, as_version, pictures))
@@ -279,7 +279,7 @@ def run(data: str | None, as_version: str) -> int:
 
 
 async def _run(directory: Path, as_version: str, pictures: Path) -> int:
-    story = Story(directory, as_version)
+    story = DemoRun(directory, as_version)
     view, ledger = story.view, story.ledger
     try:
         await story.play()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 COLOURS = {"broker": "33", "group": "36", "check": "32", "PROBLEM": "31;1"}
 LEGEND = (
     "#  has partitions     ~  rebalancing, has none     =  broker runs",
-    "X  killed     .  dead, but still a member     !  thrown out     >  left",
+    "X  killed     .  dead, but still a member     !  removed        >  left",
 )
 AFTER = {"X": ".", "!": " ", ">": " "}
 """Signs for a moment: how the lane goes on behind them."""
@@ -34,11 +34,11 @@ class View:
         return time.monotonic() - self.start_s
 
     def title(self, text: str) -> None:
-        """The next act."""
+        """Print the title of the next act."""
         print(f"\n{self._paint(text, '1')}", flush=True)
 
     def say(self, actor: str, text: str) -> None:
-        """Something has happened."""
+        """Print a line with the time."""
         print(f"{self.now_s():7.2f} s  {self._paint(f'{actor:<7}', COLOURS.get(actor, '35'))}  {text}", flush=True)
 
     def mark(self, lane: str, sign: str) -> None:

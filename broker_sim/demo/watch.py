@@ -23,7 +23,7 @@ POLL_S = 0.03
 BROKER_ID = 1
 
 
-class Watch:
+class GroupPoller:
     """Calls ``on_group(state, client ids)`` when either has changed, and ``on_generation(number, client id -> partitions)`` for each
     generation that the coordinator has written."""
 
@@ -56,7 +56,7 @@ class Watch:
         self._tasks = [asyncio.create_task(self._poll()), asyncio.create_task(self._read())]
 
     async def stop(self) -> None:
-        """Stop watching."""
+        """Stop polling and close the connections."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -38,7 +38,7 @@ _ENUMERATED = ("api_key", "error_code")
 _NEWEST = 3  # version of the consumer protocol
 
 _BATCH = struct.Struct(">qi")  # base offset, length
-_BATCH_COUNT = 57  # where the number of records stands in a batch of format v2
+_BATCH_COUNT = 57  # position of the record count in a batch of format v2
 
 
 class _Budget:

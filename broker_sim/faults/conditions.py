@@ -18,7 +18,7 @@ from broker_sim.common.clock import Timer
 from broker_sim.common.text import UsageError, duration_ms, duration_text, expected, unknown
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import ClusterState, Partition
-from broker_sim.metadata.topics import INTERNAL_TOPICS, Gate
+from broker_sim.metadata.topics import INTERNAL_TOPICS, AppendInterceptor
 from broker_sim.storage.errors import StorageError
 from kafka_wire.errors import Err
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker_sim.journal import Journal
     from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
 
-__all__ = ["KINDS", "Condition", "Conditions", "CoordinatorsOf", "Kind"]
+__all__ = ["KINDS", "CoordinatorsOf", "PartitionFault", "PartitionFaultKind", "PartitionFaults"]
 
 CoordinatorsOf = Callable[[Partition], "CoordinatorRuntime[Any] | None"]
 """The coordinators that keep their state in a partition's topic; None for a topic of data."""
@@ -35,7 +35,7 @@ COMMIT, WRITE, LEAD = "commit", "write", "lead"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PartitionFaultKind:
     """A kind of state. ``arguments`` are the names that it takes besides ``for``, all of them durations but ``free_bytes``."""
 
     name: str
@@ -47,69 +47,71 @@ class Kind:
     coordinators_only: bool = False
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, PartitionFaultKind] = {
     kind.name: kind
     for kind in (
-        Kind(
+        PartitionFaultKind(
             "stuck",
             COMMIT,
             "followers stop fetching but stay in the ISR: records are appended, the high watermark does not advance",
             ("isr_shrinks_after",),
         ),
-        Kind(
+        PartitionFaultKind(
             "under_min_isr",
             COMMIT,
             "the ISR is smaller than min.insync.replicas: acks=all is refused, the high watermark of 4.x does not advance",
         ),
-        Kind(
+        PartitionFaultKind(
             "slow",
             COMMIT,
             "every append is committed late, as with a slow disk or follower",
             ("latency", "jitter"),
         ),
-        Kind(
+        PartitionFaultKind(
             "storage_error",
             WRITE,
             "the log directory is offline: neither append nor read",
             append_error=Err.KAFKA_STORAGE_ERROR,
             read_error=Err.KAFKA_STORAGE_ERROR,
         ),
-        Kind(
+        PartitionFaultKind(
             "full",
             WRITE,
             "the disk is full after this many more bytes; reads work",
             ("free_bytes",),
             Err.KAFKA_STORAGE_ERROR,
         ),
-        Kind(
+        PartitionFaultKind(
             "readonly",
             WRITE,
             "the file system is read-only: no append, no deletion; reads work",
             (),
             Err.KAFKA_STORAGE_ERROR,
         ),
-        Kind(
+        PartitionFaultKind(
             "too_large",
             WRITE,
             "every append exceeds max.message.bytes",
             append_error=Err.MESSAGE_TOO_LARGE,
         ),
-        Kind(
+        PartitionFaultKind(
             "not_leader",
             WRITE,
             "the leader in the metadata has lost the leadership, and metadata is not updated yet",
             append_error=Err.NOT_LEADER_OR_FOLLOWER,
             read_error=Err.NOT_LEADER_OR_FOLLOWER,
         ),
-        Kind(
+        PartitionFaultKind(
             "fenced",
             WRITE,
             "the leader's epoch is fenced: requests with a leader epoch get FENCED_LEADER_EPOCH, appends fail",
             append_error=Err.FENCED_LEADER_EPOCH,
             read_error=Err.FENCED_LEADER_EPOCH,
         ),
-        Kind("no_leader", LEAD, "no replica is alive: metadata has no leader, groups have no coordinator"),
-        Kind(
+        PartitionFaultKind(
+            "no_leader", LEAD, "no replica is alive: metadata has no leader, groups have no coordinator"
+        ),
+        PartitionFaultKind(
             "loading",
             LEAD,
             "the coordinator loads its log: COORDINATOR_LOAD_IN_PROGRESS until the state is cleared, then it loads",
@@ -120,11 +122,11 @@ KINDS: dict[str, Kind] = {
 
 
 @dataclass(eq=False, slots=True)
-class Condition:
-    """A state that a partition is in, until :meth:`Conditions.heal`."""
+class PartitionFault:
+    """A state that a partition is in, until :meth:`PartitionFaults.heal`."""
 
     number: int
-    kind: Kind
+    kind: PartitionFaultKind
     partition: Partition
     args: dict[str, Any]
     """As they were given: durations in ms."""
@@ -151,7 +153,7 @@ class Condition:
         }
 
 
-class Conditions:
+class PartitionFaults:
     """The states of a cluster's partitions. ``chance`` gives the jitter, at each log its own."""
 
     def __init__(
@@ -162,26 +164,26 @@ class Conditions:
         journal: Journal | None = None,
     ) -> None:
         self._state, self._coordinators_of, self._chance, self.journal = state, coordinators_of, chance, journal
-        self._active: list[Condition] = []
+        self._active: list[PartitionFault] = []
         self._number = 0
 
-    def of(self, partition: Partition | None = None) -> list[Condition]:
+    def of(self, partition: Partition | None = None) -> list[PartitionFault]:
         """The states that last, of one partition or of all."""
-        return [one for one in self._active if partition is None or one.partition is partition]
+        return [fault for fault in self._active if partition is None or fault.partition is partition]
 
     @property
     def last_number(self) -> int:
         """The number of the state that was set last, 0 before the first."""
         return self._number
 
-    def get(self, number: int) -> Condition:
+    def get(self, number: int) -> PartitionFault:
         """A state that lasts, by its number. Raises UsageError."""
-        for one in self._active:
-            if one.number == number:
-                return one
-        raise unknown("active state", number, [str(one.number) for one in self._active])
+        for fault in self._active:
+            if fault.number == number:
+                return fault
+        raise unknown("active state", number, [str(fault.number) for fault in self._active])
 
-    def set(self, partition: Partition, name: str, *, replace: bool = False, **args: Any) -> Condition:
+    def set(self, partition: Partition, name: str, *, replace: bool = False, **args: Any) -> PartitionFault:
         """Put a partition into a state. ``args``: the kind's own and ``for_``, a duration after which it heals by itself.
 
         Raises UsageError: no such state or argument, a state that only an offsets partition can have, another of the same aspect
@@ -202,49 +204,51 @@ class Conditions:
                     raise UsageError(f"{partition.name} is {other.kind.name} already, which excludes {name}")
                 self.heal(other)
         self._number += 1
-        one = Condition(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
-        self._active.append(one)
-        self._write(one, "set")
-        _BEGIN.get(name, _Begin.errors)(self, one)
+        fault = PartitionFault(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
+        self._active.append(fault)
+        self._write(fault, "set")
+        _APPLY.get(name, _Apply.errors)(self, fault)
         self._touch()
         partition.wake()
         if for_ms is not None:
-            self._later(one, for_ms, lambda: self.heal(one))
-        return one
+            self._later(fault, for_ms, lambda: self.heal(fault))
+        return fault
 
-    def heal(self, one: Condition) -> None:
+    def heal(self, fault: PartitionFault) -> None:
         """End a state; nothing happens where it has ended."""
-        if not one.active:
+        if not fault.active:
             return
-        one.active = False
-        self._active.remove(one)
-        for timer in one.timers:
+        fault.active = False
+        self._active.remove(fault)
+        for timer in fault.timers:
             timer.cancel()
-        self._write(one, "healed")
-        if one.undo is not None and not one.partition.deleted:
-            one.undo()
+        self._write(fault, "healed")
+        if fault.undo is not None and not fault.partition.deleted:
+            fault.undo()
         self._touch()
-        one.partition.wake()
+        fault.partition.wake()
 
     def heal_all(self) -> None:
         """End all states, the last one first."""
-        for one in reversed(self._active[:]):
-            self.heal(one)
+        for fault in reversed(self._active[:]):
+            self.heal(fault)
 
     def forget(self) -> None:
         """The brokers are no more, and the states that their logs were in with them."""
-        for one in self._active:
-            one.active = False
-            self._write(one, "healed")
+        for fault in self._active:
+            fault.active = False
+            self._write(fault, "healed")
         self._active.clear()
 
-    def _later(self, one: Condition, delay_ms: int, what: Callable[[], object]) -> None:
+    def _later(self, fault: PartitionFault, delay_ms: int, what: Callable[[], object]) -> None:
         clock = self._state.clock
-        one.timers.append(clock.call_at_ms(clock.now_ms() + delay_ms, what))
+        fault.timers.append(clock.call_at_ms(clock.now_ms() + delay_ms, what))
 
-    def _write(self, one: Condition, action: str) -> None:
+    def _write(self, fault: PartitionFault, action: str) -> None:
         if self.journal is not None:
-            self.journal.write("state", log=one.partition.name, state=one.kind.name, args=dict(one.args), action=action)
+            self.journal.write(
+                "state", log=fault.partition.name, state=fault.kind.name, args=dict(fault.args), action=action
+            )
 
     def _touch(self) -> None:
         """What was remembered of partitions holds no more."""
@@ -252,87 +256,89 @@ class Conditions:
         self._state.answers.clear()
 
 
-class _Begin:
+class _Apply:
     """How the kinds begin; each leaves in ``undo`` how it ends."""
 
     @staticmethod
-    def stuck(all_: Conditions, one: Condition) -> None:
-        partition = one.partition
-        partition.held = True
-        one.undo = partition.release
-        if "isr_shrinks_after" in one.args:
-            all_._later(one, one.args["isr_shrinks_after"], lambda: _Begin.under_min_isr(all_, one))
+    def stuck(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition = fault.partition
+        partition.high_watermark_frozen = True
+        fault.undo = partition.unfreeze_high_watermark
+        if "isr_shrinks_after" in fault.args:
+            faults._later(fault, fault.args["isr_shrinks_after"], lambda: _Apply.under_min_isr(faults, fault))
 
     @staticmethod
-    def under_min_isr(all_: Conditions, one: Condition) -> None:
-        partition, isr = one.partition, one.partition.isr
+    def under_min_isr(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition, isr = fault.partition, fault.partition.isr
 
         def undo() -> None:
             partition.isr_too_small = False
-            if partition.leader >= 0:  # else there is nobody to be in sync with: they come back behind the next leader
-                brokers, replicas, now = all_._state.brokers, partition.replicas, partition.isr
+            if (
+                partition.leader >= 0
+            ):  # without a leader they can't be in sync: they rejoin the ISR behind the next leader
+                brokers, replicas, now = faults._state.brokers, partition.replicas, partition.isr
                 back = [node for node in isr if node in replicas and brokers[node].alive]
                 partition.isr = [*back, *(node for node in now if node not in back)]
-            leader_election.catch_up(all_._state, partition)
-            partition.release()
+            leader_election.catch_up(faults._state, partition)
+            partition.unfreeze_high_watermark()
 
-        one.undo = undo
+        fault.undo = undo
         partition.isr_too_small = True
         if partition.leader in isr:
             partition.isr = [partition.leader]
-        all_._touch()
-        if all_._state.config.release >= (4, 0):
-            partition.held = True
+        faults._touch()
+        if faults._state.config.release >= (4, 0):
+            partition.high_watermark_frozen = True
         else:
-            partition.release()  # 3.x moves the high watermark on without them
+            partition.unfreeze_high_watermark()  # 3.x moves the high watermark on without them
 
     @staticmethod
-    def slow(all_: Conditions, one: Condition) -> None:
-        partition = one.partition
-        partition.held = True
-        remove = _add_gate(partition, _Late(all_, one))
+    def slow(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition = fault.partition
+        partition.high_watermark_frozen = True
+        remove = _add_gate(partition, _Late(faults, fault))
 
         def undo() -> None:
             remove()
-            partition.release()
+            partition.unfreeze_high_watermark()
 
-        one.undo = undo
+        fault.undo = undo
 
     @staticmethod
-    def no_leader(all_: Conditions, one: Condition) -> None:
-        partition, leader, state = one.partition, one.partition.leader, all_._state
-        one.undo = lambda: leader_election.reopen(state, partition, leader)
+    def no_leader(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition, leader, state = fault.partition, fault.partition.leader, faults._state
+        fault.undo = lambda: leader_election.reopen(state, partition, leader)
         partition.barred = True
         state.set_leader(partition, -1)
 
     @staticmethod
-    def loading(all_: Conditions, one: Condition) -> None:
-        partition, runtime = one.partition, all_._coordinators_of(one.partition)
+    def loading(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition, runtime = fault.partition, faults._coordinators_of(fault.partition)
         assert runtime is not None
         if partition.leader >= 0:  # who loads has become leader: in a new epoch
-            all_._state.set_leader(partition, partition.leader, "its coordinator loads")
-        one.undo = lambda: runtime.end_loading(partition)
+            faults._state.set_leader(partition, partition.leader, "its coordinator loads")
+        fault.undo = lambda: runtime.end_loading(partition)
         runtime.reload(partition, keep_loading=True)
 
     @staticmethod
-    def errors(all_: Conditions, one: Condition) -> None:
-        partition = one.partition
-        partition.read_error = one.kind.read_error
-        remove = _add_gate(partition, _Refusing(one))
+    def errors(faults: PartitionFaults, fault: PartitionFault) -> None:
+        partition = fault.partition
+        partition.read_error = fault.kind.read_error
+        remove = _add_gate(partition, _Refusing(fault))
 
         def undo() -> None:
             remove()
             partition.read_error = Err.NONE
 
-        one.undo = undo
+        fault.undo = undo
 
 
-_BEGIN: dict[str, Callable[[Conditions, Condition], None]] = {
-    "stuck": _Begin.stuck,
-    "under_min_isr": _Begin.under_min_isr,
-    "slow": _Begin.slow,
-    "no_leader": _Begin.no_leader,
-    "loading": _Begin.loading,
+_APPLY: dict[str, Callable[[PartitionFaults, PartitionFault], None]] = {
+    "stuck": _Apply.stuck,
+    "under_min_isr": _Apply.under_min_isr,
+    "slow": _Apply.slow,
+    "no_leader": _Apply.no_leader,
+    "loading": _Apply.loading,
 }
 
 
@@ -340,7 +346,7 @@ class _Gates:
     """Several gates in a row: states of different aspects go together."""
 
     def __init__(self) -> None:
-        self.all: list[Gate] = []
+        self.all: list[AppendInterceptor] = []
 
     def before(self, size: int) -> None:
         """Call all interceptors before an append; each may raise the log's error."""
@@ -353,16 +359,16 @@ class _Gates:
             gate.after(end)
 
 
-def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
+def _add_gate(partition: Partition, gate: AppendInterceptor) -> Callable[[], None]:
     """Put a gate before a log; returns what takes it away."""
-    gates = partition.gate if isinstance(partition.gate, _Gates) else _Gates()
-    partition.gate = gates
+    gates = partition.append_interceptor if isinstance(partition.append_interceptor, _Gates) else _Gates()
+    partition.append_interceptor = gates
     gates.all.append(gate)
 
     def remove() -> None:
         gates.all.remove(gate)
         if not gates.all:
-            partition.gate = None
+            partition.append_interceptor = None
 
     return remove
 
@@ -370,26 +376,26 @@ def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
 class _Late:
     """Commits each append after its latency, in order."""
 
-    def __init__(self, all_: Conditions, one: Condition) -> None:
-        self._all, self._one, self._last_ms = all_, one, 0
+    def __init__(self, faults: PartitionFaults, fault: PartitionFault) -> None:
+        self._faults, self._fault, self._last_ms = faults, fault, 0
 
     def before(self, size: int) -> None:
-        """Nothing is refused."""
+        """Accept every append."""
 
     def after(self, end: int) -> None:
         """The high watermark follows later."""
-        args, clock, partition = self._one.args, self._all._state.clock, self._one.partition
-        late = self._all._chance.at(partition.name).random()
+        args, clock, partition = self._fault.args, self._faults._state.clock, self._fault.partition
+        late = self._faults._chance.at(partition.name).random()
         due_ms = clock.now_ms() + args["latency"] + round(late * args.get("jitter", 0))
         self._last_ms = max(due_ms, self._last_ms)
         clock.call_at_ms(self._last_ms, self._commit, partition, end)
 
     def _commit(self, partition: Partition, end: int) -> None:
-        if self._one.active:
+        if self._fault.active:
             partition.advance_high_watermark(end)
 
 
-class Refused(StorageError):
+class RefusedAppend(StorageError):
     """An append that a state refuses, with the error of its kind."""
 
     def __init__(self, error: Err, text: str) -> None:
@@ -400,21 +406,21 @@ class Refused(StorageError):
 class _Refusing:
     """Refuses appends; a full disk takes what still fits."""
 
-    def __init__(self, one: Condition) -> None:
-        self._one = one
-        self._free_bytes = one.args.get("free_bytes", 0)
+    def __init__(self, fault: PartitionFault) -> None:
+        self._fault = fault
+        self._free_bytes = fault.args.get("free_bytes", 0)
 
     def before(self, size: int) -> None:
         """Refuse it, unless it fits."""
         if size > self._free_bytes:
-            raise Refused(self._one.kind.append_error, self._one.text)
+            raise RefusedAppend(self._fault.kind.append_error, self._fault.text)
         self._free_bytes -= size
 
     def after(self, end: int) -> None:
-        """Nothing follows."""
+        """Do nothing after an append."""
 
 
-def _checked(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
+def _checked(kind: PartitionFaultKind, given: dict[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in given.items():
         if name not in kind.arguments:

@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from broker_sim.handlers.traits import Held
+from broker_sim.handlers.traits import SessionPartitions
 from kafka_wire.api_keys import message_class
 from kafka_wire.schema import ZERO_UUID, All, Entity, EntityBy, FieldSpec
 
-__all__ = ["Facts", "TopicNames", "carried_by", "facts_of"]
+__all__ = ["RequestFacts", "TopicNames", "carried_by", "facts_of"]
 
 TopicNames = Callable[[bytes], str | None]
 """The name of a topic by its id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RequestFacts:
     """The groups, member ids, instance ids and partitions that a request names; ``member`` and so on are the first of them."""
 
     groups: tuple[str, ...] = ()
@@ -52,13 +52,15 @@ class Facts:
         return self.instances[0] if self.instances else None
 
 
-NOTHING = Facts()
+NOTHING = RequestFacts()
 
 SELECTABLE = ("group", "member", "transactional_id", "topic", "partition")
 """What requests can be selected by, besides who sends them where."""
 
 
-def facts_of(request: object, version: int, *, names: TopicNames | None = None, held: Held = ()) -> Facts:
+def facts_of(
+    request: object, version: int, *, names: TopicNames | None = None, held: SessionPartitions = ()
+) -> RequestFacts:
     """What ``request`` is about. ``names`` resolves topic ids; ``held``: the partitions of a session that it goes on with."""
     if request is None:
         return NOTHING
@@ -68,7 +70,7 @@ def facts_of(request: object, version: int, *, names: TopicNames | None = None, 
     if held:
         topics += [(name or _name_of(topic_id, names), partition) for name, topic_id, partition in held]
         topics = list(dict.fromkeys(topics))
-    return Facts(groups, members, instances, tuple(topics), every_topic, ids)
+    return RequestFacts(groups, members, instances, tuple(topics), every_topic, ids)
 
 
 def _name_of(topic_id: bytes, names: TopicNames | None) -> str:
@@ -79,15 +81,15 @@ def _name_of(topic_id: bytes, names: TopicNames | None) -> str:
 def carried_by(api_key: int) -> frozenset[str]:
     """What requests of an API can name in some version: of ``SELECTABLE``. Its messages are imported."""
     cls = message_class(api_key, "Request")
-    found: set[str] = set()
+    selectors: set[str] = set()
     for version in range(cls.__spec__.versions.low, cls.__spec__.versions.high + 1):
         places = _Places(cls, version)
-        found |= {"group"} if places.groups else set()
-        found |= {"member"} if places.members or places.instances else set()
-        found |= {"transactional_id"} if places.transactional_ids else set()
-        found |= {"topic"} if places.topics else set()
-        found |= {"partition"} if places.partitions else set()
-    return frozenset(found)
+        selectors |= {"group"} if places.groups else set()
+        selectors |= {"member"} if places.members or places.instances else set()
+        selectors |= {"transactional_id"} if places.transactional_ids else set()
+        selectors |= {"topic"} if places.topics else set()
+        selectors |= {"partition"} if places.partitions else set()
+    return frozenset(selectors)
 
 
 _Texts = tuple[str, ...]
@@ -98,7 +100,7 @@ _Reader = Callable[[Any], tuple[_Texts, _Texts, _Texts, tuple[tuple[str | None, 
 def _reader(cls: type, version: int) -> _Reader:
     places = _Places(cls, version)
     lists = [places.groups, places.members, places.instances, places.topics, places.transactional_ids]
-    parts = [f"({''.join(f'{one}, ' for one in found)})" for found in lists]
+    parts = [f"({''.join(f'{expression}, ' for expression in expressions)})" for expressions in lists]
     source = f"lambda m: ({', '.join(parts)}, {' or '.join(places.all_topics) or 'False'})"
     reader: _Reader = eval(source, {"ZERO_UUID": ZERO_UUID})  # made from our own schema classes only
     return reader
@@ -167,9 +169,9 @@ class _Places:
 
     def _topic(self, name: str, topic_id: str, fields: list[tuple[str, FieldSpec]], value: str, loops: str) -> None:
         """A struct that names a topic: with its partitions, or as a whole."""
-        found = list(self._rows(fields, value))
-        self.partitions = self.partitions or bool(found)
-        for index, inner in found or [("-1", "")]:
+        rows = list(self._rows(fields, value))
+        self.partitions = self.partitions or bool(rows)
+        for index, inner in rows or [("-1", "")]:
             self.topics.append(_items(f"({name}, {topic_id}, {index})", loops + inner))
 
     def _rows(self, fields: Iterable[tuple[str, FieldSpec]], value: str) -> Iterator[tuple[str, str]]:
@@ -180,8 +182,8 @@ class _Places:
             if spec.kind == "array" and spec.entity is Entity.PARTITION:
                 yield row, loop
             elif spec.kind == "array" and spec.inner:
-                for inner, one in spec.inner.__fields__:
-                    if one.entity is Entity.PARTITION and self.version in one.versions:
+                for inner, field in spec.inner.__fields__:
+                    if field.entity is Entity.PARTITION and self.version in field.versions:
                         yield f"{row}.{inner}", loop
 
 

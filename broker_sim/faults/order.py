@@ -31,7 +31,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, Unpack
 
 from broker_sim.common.text import UsageError, duration_ms
-from broker_sim.faults.recorded import Diverged, Entry, Guard, Held, Recording, Replay, entry_from, load
+from broker_sim.faults.recorded import DeferredRequest, Diverged, Entry, Guard, Recording, Replay, entry_from, load
 from broker_sim.faults.selectors import ApiName, Asked, Selector, SelectorKeys, api_key_of, selector_from
 from broker_sim.journal import WaitTimeout
 from kafka_wire.api_keys import DEFAULT_VERSION
@@ -60,7 +60,7 @@ class Hold(Guard):
         self._owner = owner
         self.hits = 0
         """How many requests it has held."""
-        self._waiting: list[Held] = []
+        self._waiting: list[DeferredRequest] = []
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -138,12 +138,12 @@ class Hold(Guard):
     def __repr__(self) -> str:
         return f"<hold of {self.selector.text()}: {len(self._waiting)} waiting>"
 
-    def _let_go(self, held: Held) -> None:
+    def _let_go(self, held: DeferredRequest) -> None:
         self._waiting.remove(held)
         self._owner.tell("released", held)
         self._owner.later(held)
 
-    def add(self, held: Held) -> None:
+    def add(self, held: DeferredRequest) -> None:
         """Add a request that has to wait; called by `Order`."""
         self.hits += 1
         self._waiting.append(held)
@@ -175,7 +175,7 @@ class Order:
         self.recordings: list[Recording] = []
         self.replaying: Replay | None = None
         self._as_version, self._brokers = as_version, brokers
-        self._parked: dict[int, Held] = {}
+        self._parked: dict[int, DeferredRequest] = {}
 
     def hold(self, api: ApiName | None = None, **selectors: Unpack[SelectorKeys]) -> Hold:
         """Requests that fit wait from now on; ``selectors`` are those of rules. Raises UsageError."""
@@ -205,8 +205,8 @@ class Order:
             entries = list(recorded.entries)
         else:
             entries = [
-                each if isinstance(each, Entry) else entry_from(each, f"entry {number}")
-                for number, each in enumerate(recorded, 1)
+                event if isinstance(event, Entry) else entry_from(event, f"entry {number}")
+                for number, event in enumerate(recorded, 1)
             ]
         keys = frozenset(api_key_of(name) for name in free)
         self.replaying = Replay(self, entries, keys, duration_ms(deadline, "deadline"))
@@ -226,7 +226,7 @@ class Order:
         return [held.asked.text() for held in self._parked.values()]
 
     def selector(self, values: Mapping[str, object]) -> Selector:
-        """For holds."""
+        """The selector of the requests that a hold takes."""
         given = {key: value for key, value in values.items() if value is not None}
         brokers = None if self._brokers is None else self._brokers()
         return selector_from(given, as_version=self._as_version, brokers=brokers)
@@ -235,7 +235,7 @@ class Order:
 
     def takes(self, request_id: int, asked: Asked, go: Callable[[], object]) -> bool:
         """Whether the request must wait; ``go()`` is called once it may go on, in a turn of its own."""
-        held = Held(request_id, asked, go)
+        held = DeferredRequest(request_id, asked, go)
         for hold in self.holds:
             if hold.selector.matches(asked):
                 self._parked[request_id] = held
@@ -255,7 +255,7 @@ class Order:
             self.replaying.drop(request_id)
         self._went(held)
 
-    def _passes(self, held: Held) -> bool:
+    def _passes(self, held: DeferredRequest) -> bool:
         """Past the holds: whether it goes on now, or waits for its turn in the replay."""
         if self.replaying is not None and self.replaying.takes(held):
             self._parked[held.request_id] = held
@@ -266,11 +266,11 @@ class Order:
 
     # --- for holds and replays ----------------------------------------------------------------------------------------
 
-    def later(self, held: Held, *, replayed: bool = False) -> None:
+    def later(self, held: DeferredRequest, *, replayed: bool = False) -> None:
         """Let it go on from the loop."""
         asyncio.get_running_loop().call_soon(self._go_on, held, replayed)
 
-    def _go_on(self, held: Held, replayed: bool) -> None:
+    def _go_on(self, held: DeferredRequest, replayed: bool) -> None:
         if not held.gone:
             if replayed:
                 for recording in self.recordings:
@@ -282,7 +282,7 @@ class Order:
             held.go()
         self._went(held)
 
-    def _went(self, held: Held) -> None:
+    def _went(self, held: DeferredRequest) -> None:
         if held.went is not None and not held.went.done():
             held.went.set_result(None)
 
@@ -293,6 +293,6 @@ class Order:
         self.holds = [hold for hold in self.holds if hold is not guard]
         self.recordings = [recording for recording in self.recordings if recording is not guard]
 
-    def tell(self, action: str, held: Held, text: str | None = None) -> None:
+    def tell(self, action: str, held: DeferredRequest, text: str | None = None) -> None:
         if self.journal is not None:
             self.journal.write("order", action=action, request=held.request_id, text=text or held.asked.text())

@@ -65,11 +65,11 @@ def _shape_of(cls: Any) -> _Shape:
     for name, spec in item.__fields__:
         rows = _marks(spec.inner) if spec.inner else {}
         if spec.entity is Entity.PARTITION or Entity.PARTITION in rows:
-            found = name, rows.get(Entity.PARTITION, "")
+            partitions = name, rows.get(Entity.PARTITION, "")
             break
     else:
-        found = "", ""
-    return _Shape(topics, item, marks.get(Entity.TOPIC, ""), marks.get(Entity.TOPIC_ID, ""), *found)
+        partitions = "", ""
+    return _Shape(topics, item, marks.get(Entity.TOPIC, ""), marks.get(Entity.TOPIC_ID, ""), *partitions)
 
 
 def _marks(cls: Any) -> dict[Any, str]:
@@ -106,11 +106,11 @@ def _part(topics: list[Any], shape: _Shape, wanted: Chosen) -> list[Any]:
 
 def named_in(response: Any, request: Any, chosen: Chosen) -> Any:
     """A request for all topics as one for those of its answer that fail."""
-    asked, told = _shape(request), _shape(response)
+    asked, answered = _shape(request), _shape(response)
     failing = [
-        asked.topic(**{asked.name: getattr(topic, told.name), asked.topic_id: getattr(topic, told.topic_id)})
-        for topic in getattr(response, told.topics)
-        if chosen(*told.of(topic), -1)
+        asked.topic(**{asked.name: getattr(topic, answered.name), asked.topic_id: getattr(topic, answered.topic_id)})
+        for topic in getattr(response, answered.topics)
+        if chosen(*answered.of(topic), -1)
     ]
     return dataclasses.replace(request, **{asked.topics: failing})
 

@@ -15,7 +15,7 @@ from broker_sim.common.text import UsageError, duration_ms, duration_text
 from broker_sim.faults.selectors import Asked, api_key_of
 from broker_sim.journal import WaitTimeout
 
-__all__ = ["Diverged", "Entry", "Guard", "Held", "Recording", "Replay", "entry_from", "load"]
+__all__ = ["DeferredRequest", "Diverged", "Entry", "Guard", "Recording", "Replay", "entry_from", "load"]
 
 
 class Diverged(AssertionError):
@@ -23,7 +23,7 @@ class Diverged(AssertionError):
 
 
 @dataclass(eq=False, slots=True)
-class Held:
+class DeferredRequest:
     """A request that waits; ``go`` hands it on."""
 
     request_id: int
@@ -36,7 +36,7 @@ class Held:
 
 
 class Guard:
-    """Ends with its block."""
+    """A context manager whose effect ends with its block."""
 
     def end(self) -> None:
         raise NotImplementedError
@@ -60,10 +60,10 @@ class Guard:
 class Owner(Protocol):
     """What an Order does for its guards."""
 
-    def later(self, held: Held, *, replayed: bool = False) -> None:
+    def later(self, held: DeferredRequest, *, replayed: bool = False) -> None:
         """Let it go on from the loop."""
 
-    def tell(self, action: str, held: Held, text: str | None = None) -> None:
+    def tell(self, action: str, held: DeferredRequest, text: str | None = None) -> None:
         """Write it into the journal."""
 
     def forget(self, guard: Guard) -> None:
@@ -133,7 +133,7 @@ class Recording(Guard):
         self._members = _Members()
 
     def note(self, asked: Asked) -> None:
-        """For Order."""
+        """Append a request that has arrived; called by Order."""
         member = self._members.name(asked.facts.member or asked.facts.instance)
         self.entries.append(_entry(len(self.entries) + 1, asked, member))
 
@@ -196,7 +196,7 @@ class Replay(Guard):
         self._entries = [entry for entry in entries if api_key_of(entry.api) not in free]
         self._at = 0
         self._members = _Members()
-        self._waiting: list[Held] = []
+        self._waiting: list[DeferredRequest] = []
         self._deadline_ms = deadline_ms
         self._timer: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[None] | None = None
@@ -254,7 +254,7 @@ class Replay(Guard):
     async def __aenter__(self) -> Replay:
         return self
 
-    def takes(self, held: Held) -> bool:
+    def takes(self, held: DeferredRequest) -> bool:
         """For Order: whether the request must wait."""
         if self.diverged is not None or self.expected is None or held.asked.api_key in self._free:
             return False

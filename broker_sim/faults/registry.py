@@ -270,10 +270,10 @@ class Faults:
 
     def get(self, number: int) -> Fault:
         """The rule with that id. Raises UsageError."""
-        found = self._installed.get(number)
-        if found is None:
+        fault = self._installed.get(number)
+        if fault is None:
             raise unknown("fault", number, map(str, self._installed))
-        return found
+        return fault
 
     def remove(self, number: int) -> Fault:
         """End a rule by its id. Raises UsageError if it does not exist."""

@@ -49,13 +49,13 @@ from broker_sim.fields.problems import Problems
 from kafka_wire.api_keys import DEFAULT_VERSION
 from kafka_wire.errors import Err
 
-__all__ = ["FIELDS", "RULE_KEYS", "VERDICTS", "Kind", "Rule", "RuleKeys", "Verdict", "rule_from"]
+__all__ = ["FIELDS", "RULE_KEYS", "VERDICTS", "ActionKind", "Rule", "RuleKeys", "Verdict", "rule_from"]
 
 DEFAULT_GAP_S = 0.1
 LARGEST = 2**31 - 1
 
 
-class Kind(enum.Enum):
+class ActionKind(enum.Enum):
     """What a rule does to a request; the value is its key in mappings."""
 
     ERROR = "error"
@@ -75,12 +75,19 @@ class Kind(enum.Enum):
         return self in _AFTER
 
 
-_AFTER = {Kind.ERROR_AFTER, Kind.REPLY_DELAY, Kind.DROP_AFTER, Kind.TRUNCATE, Kind.SPLIT, Kind.THROTTLE}
-_DURATIONS = {Kind.DELAY, Kind.REPLY_DELAY}
-_FLAGS = {Kind.HANG, Kind.DROP, Kind.DROP_AFTER}
-_ERRORS = {Kind.ERROR, Kind.ERROR_AFTER}
+_AFTER = {
+    ActionKind.ERROR_AFTER,
+    ActionKind.REPLY_DELAY,
+    ActionKind.DROP_AFTER,
+    ActionKind.TRUNCATE,
+    ActionKind.SPLIT,
+    ActionKind.THROTTLE,
+}
+_DURATIONS = {ActionKind.DELAY, ActionKind.REPLY_DELAY}
+_FLAGS = {ActionKind.HANG, ActionKind.DROP, ActionKind.DROP_AFTER}
+_ERRORS = {ActionKind.ERROR, ActionKind.ERROR_AFTER}
 
-VERDICTS = tuple(kind.value for kind in Kind)
+VERDICTS = tuple(kind.value for kind in ActionKind)
 
 
 class RuleKeys(SelectorKeys, total=False):
@@ -132,7 +139,7 @@ RULE_KEYS = tuple(FIELDS)
 class Verdict:
     """What happens. ``number``: ms of the delays and of the throttling, bytes of truncate and split."""
 
-    kind: Kind
+    kind: ActionKind
     error: Err = Err.NONE
     number: int = 0
     gap_ms: int = 0
@@ -141,16 +148,16 @@ class Verdict:
         """For people: ``error NOT_COORDINATOR``, ``delay 2 s``, ``drop the connection``."""
         kind, number = self.kind, self.number
         if kind in _ERRORS:
-            return f"answer {self.error.name}" + (" after it was applied" if kind is Kind.ERROR_AFTER else "")
+            return f"answer {self.error.name}" + (" after it was applied" if kind is ActionKind.ERROR_AFTER else "")
         if kind in _DURATIONS:
-            return f"{'handle' if kind is Kind.DELAY else 'answer'} it {duration_text(number)} late"
+            return f"{'handle' if kind is ActionKind.DELAY else 'answer'} it {duration_text(number)} late"
         return {
-            Kind.HANG: "never answer",
-            Kind.DROP: "drop the connection",
-            Kind.DROP_AFTER: "drop the connection after it was applied",
-            Kind.TRUNCATE: f"send {number} bytes of the response and close",
-            Kind.SPLIT: f"send {number} bytes of the response, the rest {duration_text(self.gap_ms)} later",
-            Kind.THROTTLE: f"throttle for {duration_text(number)}",
+            ActionKind.HANG: "never answer",
+            ActionKind.DROP: "drop the connection",
+            ActionKind.DROP_AFTER: "drop the connection after it was applied",
+            ActionKind.TRUNCATE: f"send {number} bytes of the response and close",
+            ActionKind.SPLIT: f"send {number} bytes of the response, the rest {duration_text(self.gap_ms)} later",
+            ActionKind.THROTTLE: f"throttle for {duration_text(number)}",
         }[kind]
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +169,7 @@ class Verdict:
             return {kind.value: f"{self.number}ms"}
         if kind in _FLAGS:
             return {kind.value: True}
-        return {kind.value: self.number, **({"gap": f"{self.gap_ms}ms"} if kind is Kind.SPLIT else {})}
+        return {kind.value: self.number, **({"gap": f"{self.gap_ms}ms"} if kind is ActionKind.SPLIT else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +251,8 @@ def _verdict(given: Mapping[str, Any]) -> Verdict:
         raise UsageError(f"a rule needs an action; expected one of {', '.join(VERDICTS)}")
     if len(named) > 1:
         raise UsageError(f"a rule has one action, not {' and '.join(named)}; install a rule for each")
-    kind, value = Kind(named[0]), given[named[0]]
-    if "gap" in given and kind is not Kind.SPLIT:
+    kind, value = ActionKind(named[0]), given[named[0]]
+    if "gap" in given and kind is not ActionKind.SPLIT:
         raise UsageError(f"gap is for the action split, not for {kind.value}")
     if kind in _ERRORS:
         return Verdict(kind, value)
@@ -253,7 +260,7 @@ def _verdict(given: Mapping[str, Any]) -> Verdict:
         return Verdict(kind, number=_ms(value))
     if kind in _FLAGS:
         return Verdict(kind)
-    return Verdict(kind, number=value, gap_ms=_ms(given.get("gap", DEFAULT_GAP_S)) if kind is Kind.SPLIT else 0)
+    return Verdict(kind, number=value, gap_ms=_ms(given.get("gap", DEFAULT_GAP_S)) if kind is ActionKind.SPLIT else 0)
 
 
 def _ms(seconds: float) -> int:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Annotated, Any, TypedDict
 
 from broker_sim.common.text import UsageError, nearest, unknown
-from broker_sim.faults.facts import NOTHING, SELECTABLE, Facts, carried_by
+from broker_sim.faults.facts import NOTHING, SELECTABLE, RequestFacts, carried_by
 from broker_sim.fields.field import about, fields_of, read
 from broker_sim.fields.kafka import ApiNames, VersionRange
 from broker_sim.fields.kinds import Count, Text
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ApiName = str | Iterable[str]
-"""An API by Kafka's name in any case (``OffsetCommit``); several, with commas or as a list; ``*`` stands for any characters."""
+"""An API by Kafka's name in any case (``OffsetCommit``); several, with commas or as a list; ``*`` matches any characters."""
 
 
 class SelectorKeys(TypedDict, total=False):
@@ -79,7 +79,7 @@ class Asked:
     version: int
     client_id: str | None
     broker: int
-    facts: Facts = NOTHING
+    facts: RequestFacts = NOTHING
 
     @property
     def api(self) -> str:
@@ -92,7 +92,7 @@ class Asked:
         parts += [f"group {_several(facts.groups)}"] if facts.groups else []
         parts += [f"member {_several(facts.members + facts.instances)}"] if facts.members or facts.instances else []
         parts += [f"transactional id {_several(facts.transactional_ids)}"] if facts.transactional_ids else []
-        parts += [_several([_partition_text(*one) for one in facts.topics], quote=False)] if facts.topics else []
+        parts += [_several([_partition_text(*topic) for topic in facts.topics], quote=False)] if facts.topics else []
         parts += ["all topics"] if facts.every_topic else []
         return ", ".join([*parts, f"at broker {self.broker}"])
 
@@ -138,16 +138,16 @@ class Selector:
             return f"its client id is {asked.client_id!r}"
         if self.group is not None and not any(fits(self.group, group) for group in facts.groups):
             return f"its group is {_several(facts.groups)}" if facts.groups else "it names no group"
-        if self.member is not None and not any(fits(self.member, one) for one in facts.members + facts.instances):
+        if self.member is not None and not any(fits(self.member, name) for name in facts.members + facts.instances):
             named = facts.members + facts.instances
             return f"its member is {_several(named)}" if named else "it names no member"
         wanted = self.transactional_id
-        if wanted is not None and not any(fits(wanted, one) for one in facts.transactional_ids):
+        if wanted is not None and not any(fits(wanted, name) for name in facts.transactional_ids):
             named = facts.transactional_ids
             return f"its transactional id is {_several(named)}" if named else "it names no transactional id"
         named_or_all = facts.every_topic or self.topic is None
         if not named_or_all and not any(self.takes(topic, index) for topic, index in facts.topics):
-            named = tuple(_partition_text(*one) for one in facts.topics)
+            named = tuple(_partition_text(*topic) for topic in facts.topics)
             return f"it is about {_several(named, quote=False)}" if named else "it names no topic"
         return None
 
@@ -218,12 +218,12 @@ def selector_of(
         problems.add(UsageError(f"partition {partition} without a topic: name the topic, too"), "partition")
     if broker is not None and brokers is not None and broker not in (known := sorted(brokers)):
         problems.add(unknown("broker", broker, map(str, known)), "broker")
-    for each in SELECTABLE:
-        if each in given:
-            with problems.at(each):
-                _look_carried(each, apis)
+    for key in SELECTABLE:
+        if key in given:
+            with problems.at(key):
+                _look_carried(key, apis)
     problems.check()
-    texts = {each: given.get(each) for each in ("client_id", "group", "member", "transactional_id", "topic")}
+    texts = {field: given.get(field) for field in ("client_id", "group", "member", "transactional_id", "topic")}
     return Selector(apis, versions, **texts, partition=partition, broker=broker)
 
 
@@ -231,7 +231,7 @@ def _look_carried(what: str, apis: frozenset[int] | None) -> None:
     """Raise UsageError where none of these APIs can carry that."""
     if apis is not None and not any(what in carried_by(api) for api in apis):
         named = ", ".join(ApiKey(api).kafka_name for api in sorted(apis))
-        carried = sorted({one for api in apis for one in carried_by(api)})
+        carried = sorted({selector for api in apis for selector in carried_by(api)})
         hint = f"they select by {', '.join(carried)}" if carried else "its requests name neither group nor topic"
         raise UsageError(f"{named} can't be selected by {what}: {hint}")
 
@@ -239,12 +239,12 @@ def _look_carried(what: str, apis: frozenset[int] | None) -> None:
 def api_key_of(name: object, as_version: str = DEFAULT_VERSION) -> ApiKey:
     """The key of an API by Kafka's name in any case. Raises UsageError with the nearest."""
     known = {api: key for api, key in API_NAMES.items() if key in advertised(as_version)}
-    found = {api.lower(): key for api, key in known.items()}.get(str(name).replace("_", "").lower())
-    if found is None:
+    api_key = {api.lower(): key for api, key in known.items()}.get(str(name).replace("_", "").lower())
+    if api_key is None:
         if str(name).lower() in map(str.lower, API_NAMES):
             raise UsageError(f"Kafka {as_version} has no API {nearest(str(name), API_NAMES)}")
         raise unknown("API", name, known)
-    return found
+    return api_key
 
 
 def _apis(value: str | list[str] | None, as_version: str) -> frozenset[int] | None:

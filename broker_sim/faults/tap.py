@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.faults.bodies import to_json
 from broker_sim.faults.facts import facts_of
 from broker_sim.faults.partial_error import merged, named_in, split
-from broker_sim.faults.rules import Kind, Verdict
+from broker_sim.faults.rules import ActionKind, Verdict
 from broker_sim.faults.selectors import Asked
 from broker_sim.handlers.error_response import error_response, first_error
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults, Journal
     from broker_sim.handlers.context import ConnectionLike, TappedContext
-    from broker_sim.handlers.traits import Held
+    from broker_sim.handlers.traits import SessionPartitions
     from broker_sim.metadata.cluster_state import ClusterState
 
-__all__ = ["RequestTap"]
+__all__ = ["RequestInterceptor"]
 
 _MOST_TOPICS = 1000
 """So many partitions of a request are named in its event."""
@@ -56,7 +56,7 @@ class _Open:
         """The answer to those partitions that a rule lets fail, while the handler has the others."""
 
 
-class RequestTap:
+class RequestInterceptor:
     """The Tap of a cluster (``handlers.context.Tap``); attach it to each server's ``tap``."""
 
     def __init__(
@@ -68,11 +68,11 @@ class RequestTap:
         self._open: dict[int, _Open] = {}
         self._muted: dict[int, Timer] = {}  # by the connection's number
         self.bodies: frozenset[str] | None = None
-        """APIs whose requests and answers are told with their bodies; None: all. Most of a journal's time goes into them."""
+        """APIs whose requests and responses are recorded with their bodies; None: all. Most of a journal's time goes into them."""
         self.host_of: Callable[[str], str | None] = lambda peer: None
         """The name of a client's host by its address, where there are names: in simulations."""
 
-    def follows(self, earlier: RequestTap) -> None:
+    def follows(self, earlier: RequestInterceptor) -> None:
         """Count on from where another one ended: its brokers are no more, these are their next ones."""
         self._requests, self._connections = earlier._requests, earlier._connections
         self.bodies = earlier.bodies
@@ -101,7 +101,7 @@ class RequestTap:
             self._tell_connection(connection, "closed")
 
     def receive(self, ctx: TappedContext, request: object) -> None:
-        """A request has come."""
+        """Handle a request that has arrived: record it, hold it, or apply a rule."""
         request_id = ctx.request_id = next(self._requests)
         if not ctx.connection.number:
             self.opened(ctx.connection)
@@ -135,7 +135,7 @@ class RequestTap:
             self._close(opened)
             self._tell_response(opened, None, "not answered")
 
-    # --- for whoever looks ---------------------------------------------------------------------------------------------
+    # --- for the journal ----------------------------------------------------------------------------------------------
 
     @property
     def unanswered(self) -> list[str]:
@@ -158,13 +158,13 @@ class RequestTap:
                 "fault", fault=fault.id, rule=fault.rule.text(), request=opened.ctx.request_id, verdict=verdict.text()
             )
         match verdict.kind:
-            case Kind.ERROR:
+            case ActionKind.ERROR:
                 self._answer_error(opened, verdict)
-            case Kind.DROP:
+            case ActionKind.DROP:
                 self._drop(opened)
-            case Kind.HANG:
+            case ActionKind.HANG:
                 self._keep(opened, partial(self._run, opened))
-            case Kind.DELAY:
+            case ActionKind.DELAY:
                 self._keep(opened, partial(self._run, opened), verdict.number)
             case _:
                 opened.ctx.run(opened.request)
@@ -215,7 +215,9 @@ class RequestTap:
         asked = opened.asked
         held = self._held(opened.ctx, request)
         well = partial(self._offsets_of_others, opened)
-        return error_response(request, asked.api_key, asked.version, verdict.error, held=held, well=well)
+        return error_response(
+            request, asked.api_key, asked.version, verdict.error, session_partitions=held, healthy_row=well
+        )
 
     def _parts(self, opened: _Open, verdict: Verdict) -> tuple[Any, Any] | None:
         """What of a request fails and what is handled; None where all of it fails."""
@@ -325,12 +327,12 @@ class RequestTap:
         topic = self.state.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def _held(self, ctx: TappedContext, request: object) -> Held:
+    def _held(self, ctx: TappedContext, request: object) -> SessionPartitions:
         """The partitions that a request is about by its session."""
-        held = ctx.route.traits.held
+        held = ctx.route.traits.session_partitions
         return () if held is None or request is None else held(ctx.broker, request)
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- journal events------------------------------------------------------------------------------------------------
 
     def _tell_connection(self, connection: ConnectionLike, action: str) -> None:
         if self.journal is not None:
@@ -393,14 +395,14 @@ class RequestTap:
         )
 
 
-_After = Callable[[RequestTap, _Open, Any, Verdict], None]
+_After = Callable[[RequestInterceptor, _Open, Any, Verdict], None]
 
-_AFTER: dict[Kind, _After] = {
-    Kind.ERROR_AFTER: RequestTap._error_after,
-    Kind.REPLY_DELAY: RequestTap._reply_late,
-    Kind.DROP_AFTER: RequestTap._drop_after,
-    Kind.TRUNCATE: RequestTap._truncate,
-    Kind.SPLIT: RequestTap._split,
-    Kind.THROTTLE: RequestTap._throttle,
+_AFTER: dict[ActionKind, _After] = {
+    ActionKind.ERROR_AFTER: RequestInterceptor._error_after,
+    ActionKind.REPLY_DELAY: RequestInterceptor._reply_late,
+    ActionKind.DROP_AFTER: RequestInterceptor._drop_after,
+    ActionKind.TRUNCATE: RequestInterceptor._truncate,
+    ActionKind.SPLIT: RequestInterceptor._split,
+    ActionKind.THROTTLE: RequestInterceptor._throttle,
 }
 """What is done to an answer."""

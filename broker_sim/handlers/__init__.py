@@ -1,4 +1,4 @@
-"""Requests and who answers them: one handler file per API (``kNN_name.py``), found by its name, imported at its first
+"""Request handlers: one handler file per API (``kNN_name.py``), found by its name, imported at its first
 request.
 
 ``Routes`` is the table that the server looks each request up in: everything about one (api key, version) in one
@@ -19,7 +19,7 @@ from typing import Any
 
 from broker_sim.handlers.context import FastHandler, RequestContext
 from broker_sim.handlers.repeated import Repeated
-from broker_sim.handlers.traits import PLAIN, Traits
+from broker_sim.handlers.traits import PLAIN, ErrorTraits
 from kafka_wire.api_keys import OTHERS, ApiKey, advertised, is_flexible, message_class, release
 from kafka_wire.codec import (
     DecodeError,
@@ -75,7 +75,7 @@ class Route:
         response_version: int | None = None,
         fast: FastHandler | None = None,
         repeated: Repeated | None = None,
-        traits: Traits = PLAIN,
+        traits: ErrorTraits = PLAIN,
     ) -> None:
         self.api_key, self.api_version, self.name = api_key, api_version, name
         self.flexible = is_flexible(api_key, api_version)
@@ -99,7 +99,7 @@ class Route:
             return decode(self._request_class, self.api_version, frame, body)  # replaces bad UTF-8, words the error
 
     def decoding(self, frame: bytes, body: int, *, tagged: bool) -> Generator[None, None, Any]:
-        """As `decode`, in pieces. ``tagged``: at ``body`` stand the header's tagged fields, and the request behind them."""
+        """As `decode`, in pieces. ``tagged``: the header's tagged fields begin at ``body``, before the request."""
         if tagged:
             body = yield from skipping_tagged_fields(frame, body)
         if self._request_class is None:
@@ -125,7 +125,7 @@ class Route:
         return [encode_response_head(self._tagged, correlation_id, len(body)) + body]
 
     def encoding(self, correlation_id: int, response: object) -> Generator[None, None, list[bytes]]:
-        """As `frames_of`, in pieces."""
+        """As `frames_of`, encoded in pieces."""
         frames: list[bytes] = []
         small: list[bytes] = []
         size = 0
@@ -154,7 +154,7 @@ def _joined(pieces: list[bytes]) -> Iterator[bytes]:
 
 
 class Routes(dict[int, Route]):
-    """``routes[(api_key << 16) + (version & 0xFFFF)]``, filled on demand; UnsupportedRequest for what is none."""
+    """``routes[(api_key << 16) + (version & 0xFFFF)]``, filled on demand; an UnsupportedRequest for unknown APIs and versions."""
 
     def __init__(self, as_version: str) -> None:
         super().__init__()
@@ -179,8 +179,8 @@ def _missing_api(api_key: int, version: int, as_version: str) -> str:
     name, since = OTHERS.get(api_key, ("", ""))
     if name and release(since) <= release(as_version):
         return f"broker-sim has no {name} (API key {api_key}, version {version}), which Kafka {as_version} has"
-    told = f"{name}, " if name else ""
-    return f"{told}API key {api_key} (version {version}) is not known to Kafka {as_version}"
+    prefix = f"{name}, " if name else ""
+    return f"{prefix}API key {api_key} (version {version}) is not known to Kafka {as_version}"
 
 
 def supported(as_version: str) -> dict[int, tuple[int, int]]:
@@ -208,9 +208,9 @@ def _handler(api_key: int) -> ModuleType:
     return importlib.import_module(f"{__name__}.{handler_modules()[api_key]}")
 
 
-def traits_of(api_key: int) -> Traits:
-    """``TRAITS`` of an API's handler file, which is imported; those of most APIs where it says nothing."""
-    traits: Traits = getattr(_handler(api_key), "TRAITS", PLAIN)
+def traits_of(api_key: int) -> ErrorTraits:
+    """``TRAITS`` of an API's handler file, which is imported; `PLAIN` if the file has none."""
+    traits: ErrorTraits = getattr(_handler(api_key), "TRAITS", PLAIN)
     return traits
 
 

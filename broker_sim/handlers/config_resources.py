@@ -58,18 +58,18 @@ def alter_each(
     """Run `alter_one` for every resource: (error, message, type, name) of each; one that is named twice is refused
     twice.
     """
-    count = yield from counted((one.resource_type, one.resource_name) for one in resources)
+    count = yield from counted((item.resource_type, item.resource_name) for item in resources)
     results: list[tuple[Err, str | None, int, str]] = []
     pace = Pace(_PIECE)
-    for one in resources:
+    for resource in resources:
         if pace.full():
             yield
-        name = one.resource_type, one.resource_name
+        name = resource.resource_type, resource.resource_name
         error, text = Err.NONE, None
         try:
             if count[name] > 1:
                 raise KafkaError(Err.INVALID_REQUEST, "Each resource must appear at most once.")
-            alter_one(one)
+            alter_one(resource)
         except KafkaError as refused:
             error, text = refused.error, refused.message
         results.append((error, text, *name))
@@ -78,10 +78,10 @@ def alter_each(
 
 def check_keys(settings: Sequence[Named], needs_value: Callable[[Named], bool]) -> None:
     """Raise INVALID_REQUEST for a setting named twice, or without the value that it needs."""
-    names = [one.name for one in settings]
+    names = [setting.name for setting in settings]
     if len(set(names)) < len(names):
         raise KafkaError(Err.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [one.name for one in settings if one.value is None and needs_value(one)]
+    nulls = [setting.name for setting in settings if setting.value is None and needs_value(setting)]
     if nulls:
         raise KafkaError(Err.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 

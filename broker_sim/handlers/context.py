@@ -1,4 +1,4 @@
-"""What a handler gets beside the request, and how it answers.
+"""The context of a request: a handler's means to answer it.
 
 A handler is one synchronous function, in the file of its API (``kNN_name.py``)::
 
@@ -7,52 +7,52 @@ A handler is one synchronous function, in the file of its API (``kNN_name.py``):
 It answers in one of five ways, and exactly once:
 
 1. *Now*: it returns the response.
-2. *Later*: it returns None and somebody calls ``ctx.reply(response)``. The request is *parked*: the connection
+2. *Later*: it returns None, and ``ctx.reply(response)`` is called later. The request is *pending*: the connection
    handles nothing else until then (Kafka mutes the channel), so replies leave in the order of the requests without
-   any book-keeping. ``ctx.on_disconnect(callback)`` tells when the client went away instead; ``ctx.reply`` is a no-op
-   from then on.
-3. *Never*: it calls ``ctx.no_reply()`` and returns None (Produce with acks=0); the next request goes on.
-4. *At the end of this turn*: it returns ``DEFERRED`` after it handed ``ctx`` to the runtime, which calls
-   ``ctx.reply`` from ``flush_turn()``.
-5. *In pieces*: what may take more than some milliseconds is a generator that yields between its pieces (``slices``), and
-   the handler returns ``ctx.in_pieces(generator)``: the response where one piece was enough, else None, and the request
-   is parked as in 2. The world may have changed at each yield: who leads, what exists. What came in a frame of `LARGE` bytes or
-   more was read in pieces, too, and its answer, as that of every generator of more than a piece, is written in pieces: ``ctx.long``.
+   any book-keeping. ``ctx.on_disconnect(callback)`` is called if the client disconnects instead; ``ctx.reply`` has no
+   effect from then on.
+3. *Never*: it calls ``ctx.no_reply()`` and returns None (Produce with acks=0); the next request is handled.
+4. *At the end of this iteration of the event loop*: it returns ``DEFERRED`` after it passed ``ctx`` to the runtime, which
+   calls ``ctx.reply`` from ``flush_batches()``.
+5. *In pieces*: work that may take more than some milliseconds is a generator that yields between its pieces (``slices``),
+   and the handler returns ``ctx.in_pieces(generator)``: the response if one piece was enough, else None, and the request
+   is pending as in 2. Leaders and topics may have changed at each yield. A frame of `LARGE` bytes or more is read in pieces, too, and
+   its response, as that of every generator of more than a piece, is written in pieces: ``ctx.long``.
 
-The turn. One turn of the event loop reads many frames from many connections. Work that is cheaper in bulk - the
-append of many OffsetCommits to one offsets partition - is collected during the turn and done at its end by
-``broker.runtime.flush_turn()``:
+Batches. One iteration of the event loop reads many frames from many connections. Work that is cheaper in bulk, the append of
+many OffsetCommits to one offsets partition, is collected during the iteration and done at its end by
+``broker.runtime.flush_batches()``:
 
-* After DEFERRED a connection goes on with its following frames *of the same API* only. Before a frame of another API
-  is handled the turn is ended, so nothing later on the connection overtakes the commit.
-* At the end of the turn, at the latest in the loop's next iteration, the server calls ``runtime.flush_turn()`` once,
+* After DEFERRED a connection continues with its following frames *of the same API* only. Before a frame of another API
+  is handled the batches are flushed, so no later request of the connection overtakes the commit.
+* At the end of the iteration, at the latest in the next one, the server calls ``runtime.flush_batches()`` once,
   then writes each connection's replies in request order with one write.
-* ``flush_turn()`` is synchronous and may be called at any time, by anyone, also when nothing is open.
-* A reply that does not come out of ``flush_turn()`` leaves its request parked as in 2, and those deferred behind it
-  with it. A handler that knows that its log will not answer now returns None instead, so that the connection's next
-  request waits unhandled.
+* ``flush_batches()`` is synchronous and may be called at any time, also without open batches.
+* A reply that does not come out of ``flush_batches()`` leaves its request pending as in 2, and those deferred behind it
+  with it. A handler that knows that its append will not be committed at once returns None instead, so that the
+  connection's next request waits unhandled.
 
-Fast paths. A handler module may export ``FAST = {version: function}`` for requests that must cost next to nothing::
+Fast paths. A handler module may export ``FAST = {version: function}`` for frequent requests::
 
     def fast_v4(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None | Deferred
 
 ``frame`` is one whole frame, size field included (the header starts at 4); ``body`` is the offset of the request's
 body. It returns the encoded response *body*, from which the server makes the frame; or None, *before any effect*, to
 leave the request to ``handle``; or ``DEFERRED`` after it took a context for the reply with
-``connection.defer(correlation_id)``. It may read beyond its body by mistake of the client only as far as ``frame``
-goes: struct.error, IndexError and DecodeError count as a malformed request.
+``connection.defer(correlation_id)``. With a malformed request it may read beyond the body, but not beyond ``frame``:
+struct.error, IndexError and DecodeError count as a malformed request.
 
-Repeats. Some requests come again and again with the same bytes, but for the correlation id: a member's heartbeats. A handler that
-answers one at once may set ``ctx.repeats`` to a function that makes ``again()``; it is called where the same frame has come twice.
-For the next one the connection calls ``again()``, which does what the handler would do and returns True where the answer is the
-same once more, or False, *before any effect*, where it may be another: then the frame is handled as if nothing were remembered.
+Repeats. Some requests are repeated with the same bytes, except for the correlation id: a member's heartbeats. A handler that
+answers one at once may set ``ctx.repeats`` to a function that makes ``again()``; it is called if the same frame has come twice.
+For the next one the connection calls ``again()``, which does what the handler would do and returns True if the answer is the
+same, or returns False, *before any effect*, if it may differ: then the frame is handled as a new one.
 
-Repeated requests. A member's JoinGroup, SyncGroup and Heartbeat say what its last one said, but for the generation, and are answered
-otherwise. A handler module may export ``REPEATED`` (``repeated``): what is left of its handler for such a request.
+Repeated requests. A member's JoinGroup, SyncGroup and Heartbeat often differ from its last one in the generation alone, and have
+another answer. A handler module may export ``REPEATED`` (``repeated``): the remaining part of its handler for such a request.
 
-The tap. Where somebody watches or breaks requests the server has a ``Tap``: every frame goes the general way then, through
+The tap. To observe requests or to inject faults the server has a ``Tap``: every frame takes the general path then, through
 ``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with a ``TappedContext``. Fast paths, repeats and
-shared turns are off. Without a tap it costs one look per read.
+shared batches are off. Without a tap it costs one check per read.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _GONE: list[bytes] = []
 
 
 class Deferred(enum.Enum):
-    """The type of ``DEFERRED``."""
+    """The type of ``DEFERRED``, which handlers return for deferred requests."""
 
     DEFERRED = "deferred"
 
@@ -118,14 +118,14 @@ class ConnectionLike(Protocol):
     def client_host(self) -> str: ...
 
     def defer(self, correlation_id: int) -> RequestContext:
-        """For fast paths: the context with which ``flush_turn()`` answers this frame; return DEFERRED after it."""
+        """For fast paths: the context with which ``flush_batches()`` answers this frame; return DEFERRED after it."""
 
-    def late(self) -> list[bytes]:
-        """For fast paths: ``flush_turn()`` will put the whole reply, size and header included, in pieces into this list; return
+    def reserve_reply(self) -> list[bytes]:
+        """For fast paths: ``flush_batches()`` will put the whole reply, size and header included, in pieces into this list; return
         DEFERRED after it. The code that fills the list then calls :meth:`replied`."""
 
     def replied(self, context: RequestContext | None = None) -> None:
-        """For RequestContext: the reply is there."""
+        """For RequestContext: the reply is complete."""
 
     def run_handler(self, context: RequestContext, request: object) -> None:
         """For TappedContext: handle a request, now or long after it came."""
@@ -140,7 +140,7 @@ class ConnectionLike(Protocol):
         """Close once everything answered is written."""
 
     def refuse(self, reason: str) -> None:
-        """Close as after a frame that is no request; one log line says why."""
+        """Close the connection as after a frame that is no request, with one log line."""
 
     def mute(self, muted: bool) -> None:
         """Handle no further request until it is unmuted; replies go out."""
@@ -166,24 +166,24 @@ class Owner(Protocol):
     call_soon: Callable[..., object]
     tap: Tap | None
     refusals: Refusals
-    """Told of connections that are closed because of what they sent."""
+    """Reports connections that are closed because of an invalid frame."""
 
     def opened(self, connection: Any) -> None: ...
 
     def closed(self, connection: Any) -> None: ...
 
-    def join_turn(self, connection: Any) -> None:
-        """Call ``connection.turn_ended()`` after the flush at the end of this turn."""
+    def enlist(self, connection: Any) -> None:
+        """Call ``connection.iteration_ended()`` after the flush at the end of this iteration."""
 
-    def end_turn(self) -> None:
-        """Flush the open turn, if there is one, now."""
+    def end_iteration(self) -> None:
+        """Flush the open batches now, if there are any."""
 
 
 FastHandler = Callable[[ConnectionLike, bytes, int, int], "bytes | Deferred | None"]
 
 
 class RequestContext:
-    """One request: who asks, and the way to answer. Valid until it is answered or its connection is gone."""
+    """One request: its client, and the ways to answer it. Valid until it is answered or its connection is closed."""
 
     __slots__ = (
         "_client",
@@ -211,7 +211,7 @@ class RequestContext:
         self.api_version = route.api_version
         self.client_id: str | None = connection.client_id
         self.frames: list[bytes] | None = None
-        """For the server: the encoded reply, in pieces; None while there is none, [] where none will be sent."""
+        """For the server: the encoded reply, in pieces; None before the reply, [] if none is sent."""
         self.long = False
         """Whether the answer may be long as well: it is encoded in pieces."""
         self.request: object | None = None
@@ -239,7 +239,7 @@ class RequestContext:
         return known
 
     def reply(self, response: object) -> None:
-        """Answer. A no-op once the connection is gone. Raises RuntimeError on a second answer.
+        """Answer. Without effect once the connection is closed. Raises RuntimeError on a second answer.
 
         A response that can't be encoded raises nothing here: see ``ConnectionLike.unencodable``.
         """
@@ -254,7 +254,7 @@ class RequestContext:
             self.connection.replied(self)
 
     def _encode_in_pieces(self, response: object) -> None:
-        self._on_disconnect = None  # whoever waited has answered
+        self._on_disconnect = None  # the waiting code has answered
         job = self.route.encoding(self.correlation_id, response)
         encode_piece = partial(self._encode_piece, response)
         if not encode_piece(job):
@@ -276,7 +276,7 @@ class RequestContext:
         return True
 
     def no_reply(self) -> None:
-        """Nothing will be written; the connection goes on with its next request."""
+        """No reply is written; the connection continues with its next request."""
         if self._open():
             self.frames = []
             self.connection.replied(self)
@@ -298,12 +298,12 @@ class RequestContext:
         return None
 
     def _piece(self, job: Job) -> bool:
-        """One piece of a job; whether it was the last. What it raises costs the connection, as it does in a handler."""
+        """Run one piece of a job; returns whether it was the last. An exception closes the connection, as in a handler."""
         try:
             next(job)
         except StopIteration as done:
             if done.value is DEFERRED:
-                self.broker.runtime.flush_turn()
+                self.broker.runtime.flush_batches()
             elif done.value is not None:
                 self.reply(done.value)
         except Exception:
@@ -369,7 +369,7 @@ class Tap(Protocol):
         """A client connected."""
 
     def closed(self, connection: ConnectionLike) -> None:
-        """A connection is gone; ``connection.reason`` says why, where we closed it."""
+        """A connection was closed; ``connection.reason`` is the reason if the broker closed it."""
 
     def receive(self, ctx: TappedContext, request: object) -> None:
         """In place of the handler. Sooner or later one of ``ctx.run(request)``, ``ctx.finish(response)``, ``ctx.drop()``, or never
@@ -384,8 +384,8 @@ class Tap(Protocol):
 
 
 class TappedContext(RequestContext):
-    """One request on its way through a tap. Later calls of ``run`` and the like come from the loop, never from within the handling
-    of another request."""
+    """A request that a tap intercepts. Later calls of ``run`` and the like come from the event loop, never from within the handling of
+    another request."""
 
     __slots__ = ("_answered", "request_id", "tap")
 
@@ -398,7 +398,7 @@ class TappedContext(RequestContext):
 
     @property
     def closed(self) -> bool:
-        """Whether its connection is gone."""
+        """Whether its connection is closed."""
         return self.frames is _GONE
 
     def _take(self, request: object) -> None:
@@ -444,7 +444,7 @@ class TappedContext(RequestContext):
             self.connection.write_now(data)
 
     def drop(self) -> None:
-        """Reset the connection, whatever waits on it."""
+        """Reset the connection, with all its pending requests."""
         self.connection.abort()
 
     def mute(self, muted: bool = True) -> None:

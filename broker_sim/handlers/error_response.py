@@ -1,13 +1,13 @@
-"""The answer to a request that fails as a whole, and the first error in an answer.
+"""The response to a request that fails as a whole, and the first error in a response.
 
-``error_response(request, api_key, version, err)`` is what Kafka's own request classes answer when a broker gives up on a
-request (``AbstractRequest.getErrorResponse``). A test compares it with Kafka's classes. Rules:
+``error_response(request, api_key, version, err)`` is the response of Kafka's request classes when a broker fails a request
+(``AbstractRequest.getErrorResponse``). A test compares it with Kafka's classes. Rules:
 
 1. The error is at the outermost place that the version has for one: top-level, else in a row for each requested item.
-2. A row answers an element of the request's array of the same entities, and repeats what that was: its topic, partition, group.
-3. Other fields have what their ``failed`` says, else their default; a text beside the error is null.
+2. A row answers an element of the request's array of the same entities, and repeats its identity: topic, partition, group.
+3. Other fields have the value of their ``failed``, else their default; an error message is null.
 
-What differs has ``failed`` among the ``TRAITS`` of its handler's file.
+Exceptions have ``failed`` among the ``TRAITS`` of their handler's file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_sim.handlers import traits_of
-from broker_sim.handlers.traits import Failing, Held, WellRow
+from broker_sim.handlers.traits import ErrorRequest, HealthyRow, SessionPartitions
 from kafka_wire.api_keys import message_class
 from kafka_wire.errors import Err
 from kafka_wire.schema import ERROR_TEXT, Entity, EntityBy, FieldSpec
@@ -26,16 +26,22 @@ __all__ = ["error_response", "first_error", "has_long_text", "plain_answer"]
 
 
 def error_response(
-    request: object, api_key: int, version: int, err: Err, *, held: Held = (), well: WellRow | None = None
+    request: object,
+    api_key: int,
+    version: int,
+    err: Err,
+    *,
+    session_partitions: SessionPartitions = (),
+    healthy_row: HealthyRow | None = None,
 ) -> Any | None:
-    """The response to ``request`` when all of it fails with ``err``; None where Kafka sends none but closes (Produce, acks=0).
+    """The response to ``request`` if all of it fails with ``err``; None if Kafka closes the connection instead (Produce, acks=0).
 
-    ``request`` may be None for ApiVersions alone (a version that is not known). ``held``: the partitions that it goes on with by a
-    session. ``well``: which of its partitions do not fail, where the error is one of partitions.
+    ``request`` may be None for ApiVersions alone (an unknown version). ``session_partitions``: the partitions of its fetch session.
+    ``healthy_row``: returns the offsets of partitions that do not fail, if the error is one of partitions.
     """
-    failing = Failing(request, version, err, held, well)
+    error_request = ErrorRequest(request, version, err, session_partitions, healthy_row)
     failed = traits_of(api_key).failed
-    return plain_answer(message_class(api_key, "Response"), failing) if failed is None else failed(failing)
+    return plain_answer(message_class(api_key, "Response"), error_request) if failed is None else failed(error_request)
 
 
 def has_long_text(message: Any) -> bool:
@@ -48,34 +54,34 @@ def has_long_text(message: Any) -> bool:
     return any(has_long_text(getattr(message, name)) for name, _ in fields)
 
 
-def plain_answer(cls: type, failing: Failing) -> Any:
+def plain_answer(cls: type, error_request: ErrorRequest) -> Any:
     """The response of this class that follows from the entities in it and in the request."""
-    return _answer(cls, failing.request, failing)
+    return _answer(cls, error_request.request, error_request)
 
 
-def _answer(cls: Any, asked: Any, failing: Failing, array: FieldSpec | None = None) -> Any:
+def _answer(cls: Any, requested: Any, error_request: ErrorRequest, array: FieldSpec | None = None) -> Any:
     """A response, or a row of it, to ``asked``: a request, or an element of its ``array``."""
-    fields = [(name, spec) for name, spec in cls.__fields__ if failing.version in spec.versions]
-    values = _repeated(asked, array, fields, failing.version) | _said(fields, failing)
+    fields = [(name, spec) for name, spec in cls.__fields__ if error_request.version in spec.versions]
+    values = _repeated(requested, array, fields, error_request.version) | _said(fields, error_request)
     code = next((name for name, spec in fields if is_error(name, spec)), None)
     if code is not None:
-        return cls(**values | {code: failing.err})
+        return cls(**values | {code: error_request.err})
     for name, spec in fields:
         if spec.kind == "array" and spec.inner and _finder(spec.inner) is not None:
-            answered, elements = _answered_by(spec, asked, failing.version)
-            values[name] = [_answer(spec.inner, one, failing, answered) for one in elements]
+            answered, elements = _answered_by(spec, requested, error_request.version)
+            values[name] = [_answer(spec.inner, element, error_request, answered) for element in elements]
     return cls(**values)
 
 
-def _said(fields: list[tuple[str, FieldSpec]], failing: Failing) -> dict[str, Any]:
-    """What a failed answer says besides; null only in the versions that know it."""
-    said: dict[str, Any] = {}
+def _said(fields: list[tuple[str, FieldSpec]], error_request: ErrorRequest) -> dict[str, Any]:
+    """The further fields of an error response; null only in versions that allow it."""
+    values: dict[str, Any] = {}
     for name, spec in fields:
         if spec.says_when_failed or name == "error_message":
             value = spec.failed if spec.says_when_failed else None
-            if value is not None or failing.version in spec.nullable:
-                said[name] = failing.err.text if value is ERROR_TEXT else value
-    return said
+            if value is not None or error_request.version in spec.nullable:
+                values[name] = error_request.err.text if value is ERROR_TEXT else value
+    return values
 
 
 _Entities = set[Entity | EntityBy | None]
@@ -85,38 +91,40 @@ def _entities(spec: FieldSpec, version: int) -> _Entities:
     """The entities (group, topic, partition, ..) that identify an element of this array."""
     if spec.entity is not None or not spec.inner:
         return {spec.entity} - {None}
-    fields = [one for _, one in spec.inner.__fields__ if version in one.versions and one.kind != "array"]
-    return {one.entity for one in fields} - {None}
+    fields = [field for _, field in spec.inner.__fields__ if version in field.versions and field.kind != "array"]
+    return {field.entity for field in fields} - {None}
 
 
-def _answered_by(spec: FieldSpec, asked: Any, version: int) -> tuple[FieldSpec | None, list[Any]]:
+def _answered_by(spec: FieldSpec, requested: Any, version: int) -> tuple[FieldSpec | None, list[Any]]:
     """The array of the request that the rows of this one answer, and its elements."""
     wanted = _entities(spec, version)
-    for name, one in asked.__fields__:
-        if one.kind == "array" and version in one.versions and wanted & _entities(one, version):
-            return one, getattr(asked, name) or []
+    for name, field in requested.__fields__:
+        if field.kind == "array" and version in field.versions and wanted & _entities(field, version):
+            return field, getattr(requested, name) or []
     return None, []
 
 
-def _repeated(asked: Any, array: FieldSpec | None, fields: list[tuple[str, FieldSpec]], version: int) -> dict[str, Any]:
-    """The fields of a row that say what was asked for."""
-    if array is None:  # no row: what stands at the top may be called the same, and Kafka leaves it at its default
+def _repeated(
+    requested: Any, array: FieldSpec | None, fields: list[tuple[str, FieldSpec]], version: int
+) -> dict[str, Any]:
+    """The fields of a row that identify the requested item."""
+    if array is None:  # no row: a top-level field may have the same name, and Kafka leaves it at its default
         return {}
     if not array.inner:  # its elements are the names themselves
-        return {name: asked for name, spec in fields if spec.entity == array.entity}
+        return {name: requested for name, spec in fields if spec.entity == array.entity}
     known = {
-        one.entity: name
-        for name, one in asked.__fields__
-        if one.entity is not None and one.kind != "array" and version in one.versions
+        field.entity: name
+        for name, field in requested.__fields__
+        if field.entity is not None and field.kind != "array" and version in field.versions
     }
-    return {name: getattr(asked, known[spec.entity]) for name, spec in fields if spec.entity in known}
+    return {name: getattr(requested, known[spec.entity]) for name, spec in fields if spec.entity in known}
 
 
 # --- the first error --------------------------------------------------------------------------------------------------
 
 
 def is_error(name: str, spec: FieldSpec) -> bool:
-    """Whether a field holds the error of what is around it."""
+    """Whether a field holds the error of its row or message."""
     return name == "error_code" or spec.entity is Entity.ERROR
 
 
@@ -148,9 +156,9 @@ def _finder(cls: type) -> _Finder | None:
 def _made_finder(cls: Any) -> _Finder | None:
     own = next((name for name, spec in cls.__fields__ if is_error(name, spec)), None)
     inner = [
-        (name, found)
+        (name, finder)
         for name, spec in cls.__fields__
-        if spec.kind == "array" and spec.inner and (found := _finder(spec.inner)) is not None
+        if spec.kind == "array" and spec.inner and (finder := _finder(spec.inner)) is not None
     ]
     if not own and not inner:
         return None
@@ -160,8 +168,8 @@ def _made_finder(cls: Any) -> _Finder | None:
         if code:
             return int(code)
         for name, nested in inner:
-            for one in getattr(value, name) or ():
-                code = nested(one)
+            for element in getattr(value, name) or ():
+                code = nested(element)
                 if code:
                     return code
         return 0

@@ -5,6 +5,6 @@ from __future__ import annotations
 from kafka_wire.errors import Err
 
 
-def told(error: Err, *, knows: bool) -> Err:
-    """``error``, as an answer says it to who ``knows`` PRODUCER_FENCED or does not."""
+def client_error(error: Err, *, knows: bool) -> Err:
+    """``error`` for a client that ``knows`` PRODUCER_FENCED or does not."""
     return error if knows or error is not Err.PRODUCER_FENCED else Err.INVALID_PRODUCER_EPOCH

@@ -1,15 +1,14 @@
-"""Incremental fetch sessions (KIP-227): what a broker remembers of a consumer's fetches, so that neither repeats
-itself.
+"""Incremental fetch sessions (KIP-227): a broker remembers a consumer's fetched partitions, so that requests and responses contain only
+changes.
 
-A session is the ordered list of partitions that a consumer fetches, with the last response for each. The consumer
-counts its requests (the epoch); a request then names only what has changed, and the answer only partitions with news.
+A session is the ordered list of partitions that a consumer fetches, with the last response for each. The consumer counts its requests
+(the epoch); a request then names only changed partitions, and the response only partitions with news.
 
 Rules (FetchSession.java, FetchManager.java):
-1. Epoch 0 asks for a new session, -1 ends the one named and asks for none; any other must be the session's next.
-2. There are `slots` sessions. With none free, the one unused for longest goes if that was over EVICTION_MS ago, else
-   the smallest one, if it is smaller than the newcomer and older than EVICTION_MS; else the newcomer gets no session
-   (id 0).
-3. A partition that brought records moves to the end of its session: the next answer begins with others.
+1. Epoch 0 asks for a new session, -1 ends the named session and asks for none; any other epoch must be the session's next.
+2. There are at most `slots` sessions. If all are in use, the one unused for longest is evicted if that was over EVICTION_MS ago, else
+   the smallest one, if it is smaller than the new one and older than EVICTION_MS; else the new fetch gets no session (id 0).
+3. A partition that returned records moves to the end of its session: the next response begins with other partitions.
 """
 
 from __future__ import annotations
@@ -37,27 +36,27 @@ Key = tuple[str, bytes, int]
 class CachedPartition:
     """One partition of a session: its parameters of the Fetch, and the offsets of the last response for it."""
 
-    asked: FetchPartition
+    requested: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def has_news(self, data: PartitionData) -> bool:
         """Whether an incremental response must contain `data`; stores its offsets for the next one."""
-        news = bool(data.records)
+        has_changed = bool(data.records)
         if data.high_watermark != self.high_watermark:
-            self.high_watermark, news = data.high_watermark, True
+            self.high_watermark, has_changed = data.high_watermark, True
         if data.log_start_offset != self.log_start_offset:
-            self.log_start_offset, news = data.log_start_offset, True
+            self.log_start_offset, has_changed = data.log_start_offset, True
         if data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0:
-            news = True
+            has_changed = True
         if data.error_code != Err.NONE:
-            self.high_watermark, news = -1, True  # told again when the error is gone
-        return news
+            self.high_watermark, has_changed = -1, True  # returned again when the error has ended
+        return has_changed
 
 
 @dataclasses.dataclass(slots=True)
 class Session:
-    """A session that a broker holds."""
+    """A fetch session of a broker."""
 
     session_id: int
     uses_topic_ids: bool
@@ -67,14 +66,14 @@ class Session:
     epoch: int = 1
     """The epoch that the next request must carry."""
 
-    def update(self, asked: Sequence[tuple[Key, FetchPartition]], forgotten: Sequence[Key]) -> None:
-        """Take over what a request changes."""
-        for key, partition in asked:
+    def update(self, requested: Sequence[tuple[Key, FetchPartition]], forgotten: Sequence[Key]) -> None:
+        """Apply a request's added and forgotten partitions."""
+        for key, partition in requested:
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(partition)
             else:
-                cached.asked = partition
+                cached.requested = partition
         for key in forgotten:
             self.partitions.pop(key, None)
 
@@ -118,14 +117,14 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def create(self, asked: Sequence[tuple[Key, FetchPartition]], by_id: bool, now_ms: int) -> Session | None:
-        """A new session with these partitions, or None where there is no slot for it."""
-        if len(self._sessions) >= self.slots and not self._evict(len(asked), now_ms):
+    def create(self, requested: Sequence[tuple[Key, FetchPartition]], by_id: bool, now_ms: int) -> Session | None:
+        """A new session with these partitions, or None if no session can be evicted for it."""
+        if len(self._sessions) >= self.slots and not self._evict(len(requested), now_ms):
             return None
         session_id = INVALID_SESSION_ID
         while session_id == INVALID_SESSION_ID or session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31)
-        partitions = {key: CachedPartition(partition) for key, partition in asked}
+        partitions = {key: CachedPartition(partition) for key, partition in requested}
         session = self._sessions[session_id] = Session(session_id, by_id, now_ms, now_ms, partitions)
         return session
 

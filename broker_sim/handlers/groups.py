@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share: the common gate, in each coordinator's order of checks."""
+"""What the handlers of the group APIs share: the common coordinator check, in each coordinator's order of checks."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _MANY_NAMES = 4000
 """Topic names of a heartbeat from which on they are put in order in pieces."""
 
 
-class _Beat(Protocol):
+class _Heartbeat(Protocol):
     group_id: str
     subscribed_topic_names: list[str] | None
 
 
-B = TypeVar("B", bound=_Beat)
+B = TypeVar("B", bound=_Heartbeat)
 E = TypeVar("E")
 
 
@@ -72,7 +72,7 @@ def with_names_in_order(
             named = yield from in_order((yield from distinct(names)))
             yield
             request = replace(request, subscribed_topic_names=named)  # type: ignore[type-var]
-            shard = gate(ctx, request.group_id)
+            shard = find_shard(ctx, request.group_id)
             expected = None if isinstance(shard, Err) else (yield from expecting(shard, ctx.client, request))
             yield
             return handle(ctx, request, expected)
@@ -90,12 +90,12 @@ T = TypeVar("T", bound=_Topic)
 K = TypeVar("K", bound=Hashable)
 
 
-def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
-    """The shard that coordinates the group here, or the error that every group API answers first."""
+def find_shard(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
+    """The shard that coordinates the group on this broker, or the error that every group API returns first."""
     if group_id == "" and not empty_id_is_legal:
         return Err.INVALID_GROUP_ID
-    found: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)
-    return found
+    shard: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)
+    return shard
 
 
 class _MemberHeartbeat(Protocol):
@@ -149,7 +149,7 @@ def describe_all(
     for group_id in request.group_ids:
         if pace.full():
             yield
-        shard = Err.UNSUPPORTED_VERSION if off else gate(ctx, group_id)
+        shard = Err.UNSUPPORTED_VERSION if off else find_shard(ctx, group_id)
         if isinstance(shard, Err):
             groups.append(refused(shard, group_id))
             continue

@@ -1,12 +1,12 @@
-"""What is written in a transaction, before it is: its coordinator is asked (KIP-890).
+"""Verification of transactional writes by the transaction's coordinator, before they are appended (KIP-890).
 
-A partition that has nothing of the producer's transaction yet is looked up in it. Clients up to Produce v11 and TxnOffsetCommit v4
-have added it themselves, and the coordinator says whether it is there (transaction.partition.verification.enable; Kafka up to 3.4
-doesn't ask). With Produce v12 and TxnOffsetCommit v5 it is added on the way, whatever that setting says. Meanwhile the batch is
-held back, and no later one of its producer may overtake it (`ProducerState.verifying`). Since 4.0 the coordinator is not asked
-about a producer that the partition knows to be fenced; before, not about one with an open transaction in it, of any epoch: the
-append refuses fenced producers. Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator,
-UnifiedLog.maybeStartTransactionVerification, AddPartitionsToTxnManager.
+A partition without records of the producer's transaction is verified. Clients up to Produce v11 and TxnOffsetCommit v4 have added it
+themselves, and the coordinator answers whether it is in the transaction (transaction.partition.verification.enable; Kafka up to 3.4
+doesn't ask). With Produce v12 and TxnOffsetCommit v5 the coordinator adds it, whatever that setting is. Meanwhile the batch is
+deferred, and no later batch of its producer may overtake it (`ProducerState.verifying`). Since 4.0 the coordinator is not asked about a
+producer that the partition knows to be fenced; before, not about one with an open transaction in it, of any epoch: the append refuses
+fenced producers. Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, UnifiedLog.maybeStartTransactionVerification,
+AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 class Flow(enum.Enum):
-    """What a request's version means."""
+    """The transaction flow of a request's version."""
 
     OLD = "a partition that isn't in the transaction is INVALID_TXN_STATE"
     ABORTABLE = "it is TRANSACTION_ABORTABLE"
@@ -55,7 +55,7 @@ def ask(
         return False
     by_epoch = config.release >= (4, 0)
     refused: dict[Place, Err] = {}
-    asked: list[Place] = []
+    requested: list[Place] = []
     for place, sequence in sequences.items():
         partition = state.partition(*place)
         if partition is None or partition.leader != ctx.broker.node_id:
@@ -66,8 +66,8 @@ def ask(
             refused[place] = Err.INVALID_PRODUCER_EPOCH
         elif not producers.has_open(writer.producer_id, writer.epoch if by_epoch else None):
             producers.verify(writer.producer_id, writer.epoch, sequence, adds=flow is Flow.ADDS, by_epoch=by_epoch)
-            asked.append(place)
-    if not asked:
+            requested.append(place)
+    if not requested:
         if refused:
             done(refused)
         return bool(refused)
@@ -75,8 +75,8 @@ def ask(
     if flow is Flow.ADDS:
         backoff_ms = config.int("add.partitions.to.txn.retry.backoff.ms")
         give_up_ms = state.clock.wire.now_ms() + config.int("add.partitions.to.txn.retry.backoff.max.ms")
-    told = done if not refused else lambda more: done({**refused, **more})
-    _Question(ctx, writer, asked, flow, told, backoff_ms, give_up_ms).put()
+    on_verified = done if not refused else lambda more: done({**refused, **more})
+    _Verification(ctx, writer, requested, flow, on_verified, backoff_ms, give_up_ms).put()
     return True
 
 
@@ -85,8 +85,8 @@ def _verifies(ctx: RequestContext) -> bool:
     return config.release >= (3, 5) and config.bool("transaction.partition.verification.enable")
 
 
-class _Question:
-    """Put to the coordinator, once more after a while where the last transaction's markers are still on their way."""
+class _Verification:
+    """A request to the coordinator; it is retried later while the last transaction's markers are pending."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class _Question:
         ):
             wire.call_at_ms(wire.now_ms() + self.backoff_ms, self.put)
             return
-        self.done({place: self._told(error) for place, error in errors.items() if error is not Err.NONE})
+        self.done({place: self._client_error(error) for place, error in errors.items() if error is not Err.NONE})
 
-    def _told(self, error: Err) -> Err:
+    def _client_error(self, error: Err) -> Err:
         if error is Err.TRANSACTION_ABORTABLE and self.flow is Flow.OLD:
             return Err.INVALID_TXN_STATE
         # no version of Produce or TxnOffsetCommit says it: producers know what to do about the other one
-        return fenced.told(error, knows=False)
+        return fenced.client_error(error, knows=False)

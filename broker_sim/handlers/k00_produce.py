@@ -1,12 +1,12 @@
-"""Produce (0), versions 3-13: one record batch per partition into the log, as it came.
+"""Produce (0), versions 3-13: appends one record batch per partition, unchanged.
 
-v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topic
-ids. v11 knows TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction (KIP-890). Answered with acks=0: never,
-and an error costs the connection, so that the producer asks for metadata; acks=1: once appended; acks=-1: once the high
-watermark has passed the batch, or with REQUEST_TIMED_OUT. What is written in a transaction may have to wait for its
-coordinator's word (`in_transaction`); all of a request with transactional batches that names no transactional id is
-refused. A batch of many records, or one that unpacks to much, is looked at in pieces, while others are served.
-Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce.
+v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v11 knows
+TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction (KIP-890). v13 topic ids. With acks=0 there is no response, and an
+error closes the connection, so that the producer fetches metadata; acks=1: answered once appended; acks=-1: once the high watermark has
+passed the batch, or with REQUEST_TIMED_OUT. Transactional batches may have to wait for their coordinator's answer (`in_transaction`); a
+request with transactional batches and without a transactional id is refused as a whole. A batch of many records, or one that unpacks to
+much, is checked in pieces, while other clients are served. Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords,
+DelayedProduce.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.in_transaction import Flow, Writer, ask
 from broker_sim.handlers.produce_fast import FAST
-from broker_sim.handlers.traits import Failing, Parts, Traits
+from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
@@ -88,28 +88,28 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
     writers: dict[Writer, None] = {}
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     for topic in request.topic_data:
-        for one in topic.partition_data:
+        for part in topic.partition_data:
             if pace.full():
                 yield
-            partition, _ = _find(ctx, topic, one.index, by_id)
+            partition, _ = _find(ctx, topic, part.index, by_id)
             if partition is None:
                 continue
             producer = None
             try:
-                header = produce_batch(one.records or b"", version)
+                header = produce_batch(part.records or b"", version)
                 if header.is_transactional and header.producer_id >= 0:
                     producer = header.producer_id, header.producer_epoch, header.base_sequence
             except ShortBatch:
                 if state.config.release < _SHORT_FALL_SINCE:
                     continue
                 try:
-                    producer = _producer_of_short(one.records or b"")
+                    producer = _producer_of_short(part.records or b"")
                 except struct.error:
                     return _all_refused(ctx, request.acks, request.topic_data, Err.UNKNOWN_SERVER_ERROR, None)
             except RecordBatchError:
                 continue
             if producer is not None:
-                sequences[partition.topic.name, one.index] = producer[2]
+                sequences[partition.topic.name, part.index] = producer[2]
                 writers[Writer(request.transactional_id or "", producer[0], producer[1])] = None
     if len(writers) > 1 and state.config.release >= (3, 5):
         return _all_refused(ctx, request.acks, request.topic_data, Err.INVALID_PRODUCER_ID_MAPPING, None)
@@ -126,8 +126,8 @@ _PRODUCER_AT, _PRODUCER_ID_END = 43, 51
 
 
 def _producer_of_short(records: bytes) -> tuple[int, int, int] | None:
-    """Producer id, epoch and sequence of a transactional batch that is too short for its head; None of another one. Raises struct.error
-    where it ends before: Kafka, which looks for who has to be verified in all batches before any is appended, falls over that."""
+    """Producer id, epoch and sequence of a transactional batch that is too short for its header; None for another one. Raises
+    struct.error if it ends before them: Kafka, which reads them of all batches before any is appended, fails with an exception."""
     batch = records[: next_batch_size(records)]
     if len(batch) < _PRODUCER_ID_END:
         raise struct.error("a batch that ends before its producer id")
@@ -160,23 +160,23 @@ def _produce(
     for data in data_of:
         answers: list[PartitionProduceResponse] = []
         topics.append(TopicProduceResponse(data.name, data.topic_id, answers))
-        for one in data.partition_data:
-            if pace.full(len(one.records or b"") + _PARTITION_COST):
+        for part in data.partition_data:
+            if pace.full(len(part.records or b"") + _PARTITION_COST):
                 yield
-            partition, error = _find(ctx, data, one.index, by_id)
+            partition, error = _find(ctx, data, part.index, by_id)
             if partition is None:
-                answer = PartitionProduceResponse(one.index, error, -1)
-            elif refused and (partition.topic.name, one.index) in refused:
-                answer = _kept_out(one.index, refused[partition.topic.name, one.index], ctx.api_version)
+                answer = PartitionProduceResponse(part.index, error, -1)
+            elif refused and (partition.topic.name, part.index) in refused:
+                answer = _transaction_refused(part.index, refused[partition.topic.name, part.index], ctx.api_version)
             else:
-                answer = yield from _append(ctx, partition, one, request)
+                answer = yield from _append(ctx, partition, part, request)
                 if answer.error_code == Err.NONE and acks == ALL:
                     end = partition.log_end_offset
                     if partition.high_watermark < end:
                         waiting.append((partition, end, answer))
-            doubled = broken.get((data.name, data.topic_id, one.index)) if broken else None
+            doubled = broken.get((data.name, data.topic_id, part.index)) if broken else None
             if doubled is not None and answer.error_code not in _NOWHERE:
-                answer = PartitionProduceResponse(one.index, doubled.error, -1)
+                answer = PartitionProduceResponse(part.index, doubled.error, -1)
             failed = failed or answer.error_code != Err.NONE
             answers.append(answer)
     response = ProduceResponse(topics)
@@ -200,54 +200,54 @@ def _unanswered(ctx: RequestContext, failed: bool) -> None:
 def _refusal_of_all(
     ctx: RequestContext, request: ProduceRequest, by_id: bool
 ) -> Generator[None, None, tuple[Err, str | None] | None]:
-    """What Kafka refuses the whole request for, with nothing appended: it walks over the heads of all batches first.
+    """The error for which Kafka refuses the whole request before any append: it checks the headers of all batches first.
 
-    A head that can't be, a transactional batch in a request that names no transactional id (the first of them counts),
-    and before v7, which looks at the codec there, a codec that there is not.
+    An invalid header, a transactional batch in a request without a transactional id (the first of them counts), and before v7, which
+    checks the codec there, an unknown codec.
     """
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     short: list[tuple[TopicProduceData, PartitionProduceData]] = []
     for topic in request.topic_data:
-        for one in topic.partition_data:
+        for part in topic.partition_data:
             if pace.full():
                 yield
             try:
-                size = next_batch_size(one.records or b"")
+                size = next_batch_size(part.records or b"")
                 if request.transactional_id is not None:
                     continue
                 if 0 < size < HEADER_BYTES:
-                    short.append((topic, one))
+                    short.append((topic, part))
                 if size <= TRANSACTIONAL_AT:
                     continue
             except CorruptRecord as problem:
                 return problem.error, str(problem)
             except UnreadableRecords as problem:
                 return problem.error, None
-            if (one.records or b"")[16] == 2 and (one.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
+            if (part.records or b"")[16] == 2 and (part.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
                 return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
-    if any(_falls_over(ctx, topic, one, by_id) for topic, one in short):
+    if any(_fails_in_kafka(ctx, topic, part, by_id) for topic, part in short):
         return Err.UNKNOWN_SERVER_ERROR, None
     if ctx.api_version < 7:
         for topic in request.topic_data:
-            for one in topic.partition_data:
-                batch = one.records or b""
+            for part in topic.partition_data:
+                batch = part.records or b""
                 if (
                     next_batch_size(batch) > TRANSACTIONAL_AT
                     and batch[16] == 2
                     and batch[TRANSACTIONAL_AT] & 7 > Codec.ZSTD
-                ) and _find(ctx, topic, one.index, by_id)[0] is not None:
+                ) and _find(ctx, topic, part.index, by_id)[0] is not None:
                     return Err.UNKNOWN_SERVER_ERROR, None
     return None
 
 
-def _falls_over(ctx: RequestContext, topic: TopicProduceData, one: PartitionProduceData, by_id: bool) -> bool:
-    """Whether Kafka falls over a short batch as it looks for its producer, in a request without a transactional id."""
-    if ctx.broker.state.config.release < _SHORT_FALL_SINCE or _find(ctx, topic, one.index, by_id)[0] is None:
+def _fails_in_kafka(ctx: RequestContext, topic: TopicProduceData, part: PartitionProduceData, by_id: bool) -> bool:
+    """Whether Kafka fails with an exception at a short batch when it reads its producer, in a request without a transactional id."""
+    if ctx.broker.state.config.release < _SHORT_FALL_SINCE or _find(ctx, topic, part.index, by_id)[0] is None:
         return False
     try:
-        produce_batch(one.records or b"", ctx.api_version)
+        produce_batch(part.records or b"", ctx.api_version)
     except ShortBatch:
-        return next_batch_size(one.records or b"") < _PRODUCER_ID_END
+        return next_batch_size(part.records or b"") < _PRODUCER_ID_END
     except RecordBatchError:
         pass
     return False
@@ -264,7 +264,7 @@ def _all_refused(
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [PartitionProduceResponse(one.index, error, -1, error_message=text) for one in topic.partition_data],
+                [PartitionProduceResponse(part.index, error, -1, error_message=text) for part in topic.partition_data],
             )
             for topic in data
         ]
@@ -305,7 +305,7 @@ def _append(
         return refused
     batch = cast(bytes, data.records)
     if len(batch) != header.size:
-        batch = batch[: header.size]  # what is behind it is no batch, and nobody minds
+        batch = batch[: header.size]  # the bytes after it are no batch, which Kafka ignores
     try:
         checked = None
         if not is_short(header):
@@ -324,9 +324,9 @@ _NOT_ASKED = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, E
 """Why the coordinator could not say anything."""
 
 
-def _kept_out(index: int, error: Err, version: int) -> PartitionProduceResponse:
-    """The coordinator does not let a batch in. What is about the coordinator itself becomes an error after which producers of all ages
-    send the same again, without asking for metadata."""
+def _transaction_refused(index: int, error: Err, version: int) -> PartitionProduceResponse:
+    """The response for a batch that the coordinator refuses. Errors of the coordinator itself become an error after which all producers
+    retry without fetching metadata."""
     text: str | None = None
     if error is Err.INVALID_TXN_STATE:
         text = "Partition was not added to the transaction"
@@ -337,7 +337,7 @@ def _kept_out(index: int, error: Err, version: int) -> PartitionProduceResponse:
 
 
 def _refused(ctx: RequestContext, partition: Partition, index: int, acks: int) -> PartitionProduceResponse | None:
-    """The answer where this broker does not take a batch for the partition, whatever is in it."""
+    """The response if this broker refuses every batch for the partition."""
     error = _refusal(ctx, partition, acks)
     if error is Err.NONE:
         return None
@@ -364,12 +364,12 @@ def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
 
 
 def _rejected(partition: Partition, index: int, problem: RecordBatchError | StorageError) -> PartitionProduceResponse:
-    """A batch that the log refuses. The record to blame, where there is one, goes with the error and a text."""
+    """The response for a batch that the log refuses, with the invalid record, if it is known, and a message."""
     answer = PartitionProduceResponse(index, problem.error, -1)
     if not isinstance(problem, CorruptRecord | RecordTooLarge | RecordListTooLarge | KafkaStorageError):
         answer.log_start_offset = partition.log_start_offset
     if isinstance(problem, RecordBatchError) and problem.record_errors:
-        answer.record_errors = [BatchIndexAndErrorMessage(*one) for one in problem.record_errors]
+        answer.record_errors = [BatchIndexAndErrorMessage(*error) for error in problem.record_errors]
         answer.error_message = str(problem)
     return answer
 
@@ -391,18 +391,18 @@ def _once_each(topics: list[TopicProduceData], version: int) -> Generator[None, 
     broken: dict[Place, RecordBatchError] = {}
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     for topic in topics:
-        for one in topic.partition_data:
+        for part in topic.partition_data:
             if pace.full():
                 yield
-            mine = last.setdefault((topic.name, topic.topic_id), {})
-            earlier = mine.pop(one.index, None)
-            mine[one.index] = one
+            by_partition = last.setdefault((topic.name, topic.topic_id), {})
+            earlier = by_partition.pop(part.index, None)
+            by_partition[part.index] = part
             if earlier is None:
                 continue
-            before, now = (_unsound(data, version) for data in (earlier, one))
+            before, now = (_unsound(data, version) for data in (earlier, part))
             if (before is None) != (now is None):
-                mine[one.index] = one if now is None else earlier
-                broken[topic.name, topic.topic_id, one.index] = cast(RecordBatchError, now or before)
+                by_partition[part.index] = part if now is None else earlier
+                broken[topic.name, topic.topic_id, part.index] = cast(RecordBatchError, now or before)
     topics[:] = [TopicProduceData(name, topic_id, list(of.values())) for (name, topic_id), of in last.items()]
     return broken
 
@@ -417,7 +417,7 @@ def _unsound(data: PartitionProduceData, version: int) -> RecordBatchError | Non
 
 def _endpoints(state: ClusterState, topics: list[TopicProduceResponse]) -> list[NodeEndpoint]:
     """The brokers that the answers name as leaders."""
-    leaders = (one.current_leader.leader_id for topic in topics for one in topic.partition_responses)
+    leaders = (part.current_leader.leader_id for topic in topics for part in topic.partition_responses)
     nodes = (state.brokers.get(node) for node in dict.fromkeys(leaders) if node >= 0)
     return [NodeEndpoint(b.node_id, b.host, b.port, b.rack) for b in nodes if b is not None]
 
@@ -483,8 +483,8 @@ def _fail(answer: PartitionProduceResponse, error: Err) -> None:
     answer.error_code = error
 
 
-def _failure(failing: Failing) -> ProduceResponse | None:
-    request: ProduceRequest = failing.request
+def _failure(error_request: ErrorRequest) -> ProduceResponse | None:
+    request: ProduceRequest = error_request.request
     if request.acks == NONE:
         return None
     return ProduceResponse(
@@ -492,11 +492,14 @@ def _failure(failing: Failing) -> ProduceResponse | None:
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [PartitionProduceResponse(one.index, failing.err, base_offset=-1) for one in topic.partition_data],
+                [
+                    PartitionProduceResponse(part.index, error_request.err, base_offset=-1)
+                    for part in topic.partition_data
+                ],
             )
             for topic in request.topic_data
         ]
     )
 
 
-TRAITS = Traits(failed=_failure, parts=Parts())
+TRAITS = ErrorTraits(failed=_failure, parts=PartialErrors())

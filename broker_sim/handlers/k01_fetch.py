@@ -5,7 +5,7 @@ start offset. v7 incremental sessions (KIP-227). v9 leader epochs (KIP-320). v11
 (KIP-392); a preferred one is never named. v12 diverging epochs. v13 topic ids. v15 the replica id in a struct of its
 own. v16 the new leader's address beside NOT_LEADER_OR_FOLLOWER (KIP-951). v18 the follower's high watermark.
 
-A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is parked: its partitions call it when
+A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is pending: its partitions call it when
 something has changed, one timer ends it, and in between nothing runs.
 Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch, FetchSession.
 """
@@ -18,7 +18,7 @@ from typing import cast
 from broker_sim.common.slices import Pace, at_once
 from broker_sim.handlers.context import RequestContext, TappedContext
 from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
-from broker_sim.handlers.traits import Failing, Held, Traits
+from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, SessionPartitions
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import NO_EPOCH, access_error
 from broker_sim.storage import StorageError
@@ -42,9 +42,9 @@ _FUTURE_LOCAL_REPLICA = -3
 ids each is a consumer's."""
 
 _MISSING: dict[int, int] = {Err.UNKNOWN_TOPIC_ID: 1, Err.UNKNOWN_TOPIC_OR_PARTITION: 2}
-"""What was not there when the fetch came is told behind what was read, in this order."""
+"""Errors of partitions that did not exist when the fetch came; they come last, in this order."""
 
-Asked = tuple[Key, FetchPartition]
+Requested = tuple[Key, FetchPartition]
 
 _PIECE = 1000
 """Partitions that are read before others are served, when the request comes; when something has changed, all are read at once."""
@@ -58,9 +58,9 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
 def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, FetchResponse | None]:
     by_id = ctx.api_version >= 13
     fetched = {
-        (topic.topic, topic.topic_id, one.partition): one for topic in request.topics for one in topic.partitions
+        (topic.topic, topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions
     }
-    asked = list(fetched.items())
+    requested = list(fetched.items())
     if ctx.broker.state.config.release >= (3, 8) and not 0 <= _shard(request.session_id) < _SHARDS:
         return _refused(ctx, request)  # Kafka looks for that shard of its cache, and falls over it
     session: Session | None = None
@@ -68,23 +68,23 @@ def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, 
         if request.session_id:
             sessions_of(ctx.broker).remove(request.session_id)
         if by_id and (
-            (request.session_epoch == INITIAL_EPOCH and _nameless(ctx, request)) or not _nameless_last(ctx, asked)
+            (request.session_epoch == INITIAL_EPOCH and _nameless(ctx, request)) or not _nameless_last(ctx, requested)
         ):
             return _refused(ctx, request)
         incremental = False
     else:
-        found = _resume(ctx, request, asked, by_id)
-        if found is None:
+        resumed = _resume(ctx, request, requested, by_id)
+        if resumed is None:
             return _refused(ctx, request)
-        if isinstance(found, Err):
-            return FetchResponse(0, found, 0, [])
-        session, asked = found
-        if by_id and not _nameless_last(ctx, asked):
+        if isinstance(resumed, Err):
+            return FetchResponse(0, resumed, 0, [])
+        session, requested = resumed
+        if by_id and not _nameless_last(ctx, requested):
             return _refused(ctx, request)
         incremental = session is not None
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and _any_is_there(ctx, asked):
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and _any_is_there(ctx, requested):
         return _refused(ctx, request)
-    return (yield from Fetch(ctx, request, asked, session, incremental).start())
+    return (yield from Fetch(ctx, request, requested, session, incremental).start())
 
 
 _SHARDS = 8
@@ -106,9 +106,10 @@ def sessions_of(broker: Broker) -> FetchSessions:
 
 
 def _resume(
-    ctx: RequestContext, request: FetchRequest, asked: list[Asked], by_id: bool
-) -> tuple[Session | None, list[Asked]] | Err | None:
-    """The session that the request goes on with and all that it fetches; a session left empty ends. None: Kafka falls over it."""
+    ctx: RequestContext, request: FetchRequest, requested: list[Requested], by_id: bool
+) -> tuple[Session | None, list[Requested]] | Err | None:
+    """The session that the request continues, and all partitions that it fetches; a session without partitions ends. None: Kafka fails
+    with an exception."""
     sessions = sessions_of(ctx.broker)
     session = sessions.resume(request.session_id, request.session_epoch, by_id, ctx.broker.state.clock.now_ms())
     if isinstance(session, Err):
@@ -117,13 +118,15 @@ def _resume(
         session.epoch = request.session_epoch
         return None
     forgotten = [
-        (topic.topic, topic.topic_id, one) for topic in request.forgotten_topics_data for one in topic.partitions
+        (topic.topic, topic.topic_id, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
     ]
-    session.update(asked, forgotten)
+    session.update(requested, forgotten)
     if not session.partitions:
         sessions.remove(session.session_id)
         return None, []
-    return session, [(key, cached.asked) for key, cached in session.partitions.items()]
+    return session, [(key, cached.requested) for key, cached in session.partitions.items()]
 
 
 def _nameless(ctx: RequestContext, request: FetchRequest) -> bool:
@@ -133,20 +136,20 @@ def _nameless(ctx: RequestContext, request: FetchRequest) -> bool:
     return any(not topic.topic and topic.topic_id == ZERO_UUID and topic.partitions for topic in request.topics)
 
 
-def _nameless_last(ctx: RequestContext, asked: list[Asked]) -> bool:
+def _nameless_last(ctx: RequestContext, requested: list[Requested]) -> bool:
     """Whether no partition follows one without a topic name in the response: Kafka compares the topic of the next partition with
     it by name, and throws.
     """
-    if all(topic_id != ZERO_UUID for (_, topic_id, _), _ in asked):
+    if all(topic_id != ZERO_UUID for (_, topic_id, _), _ in requested):
         return True
-    found = [(key, _find(ctx.broker.state, key, True)) for key, _ in asked]
-    absent = [key for error in _MISSING for key, what in found if what is error]
+    located = [(key, _find(ctx.broker.state, key, True)) for key, _ in requested]
+    absent = [key for error in _MISSING for key, what in located if what is error]
     return all(topic_id != ZERO_UUID for _, topic_id, _ in absent[:-1])
 
 
-def _any_is_there(ctx: RequestContext, asked: list[Asked]) -> bool:
-    """Whether anything is to be read: before that Kafka does not look at the isolation level."""
-    return any(not isinstance(_find(ctx.broker.state, key, ctx.api_version >= 13), Err) for key, _ in asked)
+def _any_is_there(ctx: RequestContext, requested: list[Requested]) -> bool:
+    """Whether any partition is readable; otherwise Kafka does not check the isolation level."""
+    return any(not isinstance(_find(ctx.broker.state, key, ctx.api_version >= 13), Err) for key, _ in requested)
 
 
 def _refused(ctx: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -157,7 +160,7 @@ def _refused(ctx: RequestContext, request: FetchRequest) -> FetchResponse:
         FetchableTopicResponse(
             topic.topic,
             topic.topic_id,
-            [PartitionData(one.partition, error, -1, -1, -1, records=records) for one in topic.partitions],
+            [PartitionData(part.partition, error, -1, -1, -1, records=records) for part in topic.partitions],
         )
         for topic in request.topics
     ]
@@ -182,58 +185,58 @@ class Fetch:
 
     __slots__ = (
         "absent",
-        "asked",
         "ctx",
         "incremental",
         "known",
         "min_bytes",
-        "parked_at",
-        "parked_bytes",
-        "parked_events",
         "read_bytes",
         "read_events",
         "request",
+        "requested",
         "session",
         "timer",
+        "waiting_bytes",
+        "waiting_events",
+        "waiting_partitions",
     )
 
     def __init__(
         self,
         ctx: RequestContext,
         request: FetchRequest,
-        asked: list[Asked],
+        requested: list[Requested],
         session: Session | None,
         incremental: bool,
     ) -> None:
         self.ctx = ctx
         self.request = request
-        self.asked = asked
+        self.requested = requested
         self.session = session
         self.incremental = incremental
         self.known: list[Partition] = []
         self.absent: dict[Key, int] = {}
 
     def start(self) -> Generator[None, None, FetchResponse | None]:
-        """The response where it is due at once; else the fetch is parked."""
+        """The response where it is due at once; else the fetch is pending."""
         request = self.request
         self.min_bytes = min(request.min_bytes, self._max_bytes())
         answers, size, due = yield from self._reading()
         if due:
-            told = zip(self.asked, answers, strict=True)
-            self.absent = {key: _MISSING[one.error_code] for (key, _), one in told if one.error_code in _MISSING}
+            rows = zip(self.requested, answers, strict=True)
+            self.absent = {key: _MISSING[row.error_code] for (key, _), row in rows if row.error_code in _MISSING}
         if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
             return self._response(answers)
         state = self.ctx.broker.state
-        clock = state.clock.wire  # a poll goes on while the broker's time stands still
+        clock = state.clock.wire  # a long poll runs in real time, also with a manual clock
         early = state.buggify is not None and state.buggify.fires("answers a Fetch early")
-        self.parked_bytes = self.read_bytes - size
-        self.parked_events = self.read_events
+        self.waiting_bytes = self.read_bytes - size
+        self.waiting_events = self.read_events
         self.timer = clock.call_at_ms(clock.now_ms() + (1 if early else request.max_wait_ms), self._answer)
-        self.parked_at = self.known
-        for partition in self.parked_at:
+        self.waiting_partitions = self.known
+        for partition in self.waiting_partitions:
             partition.add_waiter(self._look)
         self.ctx.on_disconnect(self._stop)
-        if len(self.asked) >= _PIECE:
+        if len(self.requested) >= _PIECE:
             self._look()  # something may have come behind the reading
         return None
 
@@ -259,18 +262,18 @@ class Fetch:
         self.read_bytes = self.read_events = 0
         tapped = self.ctx if isinstance(self.ctx, TappedContext) else None
         pace = Pace(_PIECE)
-        for key, asked in self.asked:
+        for key, requested in self.requested:
             if pace.full():
                 yield
-            found = _find(state, key, version >= 13)
-            if isinstance(found, Err):
-                answers.append(_failed(asked.partition, found))
+            located = _find(state, key, version >= 13)
+            if isinstance(located, Err):
+                answers.append(_failed(requested.partition, located))
                 due = True
                 continue
-            known.append(found)
-            self.read_bytes += found.appended_bytes
-            self.read_events += found.events
-            answer = self._read_one(found, asked, min(left, asked.partition_max_bytes), first, version)
+            known.append(located)
+            self.read_bytes += located.appended_bytes
+            self.read_events += located.events
+            answer = self._read_one(located, requested, min(left, requested.partition_max_bytes), first, version)
             if answer.error_code or answer.diverging_epoch.end_offset >= 0:
                 due = True
             elif answer.records:
@@ -279,30 +282,30 @@ class Fetch:
             left = max(0, left - len(answer.records or b""))
             answers.append(answer)
             if tapped is not None and not answer.error_code:
-                found.read_by(tapped.client_id, tapped.client_host, tapped.request_id)
+                located.read_by(tapped.client_id, tapped.client_host, tapped.request_id)
         self.known = known
         return answers, size, due
 
     def _read_one(
-        self, partition: Partition, asked: FetchPartition, limit: int, first: bool, version: int
+        self, partition: Partition, requested: FetchPartition, limit: int, first: bool, version: int
     ) -> PartitionData:
         broker, request = self.ctx.broker, self.request
-        epoch = max(asked.current_leader_epoch, NO_EPOCH)
+        epoch = max(requested.current_leader_epoch, NO_EPOCH)
         error = access_error(partition, broker.node_id, epoch, version >= 11)
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-            error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: nobody follows
+            error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: there are no followers
         if error is not Err.NONE:
-            answer = _unread(asked.partition, error)
+            answer = _unread(requested.partition, error)
             if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
                 answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
             return answer
-        if asked.last_fetched_epoch >= 0:
-            diverging = _diverging(partition, asked)
+        if requested.last_fetched_epoch >= 0:
+            diverging = _diverging(partition, requested)
             if diverging is not None:
                 return diverging
-        log, offset = partition.log, asked.fetch_offset
+        log, offset = partition.log, requested.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _unread(asked.partition, Err.OFFSET_OUT_OF_RANGE)
+            return _unread(requested.partition, Err.OFFSET_OUT_OF_RANGE)
         high_watermark = stable = partition.high_watermark
         if log.producers.open or log.ended.uncommitted:  # as the property asks, which is not called for nothing
             stable = partition.last_stable_offset
@@ -313,18 +316,20 @@ class Fetch:
         records = b""
         if offset < end:
             if limit < 0:
-                return _unread(asked.partition, Err.UNKNOWN_SERVER_ERROR)
+                return _unread(requested.partition, Err.UNKNOWN_SERVER_ERROR)
             try:
                 # who watches or breaks replies sees them whole; else they stay in the log until the client takes them
                 read = log.read if isinstance(self.ctx, TappedContext) else log.read_slice
                 records = cast(bytes, read(offset, limit, up_to_offset=end, min_one_batch=first))
                 if committed and log.ended.aborted:
                     within = log.aborted_within(offset, len(records))
-                    aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in within]
+                    aborted = [
+                        AbortedTransaction(transaction.producer_id, transaction.first_offset) for transaction in within
+                    ]
             except StorageError as problem:
-                return _unread(asked.partition, problem.error)
+                return _unread(requested.partition, problem.error)
         return PartitionData(
-            asked.partition,
+            requested.partition,
             0,
             high_watermark,
             stable,
@@ -337,7 +342,7 @@ class Fetch:
 
     def _look(self) -> None:
         """Something has changed: answer if that is enough. The logs are read again only if it may be."""
-        if self._appended() - self.parked_bytes < self.min_bytes and self._events() == self.parked_events:
+        if self._appended() - self.waiting_bytes < self.min_bytes and self._events() == self.waiting_events:
             return
         answers, size, due = self._read()
         if due or size >= self.min_bytes:
@@ -350,7 +355,7 @@ class Fetch:
         return sum([partition.events for partition in self.known])
 
     def _answer(self) -> None:
-        """The time is up: answer with what there is."""
+        """Answer with the present records, at the end of max_wait_ms."""
         self._finish(self._read()[0])
 
     def _finish(self, answers: list[PartitionData]) -> None:
@@ -359,7 +364,7 @@ class Fetch:
 
     def _stop(self) -> None:
         self.timer.cancel()
-        for partition in self.parked_at:  # those that are gone by now, too: each of them wakes its waiters
+        for partition in self.waiting_partitions:  # also deleted ones: each of them calls its waiters
             partition.remove_waiter(self._look)
 
     # -------------------------------------------------------------------------------------------- answering
@@ -371,61 +376,61 @@ class Fetch:
         request, session = self.request, self.session
         topics: list[FetchableTopicResponse] = []
         session_id = 0
-        told = [(key, answer) for (key, _), answer in zip(self.asked, answers, strict=True)]
+        rows = [(key, answer) for (key, _), answer in zip(self.requested, answers, strict=True)]
         if self.absent:
-            told.sort(key=lambda one: self.absent.get(one[0], 0))
+            rows.sort(key=lambda row: self.absent.get(row[0], 0))
         if session is not None:
             session_id = session.session_id
-            told = _news(session, told)
+            rows = _news(session, rows)
         elif request.session_epoch == INITIAL_EPOCH and self.ctx.api_version >= 7:
-            session_id = self._new_session(told)
+            session_id = self._new_session(rows)
         name, topic_id = "", ZERO_UUID
-        for key, answer in told:
+        for key, answer in rows:
             if not topics or key[0] != name or key[1] != topic_id:
                 name, topic_id, _ = key
                 topics.append(FetchableTopicResponse(name, topic_id, []))
             topics[-1].partitions.append(answer)
         response = FetchResponse(0, Err.NONE, session_id, topics)
         if self.ctx.api_version >= 16:
-            response.node_endpoints = self._endpoints(told)
+            response.node_endpoints = self._endpoints(rows)
         return response
 
-    def _new_session(self, told: list[tuple[Key, PartitionData]]) -> int:
+    def _new_session(self, rows: list[tuple[Key, PartitionData]]) -> int:
         broker = self.ctx.broker
-        session = sessions_of(broker).create(self.asked, self.ctx.api_version >= 13, broker.state.clock.now_ms())
+        session = sessions_of(broker).create(self.requested, self.ctx.api_version >= 13, broker.state.clock.now_ms())
         if session is None:
             return 0
-        for key, answer in told:
+        for key, answer in rows:
             session.partitions[key].has_news(answer)
         return session.session_id
 
-    def _endpoints(self, told: list[tuple[Key, PartitionData]]) -> list[NodeEndpoint]:
+    def _endpoints(self, rows: list[tuple[Key, PartitionData]]) -> list[NodeEndpoint]:
         brokers = self.ctx.broker.state.brokers
-        leaders = dict.fromkeys(answer.current_leader.leader_id for _, answer in told)
+        leaders = dict.fromkeys(answer.current_leader.leader_id for _, answer in rows)
         nodes = (brokers.get(node) for node in leaders if node >= 0)
         return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]
 
 
-def _news(session: Session, told: list[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
-    news: list[tuple[Key, PartitionData]] = []
-    for key, answer in told:
+def _news(session: Session, rows: list[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
+    changed: list[tuple[Key, PartitionData]] = []
+    for key, answer in rows:
         cached = session.partitions.get(key)
         if cached is not None and cached.has_news(answer):
-            news.append((key, answer))
+            changed.append((key, answer))
             if answer.records:
                 session.to_end(key)
-    return news
+    return changed
 
 
-def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
+def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData | None:
     """Where the reader's log and ours part, if they do (KIP-595): it has records of an epoch that ends earlier here."""
-    epoch, end = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
+    epoch, end = partition.log.end_offset_for_epoch(requested.last_fetched_epoch)
     if end < 0:
-        return _unread(asked.partition, Err.OFFSET_OUT_OF_RANGE)
-    if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
+        return _unread(requested.partition, Err.OFFSET_OUT_OF_RANGE)
+    if epoch >= requested.last_fetched_epoch and end >= requested.fetch_offset:
         return None
     return PartitionData(
-        asked.partition,
+        requested.partition,
         0,
         partition.high_watermark,
         partition.last_stable_offset,
@@ -469,39 +474,41 @@ AT_PARTITIONS = frozenset(
 """Errors that a Fetch meets at a partition; all others end the whole fetch."""
 
 
-def _failure(failing: Failing) -> FetchResponse:
-    """A top-level error makes a client ask again and think no further. What brokers find at a partition (another leader, an
-    offset out of range) therefore goes out as they would say it: for each partition of the request and of its session, which ends
-    with it (id 0).
-    """
-    request: FetchRequest = failing.request
-    at_partitions = failing.err in AT_PARTITIONS
-    asked = [(topic.topic, topic.topic_id, one.partition) for topic in request.topics for one in topic.partitions]
+def _failure(error_request: ErrorRequest) -> FetchResponse:
+    """A top-level error makes a client retry the same request. Errors of partitions (another leader, an offset out of range) are
+    therefore returned as brokers return them: for each partition of the request and of its session, which ends (id 0)."""
+    request: FetchRequest = error_request.request
+    at_partitions = error_request.err in AT_PARTITIONS
+    requested = [(topic.topic, topic.topic_id, part.partition) for topic in request.topics for part in topic.partitions]
     if at_partitions:
-        asked = list(dict.fromkeys([*asked, *failing.held]))
+        requested = list(dict.fromkeys([*requested, *error_request.session_partitions]))
     topics: dict[tuple[str, bytes], list[PartitionData]] = {}
-    if at_partitions or failing.version < 13:
-        for name, topic_id, index in asked:
-            offsets = failing.well(name, topic_id, index) if failing.well is not None and at_partitions else None
+    if at_partitions or error_request.version < 13:
+        for name, topic_id, index in requested:
+            offsets = (
+                error_request.healthy_row(name, topic_id, index)
+                if error_request.healthy_row is not None and at_partitions
+                else None
+            )
             if offsets is None:
-                row = PartitionData(index, failing.err, high_watermark=-1)
+                row = PartitionData(index, error_request.err, high_watermark=-1)
             else:
                 log_start, high_watermark = offsets
                 row = PartitionData(index, Err.NONE, high_watermark, high_watermark, log_start)
             topics.setdefault((name, topic_id), []).append(row)
     return FetchResponse(
-        error_code=Err.NONE if at_partitions else failing.err,
+        error_code=Err.NONE if at_partitions else error_request.err,
         session_id=0 if at_partitions else request.session_id,
         responses=[FetchableTopicResponse(name, topic_id, rows) for (name, topic_id), rows in topics.items()],
     )
 
 
-def _held(broker: Broker, request: FetchRequest) -> Held:
-    """What the session of an incremental fetch holds (KIP-227)."""
+def _session_partitions(broker: Broker, request: FetchRequest) -> SessionPartitions:
+    """The partitions in the session of an incremental fetch (KIP-227)."""
     if not request.session_id or request.session_epoch <= INITIAL_EPOCH:
         return ()
-    sessions = (one for one in sessions_of(broker) if one.session_id == request.session_id)
-    return next((list(one.partitions) for one in sessions), ())
+    sessions = (session for session in sessions_of(broker) if session.session_id == request.session_id)
+    return next((list(session.partitions) for session in sessions), ())
 
 
-TRAITS = Traits(failed=_failure, held=_held)
+TRAITS = ErrorTraits(failed=_failure, session_partitions=_session_partitions)

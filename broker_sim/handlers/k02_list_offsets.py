@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace, counted
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError, Partition
 from broker_sim.metadata.topics import leader_partition
 from broker_sim.storage import StorageError
@@ -40,7 +40,7 @@ CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 """The replica id of a client that asks followers too (ListOffsetsRequest.DEBUGGING_REPLICA_ID)."""
 
-_NOTHING = (-1, -1, -1)  # timestamp, offset, leader epoch of "there is none"
+_NOTHING = (-1, -1, -1)  # timestamp, offset, leader epoch of a missing offset
 
 
 _PIECE = 1000
@@ -54,7 +54,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
 
 def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
     count = yield from counted(
-        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
     once = ctx.broker.state.config.release >= (4, 0)
     if once and request.isolation_level not in (0, 1):
@@ -73,25 +73,25 @@ def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None
             answered = topics[topic.name] = ListOffsetsTopicResponse(topic.name)
             shown.append(answered)
         answers = answered.partitions
-        told = {one.partition_index for one in answers}
-        for asked in topic.partitions:
+        indexes = {answer.partition_index for answer in answers}
+        for requested in topic.partitions:
             if pace.full():
                 yield
-            index = asked.partition_index
+            index = requested.partition_index
             if count[topic.name, index] > 1 and ctx.api_version > 0:
-                if not once or index not in told:
+                if not once or index not in indexes:
                     answers.append(_refused(index, Err.INVALID_REQUEST))
-                    told.add(index)
+                    indexes.add(index)
                 continue
-            answers.append((yield from _answer(ctx, request, topic.name, asked)))
+            answers.append((yield from _answer(ctx, request, topic.name, requested)))
     return ListOffsetsResponse(0, shown)
 
 
 def _all_refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """An isolation level that there is not: Kafka 4 falls over it before it looks at anything."""
+    """The response for an unknown isolation level, for which Kafka 4 fails the request before any look-up."""
     topics = [
         ListOffsetsTopicResponse(
-            topic.name, [_refused(one.partition_index, Err.UNKNOWN_SERVER_ERROR) for one in topic.partitions]
+            topic.name, [_refused(part.partition_index, Err.UNKNOWN_SERVER_ERROR) for part in topic.partitions]
         )
         for topic in request.topics
     ]
@@ -103,9 +103,9 @@ def _refused(index: int, error: Err) -> ListOffsetsPartitionResponse:
 
 
 def _answer(
-    ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+    ctx: RequestContext, request: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
-    index, timestamp, state = asked.partition_index, asked.timestamp, ctx.broker.state
+    index, timestamp, state = requested.partition_index, requested.timestamp, ctx.broker.state
     special = timestamp < 0 and ctx.api_version >= _NEEDS_VERSION.get(timestamp, 1 << 15)
     if timestamp < 0 and not special:
         if state.config.release >= (3, 9):
@@ -116,21 +116,23 @@ def _answer(
     try:
         debugging = request.replica_id == DEBUGGING_CONSUMER
         partition = leader_partition(
-            state, ctx.broker.node_id, topic, index, asked.current_leader_epoch, replica=debugging
+            state, ctx.broker.node_id, topic, index, requested.current_leader_epoch, replica=debugging
         )
         if ctx.api_version == 0:
-            if asked.max_num_offsets < 0:
+            if requested.max_num_offsets < 0:
                 return _refused(index, Err.UNKNOWN_SERVER_ERROR)
             now_ms = state.clock.now_ms()
-            offsets = _old_style(partition, timestamp, asked.max_num_offsets, request.replica_id, now_ms)
+            offsets = _old_style(partition, timestamp, requested.max_num_offsets, request.replica_id, now_ms)
             return ListOffsetsPartitionResponse(index, Err.NONE, old_style_offsets=offsets)
-        found = yield from _find(partition, request, timestamp, special)
+        located = yield from _find(partition, request, timestamp, special)
     except KafkaError as error:
         return _refused(index, error.error)
     except StorageError as problem:
         cause = problem.__cause__  # a record that can't be read has its own error here
         return _refused(index, cause.error if isinstance(cause, RecordBatchError) else problem.error)
-    return ListOffsetsPartitionResponse(index, Err.NONE, timestamp=found[0], offset=found[1], leader_epoch=found[2])
+    return ListOffsetsPartitionResponse(
+        index, Err.NONE, timestamp=located[0], offset=located[1], leader_epoch=located[2]
+    )
 
 
 def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
@@ -155,8 +157,8 @@ def _find(
     if special and timestamp != MAX_TIMESTAMP:
         return _NOTHING
     by_time = log.finding_max_timestamp() if special else log.finding_timestamp(timestamp, log.log_start_offset)
-    found = yield from by_time
-    return _NOTHING if found is None or found.offset >= end else found
+    located = yield from by_time
+    return _NOTHING if located is None or located.offset >= end else located
 
 
 def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: int, now_ms: int) -> list[int]:
@@ -166,7 +168,9 @@ def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: in
     """
     log = partition.log
     start, end = log.log_start_offset, log.log_end_offset
-    points = [(max(one.base_offset, start), max(one.max_timestamp, one.created_ms)) for one in log.segments]
+    points = [
+        (max(segment.base_offset, start), max(segment.max_timestamp, segment.created_ms)) for segment in log.segments
+    ]
     if log.segments[-1].size:
         points.append((end, now_ms))
     if timestamp == LATEST:
@@ -182,4 +186,4 @@ def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: in
     return offsets
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

@@ -14,7 +14,7 @@ from typing import cast
 
 from broker_sim.common.slices import Pace, at_once
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
-from broker_sim.handlers.traits import Failing, Parts, Traits
+from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
 from broker_sim.metadata.topics import INTERNAL_TOPICS, check_topic_name
 from kafka_wire.codec import decode, encode
@@ -30,8 +30,8 @@ from kafka_wire.messages.k03_metadata import (
 from kafka_wire.schema import ZERO_UUID
 
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
-"""Read, write, create, delete, alter, describe, describe and alter settings: without an authorizer everybody may
-(AclOperation).
+"""Read, write, create, delete, alter, describe, describe and alter settings: without an authorizer all
+are allowed (AclOperation).
 """
 
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
@@ -39,7 +39,7 @@ ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
 
 _PIECE = 500
-"""Topics and partitions that are told, or a fiftieth as many topics created, before others are served."""
+"""Topics and partitions in the response of one piece; or a fiftieth as many created topics."""
 
 
 def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
@@ -50,18 +50,18 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | 
 def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Generator[None, None, MetadataResponse]:
     """The answer, topics created on the way where that is asked for and allowed."""
     pace = Pace(_PIECE)
-    asked = request.topics
-    if asked is None or (version == 0 and not asked):
+    requested = request.topics
+    if requested is None or (version == 0 and not requested):
         topics = []
-        for each in list(state.topics.values()):
-            topics.append(described(state, each))
-            if pace.full(len(each.partitions)):
+        for existing in list(state.topics.values()):
+            topics.append(described(state, existing))
+            if pace.full(len(existing.partitions)):
                 yield
-    elif (malformed := _malformed(version, asked)) is not Err.NONE:
-        refused = [MetadataResponseTopic(malformed, one.name or "", one.topic_id) for one in asked]
+    elif (malformed := _malformed(version, requested)) is not Err.NONE:
+        refused = [MetadataResponseTopic(malformed, topic.name or "", topic.topic_id) for topic in requested]
         return MetadataResponse(topics=refused, error_code=malformed)
     else:
-        topics = yield from _answers(state, asked, request.allow_auto_topic_creation, pace)
+        topics = yield from _answers(state, requested, request.allow_auto_topic_creation, pace)
     if version == 0:
         for topic in topics:
             _hide_the_unreachable(topic)
@@ -107,8 +107,8 @@ def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, cor
     answer = cast("bytes | None", state.answers.get(key))
     if answer is None and len(key[1]) <= MAX_KEPT_BODY:
         request = decode(MetadataRequest, version, frame, body)
-        asked = request.topics or []
-        if any(one.name not in state.topics or one.topic_id != ZERO_UUID for one in asked):
+        requested = request.topics or []
+        if any(topic.name not in state.topics or topic.topic_id != ZERO_UUID for topic in requested):
             return None
         answer = encode(at_once(answer_of(state, request, version)), version)
         state.keep_answer(key, answer)
@@ -118,45 +118,45 @@ def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, cor
 FAST: dict[int, FastHandler] = {version: partial(_kept, version) for version in range(14)}
 
 
-def _malformed(version: int, asked: list[MetadataRequestTopic]) -> Err:
+def _malformed(version: int, requested: list[MetadataRequestTopic]) -> Err:
     """The error of a request whose topics are not identified: v10 and v11 have topic ids that clients must not use."""
-    if version in (10, 11) and any(one.name is None or one.topic_id != ZERO_UUID for one in asked):
+    if version in (10, 11) and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in requested):
         return Err.INVALID_REQUEST
-    by_id = any(one.topic_id != ZERO_UUID for one in asked)
-    if not by_id and any(one.name is None for one in asked):
+    by_id = any(topic.topic_id != ZERO_UUID for topic in requested)
+    if not by_id and any(topic.name is None for topic in requested):
         return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over the null
     return Err.NONE
 
 
 def _answers(
-    state: ClusterState, asked: list[MetadataRequestTopic], allow_creation: bool, pace: Pace
+    state: ClusterState, requested: list[MetadataRequestTopic], allow_creation: bool, pace: Pace
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
     """The rows of the response: unknown ids first, then existing topics, then missing ones; a topic requested twice has one row."""
     unknown_ids: dict[bytes, MetadataResponseTopic] = {}
-    found: dict[str, MetadataResponseTopic] = {}
+    existing: dict[str, MetadataResponseTopic] = {}
     missing: dict[str, MetadataResponseTopic] = {}
-    by_id = any(one.topic_id != ZERO_UUID for one in asked)
-    for one in asked:
+    by_id = any(item.topic_id != ZERO_UUID for item in requested)
+    for entry in requested:
         if pace.full():
             yield
-        name: str | None = one.name
+        name: str | None = entry.name
         if by_id:
-            topic = state.topics_by_id.get(one.topic_id)
-            if topic is None and one.topic_id != ZERO_UUID:
-                unknown_ids[one.topic_id] = MetadataResponseTopic(Err.UNKNOWN_TOPIC_ID, None, one.topic_id)
+            topic = state.topics_by_id.get(entry.topic_id)
+            if topic is None and entry.topic_id != ZERO_UUID:
+                unknown_ids[entry.topic_id] = MetadataResponseTopic(Err.UNKNOWN_TOPIC_ID, None, entry.topic_id)
                 continue
             name = topic.name if topic is not None else None
-        if name is None or name in found or name in missing:
+        if name is None or name in existing or name in missing:
             continue
         if name in state.topics:
-            found[name] = described(state, state.topics[name])
-            if pace.full(len(found[name].partitions)):
+            existing[name] = described(state, state.topics[name])
+            if pace.full(len(existing[name].partitions)):
                 yield
         else:
             missing[name] = MetadataResponseTopic(_missing(state, name, allow_creation), name)
             if pace.full(_PIECE // 50 if name in state.topics else 2):
                 yield
-    return [*unknown_ids.values(), *found.values(), *missing.values()]
+    return [*unknown_ids.values(), *existing.values(), *missing.values()]
 
 
 def _missing(state: ClusterState, name: str, allow_creation: bool) -> Err:
@@ -197,11 +197,13 @@ def described(state: ClusterState, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(Err.NONE, topic.name, topic.topic_id, topic.internal, partitions)
 
 
-def _failure(failing: Failing) -> MetadataResponse:
+def _failure(error_request: ErrorRequest) -> MetadataResponse:
     """Both at the top and at each topic."""
-    asked = cast(MetadataRequest, failing.request).topics or ()
-    topics = [MetadataResponseTopic(failing.err, topic.name or "", topic.topic_id) for topic in asked]
-    return MetadataResponse(topics=topics, error_code=failing.err)
+    requested = cast(MetadataRequest, error_request.request).topics or ()
+    topics = [MetadataResponseTopic(error_request.err, topic.name or "", topic.topic_id) for topic in requested]
+    return MetadataResponse(topics=topics, error_code=error_request.err)
 
 
-TRAITS = Traits(failed=_failure, parts=Parts(since=1, answers_nothing=True))  # v0: no topics are all topics
+TRAITS = ErrorTraits(
+    failed=_failure, parts=PartialErrors(since=1, answers_nothing=True)
+)  # v0: no topics are all topics

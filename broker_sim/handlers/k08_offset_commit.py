@@ -1,8 +1,8 @@
-"""OffsetCommit (8). v0 has neither member nor generation and is kept apart (``legacy_offsets``); v1 carries commit timestamps; v2-4
-a retention time; v6 leader epochs; v7 static members; v9 is the first that knows GROUP_ID_NOT_FOUND; v10 calls topics by their ids.
+"""OffsetCommit (8). v0 has neither member nor generation and is stored apart (``legacy_offsets``); v1 has commit timestamps; v2-4 a
+retention time; v6 leader epochs; v7 static members; v9 knows GROUP_ID_NOT_FOUND; v10 has topic ids in place of names.
 
-Order of checks: topics and partitions; the gate; the metadata's length; the group's own (``coordinator.offsets``). Where no partition
-is left after the first, the answer goes out without a look at the group.
+Order of checks: topics and partitions; the coordinator check; the metadata's length; the group's own (``coordinator.offsets``). If no
+partition is left after the first, the response does not depend on the group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.records import encode as encode_record
 from broker_sim.handlers.context import DEFERRED, LARGE, ConnectionLike, Deferred, FastHandler, RequestContext
-from broker_sim.handlers.groups import gate, merged, waits_for_timers
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.groups import find_shard, merged, waits_for_timers
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState
-from broker_sim.runtime.commit_batching import CHUNK_BYTES, VALUE_VERSION, CommitLayout, LateCommit
-from broker_sim.runtime.group_coordinator import GroupSlot
+from broker_sim.runtime.commit_batching import CHUNK_BYTES, VALUE_VERSION, BatchedCommit, CommitLayout
+from broker_sim.runtime.group_coordinator import GroupShardContext
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
@@ -43,7 +43,7 @@ _BY_ID = 10
 
 
 _Called = tuple[str, bytes]
-"""A topic's name ("" for an id that is nobody's), and its id in the request, zero before v10."""
+"""A topic's name ("" for an unknown id), and its id in the request, zero before v10."""
 
 _NOT_THERE = (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_ID)
 
@@ -73,10 +73,10 @@ def _commit(
     known = 0
     unknown: set[_Called] = set()
     if ctx.api_version >= _BY_ID:
-        request = _named(request, ctx.broker.state)
+        request = yield from _naming(request, ctx.broker.state)
     stores_ids = ctx.api_version >= _BY_ID or runtime.settings.policy.commits_by_name_store_topic_ids
     if runtime.settings.policy.commits_are_maps:
-        request = as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
+        request = yield from as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
     pace = Pace(_PIECE)
     for t, requested in enumerate(request.topics):
         if pace.full():
@@ -122,7 +122,7 @@ def _commit(
         value_version = runtime.settings.policy.commit_value_version
         records = (OffsetRecord(request.group_id, *offset) for offset in offsets)
         command.encoded = yield from listed((encode_record(record, value_version) for record in records), _PIECE // 4)
-    shard = gate(ctx, request.group_id, empty_id_is_legal=True)
+    shard = find_shard(ctx, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return (yield from response(shard))
     answered: Deferred | None = runtime.submit(shard, ctx, command, response)
@@ -157,18 +157,18 @@ def _response(
     4.x answers what isn't there first, then what its coordinator was asked, topic by topic: where nothing stood before, one named
     twice has two entries.
     """
-    there: list[tuple[_Called, OffsetCommitResponseTopic]] = []
+    existing: list[tuple[_Called, OffsetCommitResponseTopic]] = []
     missing: dict[_Called, OffsetCommitResponseTopic] = {}
     pace = Pace(_PIECE)
     for t, topic in enumerate(request.topics):
         if pace.full():
             yield
-        name, topic_id, asked = topic.name, topic.topic_id, []
+        name, topic_id, requested = topic.name, topic.topic_id, []
         called = name, topic_id
-        told = name if topic_id == ZERO_UUID else ""
-        nowhere = OffsetCommitResponseTopic(told, topic_id)
+        shown_name = name if topic_id == ZERO_UUID else ""
+        absent = OffsetCommitResponseTopic(shown_name, topic_id)
         if called in unknown:
-            nowhere = missing.setdefault(called, nowhere)
+            absent = missing.setdefault(called, absent)
         for p, part in enumerate(topic.partitions):
             if pace.full():
                 yield
@@ -176,45 +176,53 @@ def _response(
             groups = error if isinstance(error, Err) else error.get((name, part.partition_index), Err.NONE)
             row = OffsetCommitResponsePartition(part.partition_index, _worst(own, groups))
             if own not in _NOT_THERE:
-                asked.append(row)
+                requested.append(row)
             else:
-                missing.setdefault(called, nowhere).partitions.append(row)
-        if asked:
-            there.append((called, OffsetCommitResponseTopic(told, topic_id, asked)))
-    return OffsetCommitResponse(topics=merged(missing, there))
+                missing.setdefault(called, absent).partitions.append(row)
+        if requested:
+            existing.append((called, OffsetCommitResponseTopic(shown_name, topic_id, requested)))
+    return OffsetCommitResponse(topics=merged(missing, existing))
 
 
-def _named(request: OffsetCommitRequest, state: ClusterState) -> OffsetCommitRequest:
+def _naming(request: OffsetCommitRequest, state: ClusterState) -> Generator[None, None, OffsetCommitRequest]:
     """A request by ids with the topics' names, as far as there are any."""
-    there = state.topics_by_id
-    return replace(
-        request,
-        topics=[
-            replace(topic, name=there[topic.topic_id].name if topic.topic_id in there else "")
+    known = state.topics_by_id
+    topics = yield from listed(
+        (
+            replace(topic, name=known[topic.topic_id].name if topic.topic_id in known else "")
             for topic in request.topics
-        ],
+        ),
+        _PIECE,
     )
+    return replace(request, topics=topics)
 
 
 _Commit = TypeVar("_Commit", OffsetCommitRequest, TxnOffsetCommitRequest)
 
 
-def as_a_map(request: _Commit, state: ClusterState | None) -> _Commit:
-    """What is left of a request that is sorted into a map: of a partition that is named twice the later one, even where that is
-    refused; of a topic without partitions nothing. With `state`, what isn't there stays outside of the map, and comes first."""
+def as_a_map(request: _Commit, state: ClusterState | None) -> Generator[None, None, _Commit]:
+    """The partitions of a request as a map, made in pieces: of a partition that is named twice the later one, even if it is refused; of
+    a topic without partitions nothing. With `state`, missing topics and partitions are not in the map, and come first."""
     topics: dict[str, dict[int, Any]] = {}
     outside: list[Any] = []
+    pace = Pace(_PIECE)
     for topic in request.topics:
+        if pace.full():
+            yield
         missing = []
         for part in topic.partitions:
+            if pace.full():
+                yield
             if state is None or state.partition(topic.name, part.partition_index) is not None:
                 topics.setdefault(topic.name, {})[part.partition_index] = part
             else:
                 missing.append(part)
         if missing or (state is not None and topic.name not in state.topics):
             outside.append(replace(topic, partitions=missing))
-    kept = [(topic, topics.pop(topic.name, None)) for topic in request.topics]
-    inside: list[Any] = [replace(topic, partitions=list(parts.values())) for topic, parts in kept if parts]
+    kept = ((topic, topics.pop(topic.name, None)) for topic in request.topics)
+    inside: list[Any] = yield from listed(
+        (replace(topic, partitions=list(parts.values())) for topic, parts in kept if parts), _PIECE
+    )
     return replace(request, topics=[*outside, *inside])
 
 
@@ -250,7 +258,7 @@ class _Shapes(dict[int, "_Known"]):
 class _Known:
     """One layout: how to take a body apart into what must be as it was and what may change, and what comes of it."""
 
-    __slots__ = ("_version", "constants", "good", "layout", "request", "slot", "state_version", "unpack")
+    __slots__ = ("_version", "constants", "context", "good", "layout", "request", "state_version", "unpack")
 
     def __init__(
         self,
@@ -258,7 +266,7 @@ class _Known:
         request: OffsetCommitRequest,
         version: int,
         topic_ids: Mapping[str, bytes],
-        slot: GroupSlot,
+        context: GroupShardContext,
         state_version: int,
     ) -> None:
         layout, constants = _layout(body, request, version)
@@ -267,7 +275,7 @@ class _Known:
         self.request = request
         self._version = version
         self.good = _pieces(request, version, Err.NONE)
-        self.slot, self.state_version = slot, state_version
+        self.context, self.state_version = context, state_version
         offsets = [
             (
                 topic.name,
@@ -294,9 +302,9 @@ def _pieces(request: OffsetCommitRequest, version: int, error: Answer) -> tuple[
 
 
 def _layout(body: bytes, request: OffsetCommitRequest, version: int) -> tuple[str, tuple[bytes, ...]]:
-    """The struct format that splits such a body, and the parts in between that never change.
+    """The struct format that splits such a body, and the constant parts in between.
 
-    Where offsets and leader epochs stand is seen by encoding the request twice, with all their bits clear and set.
+    The positions of offsets and leader epochs are found by encoding the request twice, with all their bits clear and set.
     """
     low, high = (encode(_with_offsets(request, value, version), version) for value in (0, -1))
     formats, constants, at = [">"], [], 0
@@ -333,7 +341,7 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
     request = decode(OffsetCommitRequest, version, body)
     plain = encode(request, version) == body
     if version >= _BY_ID:
-        request = _named(request, state)
+        request = at_once(_naming(request, state))
     asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if not 0 < len(asked) <= _MAX_PARTITIONS or len(set(asked)) < len(asked) or not plain:
         return
@@ -349,14 +357,14 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
                 or len(metadata) * 2 > runtime.max_metadata_chars
             ):
                 return
-    shard = gate(connection, request.group_id, empty_id_is_legal=True)
+    shard = find_shard(connection, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return
     if len(shapes) >= _SHAPES:
         shapes.clear()
     stores_ids = version >= _BY_ID or policy.commits_by_name_store_topic_ids
     topic_ids = {topic.name: state.topics[topic.name].topic_id for topic in request.topics} if stores_ids else {}
-    known = _Known(body, request, version, topic_ids, runtime.slot_of(shard), state.version)
+    known = _Known(body, request, version, topic_ids, runtime.context_of(shard), state.version)
     shapes[len(body) << 4 | version] = known
 
 
@@ -372,12 +380,12 @@ def _fast(version: int) -> FastHandler:
             pieces = known.unpack(frame, body)
             broker = connection.broker
             if pieces[::2] == known.constants and broker.state.version == known.state_version:
-                slot = known.slot
-                if not slot.partition.held and slot.partition.gate is None:
+                context = known.context
+                if not context.partition.high_watermark_frozen and context.partition.append_interceptor is None:
                     shapes.used += 1
-                    reply = connection.late()
-                    commit = LateCommit(known.layout, pieces[1::2], reply, frame[8:12], known, connection)
-                    broker.runtime.commit_later(slot, commit)
+                    reply = connection.reserve_reply()
+                    commit = BatchedCommit(known.layout, pieces[1::2], reply, frame[8:12], known, connection)
+                    broker.runtime.queue_commit(context, commit)
                     return DEFERRED
         if len(frame) < LARGE and shapes.learned <= _SHAPES + shapes.used // _SHAPES:
             _learn(connection, shapes, frame[body:], version)
@@ -398,4 +406,4 @@ _OF_PARTITIONS = {
 }
 """Errors of one partition; all others are the group's."""
 
-TRAITS = Traits(parts=Parts(frozenset(_OF_PARTITIONS)))
+TRAITS = ErrorTraits(parts=PartialErrors(frozenset(_OF_PARTITIONS)))

@@ -14,11 +14,11 @@ from typing import TypeVar
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.classic.vote import scala_mutable_order
-from broker_sim.coordinator.offsets import coming, unstable
+from broker_sim.coordinator.offsets import uncommitted_offsets, unstable_offsets
 from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import find_shard
 from broker_sim.metadata.cluster_state import ClusterState
 from kafka_wire.errors import Err
 from kafka_wire.messages.k09_offset_fetch import (
@@ -73,7 +73,7 @@ def _behind_writes(ctx: RequestContext, version: int, request: OffsetFetchReques
     if not request.require_stable:
         return {}
     groups = [group.group_id for group in request.groups] if version >= 8 else [request.group_id]
-    shards = {group_id: gate(ctx, group_id, empty_id_is_legal=True) for group_id in groups}
+    shards = {group_id: find_shard(ctx, group_id, empty_id_is_legal=True) for group_id in groups}
     return {name: shard for name, shard in shards.items() if not isinstance(shard, Err) and shard.behind_writes}
 
 
@@ -120,7 +120,7 @@ def _answer(
         for group in request.groups:
             if pace.full(5):
                 yield
-            shard = refused.get(group.group_id) or gate(ctx, group.group_id, empty_id_is_legal=True)
+            shard = refused.get(group.group_id) or find_shard(ctx, group.group_id, empty_id_is_legal=True)
             if isinstance(shard, Err):
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=shard))
                 continue
@@ -131,40 +131,40 @@ def _answer(
             topics = yield from _of_group(ctx.broker.state, version, shard, group, request.require_stable, pace)
             groups.append(OffsetFetchResponseGroup(group.group_id, topics))
         return OffsetFetchResponse(groups=groups)
-    shard = refused.get(request.group_id) or gate(ctx, request.group_id, empty_id_is_legal=True)
-    asked = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
+    shard = refused.get(request.group_id) or find_shard(ctx, request.group_id, empty_id_is_legal=True)
+    requested = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
     if isinstance(shard, Err):
         if version >= 2:
             return OffsetFetchResponse(error_code=shard)
         if ctx.broker.runtime.settings.policy.answers_partitions_once:
-            # from 3.5 on it forgets that v1 can tell an error at partitions alone, and tells none
-            asked = _each_once(asked or []) if ctx.broker.state.config.release < GROUPS_EACH else []
+            # from 3.5 on v1, which has errors at partitions alone, gets none
+            requested = _each_once(requested or []) if ctx.broker.state.config.release < GROUPS_EACH else []
         error = shard
-        failed: _Rows = ((name, ((i, None, error) for i in indexes)) for name, indexes in asked or [])
+        failed: _Rows = ((name, ((i, None, error) for i in indexes)) for name, indexes in requested or [])
         return (yield from _one_group(failed, shard, pace))
-    rows = _rows(shard, request.group_id, asked, require_stable=request.require_stable)
+    rows = _rows(shard, request.group_id, requested, require_stable=request.require_stable)
     return (yield from _one_group(rows, Err.NONE, pace))
 
 
 def _of_group(
     state: ClusterState, version: int, shard: Shard, group: OffsetFetchRequestGroup, require_stable: bool, pace: Pace
 ) -> Generator[None, None, list[OffsetFetchResponseTopics]]:
-    """The shape of v8+: by names, and by ids from v10 on. What was committed for another topic than the one that has the name now is
-    not of the id that was asked for; topics that there aren't come last."""
+    """The response of v8+: by names, and by ids from v10 on. Offsets that were committed for another topic of the same name are not
+    returned for the requested id; missing topics come last."""
     if version < _BY_ID:
-        asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
-        rows = _rows(shard, group.group_id, asked, require_stable=require_stable)
+        requested = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
+        rows = _rows(shard, group.group_id, requested, require_stable=require_stable)
 
         def by_name(name: str, shown: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
             return OffsetFetchResponseTopics(name, partitions=shown)
 
         return (yield from _shown(by_name, OffsetFetchResponsePartitions, rows, pace))
-    there, named, unknown = state.topics_by_id, [], []
+    topics_by_id, named, unknown = state.topics_by_id, [], []
     for topic in group.topics or ():
         if pace.full():
             yield
-        if topic.topic_id in there:
-            named.append((there[topic.topic_id].name, topic.partition_indexes))
+        if topic.topic_id in topics_by_id:
+            named.append((topics_by_id[topic.topic_id].name, topic.partition_indexes))
         else:
             unknown.append((topic.topic_id, topic.partition_indexes))
     rows = _rows(shard, group.group_id, None if group.topics is None else named, require_stable=require_stable)
@@ -180,33 +180,33 @@ def _of_group(
         if topic is not None
     )
     error = Err.UNKNOWN_TOPIC_ID
-    nowhere: _RowsById = ((topic_id, ((i, None, error) for i in indexes)) for topic_id, indexes in unknown)
+    missing: _RowsById = ((topic_id, ((i, None, error) for i in indexes)) for topic_id, indexes in unknown)
 
     def by_id(topic_id: bytes, shown: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
         return OffsetFetchResponseTopics(topic_id=topic_id, partitions=shown)
 
-    return (yield from _shown(by_id, OffsetFetchResponsePartitions, chain(known, nowhere), pace))
+    return (yield from _shown(by_id, OffsetFetchResponsePartitions, chain(known, missing), pace))
 
 
-def _each_once(asked: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
+def _each_once(requested: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
     once: dict[str, dict[int, None]] = {}
-    for name, indexes in asked:
+    for name, indexes in requested:
         if indexes:
             once.setdefault(name, {}).update(dict.fromkeys(indexes))
     return [(name, list(indexes)) for name, indexes in once.items()]
 
 
-def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
-    if asked is not None and shard.settings.policy.answers_partitions_once:
-        asked = _each_once(asked)
+def _rows(shard: Shard, group_id: str, requested: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
+    if requested is not None and shard.settings.policy.answers_partitions_once:
+        requested = _each_once(requested)
     offsets = queries.committed(shard, group_id)
     stable_at_once = require_stable and not shard.settings.policy.answers_wait_for_writes
-    moving = unstable(shard, group_id) if stable_at_once else set()
+    moving = uncommitted_offsets(shard, group_id) if stable_at_once else set()
     if require_stable:
-        moving |= coming(shard, group_id)
-    if asked is None:
-        asked = [(name, list(partitions)) for name, partitions in offsets.items()]
-    for name, indexes in asked:
+        moving |= unstable_offsets(shard, group_id)
+    if requested is None:
+        requested = [(name, list(partitions)) for name, partitions in offsets.items()]
+    for name, indexes in requested:
         partitions = offsets.get(name, {})
         yield (
             name,
@@ -218,7 +218,7 @@ def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None
 
 
 def _one_group(rows: _Rows, error: Err, pace: Pace) -> Generator[None, None, OffsetFetchResponse]:
-    """The shape of v0-7."""
+    """The response of versions 0 to 7, which name one group."""
     topics = yield from _shown(OffsetFetchResponseTopic, OffsetFetchResponsePartition, rows, pace)
     return OffsetFetchResponse(topics=topics, error_code=error)
 
@@ -248,21 +248,23 @@ def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
     """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
     store: dict[tuple[str, str, int], Offset] = ctx.broker.runtime.legacy_offsets
     for topic in request.topics or []:
-        found = ((i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes)
-        yield topic.name, ((i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in found)
+        offsets = ((i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes)
+        yield topic.name, ((i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in offsets)
 
 
 def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
-    """Tells whether all that the answer hung on is as it was: who coordinates, and the groups' offsets."""
+    """Returns a function that tells whether the coordinators and the groups' offsets are the same as now."""
     if request.require_stable or version == 0:
-        return None  # what is on its way counts too; v0 reads the legacy store
+        return None  # pending offsets count, too; v0 reads the legacy store
     state = ctx.broker.state
     known = []
-    asked = (
-        [(one.group_id, one.member_id or "") for one in request.groups] if version >= 8 else [(request.group_id, "")]
+    requested = (
+        [(group.group_id, group.member_id or "") for group in request.groups]
+        if version >= 8
+        else [(request.group_id, "")]
     )
-    for group_id, member_id in asked:
-        shard = gate(ctx, group_id, empty_id_is_legal=True)
+    for group_id, member_id in requested:
+        shard = find_shard(ctx, group_id, empty_id_is_legal=True)
         group = None if isinstance(shard, Err) else shard.groups.get(group_id)
         if isinstance(shard, Err) or group is None:
             return None

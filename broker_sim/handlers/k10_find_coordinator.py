@@ -1,8 +1,8 @@
 """FindCoordinator (10): the broker that leads the partition of a group in ``__consumer_offsets``, of a transactional id in
-``__transaction_state``, of a share group in a partition in ``__share_group_state``.
+``__transaction_state``, of a share partition in ``__share_group_state``.
 
-v0 knows groups alone; v1-3 carry an error text ("NONE" on success, as Kafka writes it); v4+ ask for several keys at once. It never
-looks at whether a group or an id exists. The first call creates the internal topic and answers COORDINATOR_NOT_AVAILABLE.
+v0 has groups alone; v1-3 an error text ("NONE" on success, as in Kafka); v4+ several keys. Whether a group or an id exists is not
+checked. The first call creates the internal topic and returns COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordina
     if ctx.api_version >= 4:
         response: FindCoordinatorResponse | None = ctx.in_pieces(_find_all(ctx, request))
         return response
-    one = _find(ctx, request.key, request.key_type)
-    error = Err(one.error_code)
+    coordinator = _find(ctx, request.key, request.key_type)
+    error = Err(coordinator.error_code)
     return FindCoordinatorResponse(
         error_code=error,
         error_message=error.text,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 
 def _find_all(ctx: RequestContext, request: FindCoordinatorRequest) -> Generator[None, None, FindCoordinatorResponse]:
-    found: list[Coordinator] = []
+    coordinators: list[Coordinator] = []
     pace = Pace(_PIECE)
     for key in request.coordinator_keys:
         if pace.full():
             yield
-        found.append(_find(ctx, key, request.key_type))
-    return FindCoordinatorResponse(coordinators=found)
+        coordinators.append(_find(ctx, key, request.key_type))
+    return FindCoordinatorResponse(coordinators=coordinators)
 
 
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:

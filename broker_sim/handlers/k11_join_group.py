@@ -1,5 +1,5 @@
 """JoinGroup (11). v1 a rebalance timeout of its own; v4 MEMBER_ID_REQUIRED (KIP-394); v5 static members; v7 protocol type; v9
-skip_assignment. The answer is parked until the join window closes."""
+skip_assignment. The answer is pending until the join window closes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from broker_sim.coordinator.classic.rebalance import join_error
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, waits_for_timers
+from broker_sim.handlers.groups import find_shard, waits_for_timers
 from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -20,23 +20,23 @@ _MISDIRECTED = (Err.NOT_COORDINATOR, Err.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
-    """The gate and the session timeout's range, then the group."""
+    """The coordinator check and the session timeout's range, then the group."""
     if not request.member_id and request.group_instance_id is None and waits_for_timers(ctx, request):
         return None
     shard = _coordinator(ctx, request)
     if isinstance(shard, Err):
         named = shard not in _MISDIRECTED or ctx.broker.runtime.settings.policy.misdirected_join_names_member
         return join_error(ctx.api_version, shard, request.member_id if named else "")
-    if len(request.protocols) > 1 and len({each.name for each in request.protocols}) < len(request.protocols):
+    if len(request.protocols) > 1 and len({protocol.name for protocol in request.protocols}) < len(request.protocols):
         _warn_of_double(ctx, request.group_id, [protocol.name for protocol in request.protocols])
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
 
 
 def _coordinator(ctx: RequestContext, request: JoinGroupRequest) -> Shard | Err:
-    """The shard that coordinates the group, or the error of the gate or of a session timeout out of range."""
+    """The shard that coordinates the group, or the error of the coordinator check or of a session timeout out of range."""
     settings = ctx.broker.runtime.settings
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms
     if not in_range and (not isinstance(shard, Err) or (settings.policy.name == "java" and request.group_id != "")):
         return Err.INVALID_SESSION_TIMEOUT
@@ -47,7 +47,7 @@ def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> Non
     """A client hangs without a word at Kafka, and so it does here: not quite without one."""
     count = Counter(names)
     twice = next(name for name in names if count[name] > 1)
-    if not ctx.broker.state.told_once.first(ctx.client_id, group_id, twice):
+    if not ctx.broker.state.warned_once.first(ctx.client_id, group_id, twice):
         return
     log.warning(
         "JoinGroup of client %.100r for group %.100r names the protocol %.100r twice: Kafka counts it twice, and where no other"

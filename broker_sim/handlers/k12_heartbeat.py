@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker_sim.coordinator.classic.membership import OF_THE_LIVING, answer_of_the_living
+from broker_sim.coordinator.classic.membership import ACCEPTED_HEARTBEAT, accepted_answer
 from broker_sim.coordinator.outcome import Heartbeat
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import find_shard
 from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
@@ -16,8 +16,8 @@ from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 
 
 def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
-    """The gate, then the group."""
-    shard = gate(ctx, request.group_id)
+    """The coordinator check, then the group."""
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return HeartbeatResponse(error_code=Err.NONE if shard is Err.COORDINATOR_LOAD_IN_PROGRESS else shard)
     _ask(ctx, shard, request.group_id, request.generation_id, request.member_id, request.group_instance_id)
@@ -30,7 +30,7 @@ def _ask(
     runtime = ctx.broker.runtime
 
     def answered(error: Err) -> None:
-        if error in OF_THE_LIVING:
+        if error in ACCEPTED_HEARTBEAT:
             ctx.repeats = partial(runtime.unchanged, shard, group_id, member_id)
         ctx.reply(HeartbeatResponse(error_code=error))
 
@@ -38,15 +38,15 @@ def _ask(
 
 
 def _prepare(ctx: RequestContext, request: HeartbeatRequest) -> Again | None:
-    shard, runtime = gate(ctx, request.group_id), ctx.broker.runtime
+    shard, runtime = find_shard(ctx, request.group_id), ctx.broker.runtime
     if isinstance(shard, Err):
         return None
     group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
-    bodies = {error: encode(HeartbeatResponse(error_code=error), ctx.api_version) for error in OF_THE_LIVING}
+    bodies = {error: encode(HeartbeatResponse(error_code=error), ctx.api_version) for error in ACCEPTED_HEARTBEAT}
 
     def at_once(generation: int) -> bytes | None:
-        answer = runtime.heard_at_once(
-            shard, group_id, member_id, lambda group: answer_of_the_living(group, member_id, instance_id, generation)
+        answer = runtime.heartbeat_at_once(
+            shard, group_id, member_id, lambda group: accepted_answer(group, member_id, instance_id, generation)
         )
         return None if answer is None else bodies[answer]
 

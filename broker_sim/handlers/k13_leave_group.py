@@ -7,7 +7,7 @@ from collections.abc import Generator
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import LeaveGroup, Leaver
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import behind_timers, gate
+from broker_sim.handlers.groups import behind_timers, find_shard
 from kafka_wire.errors import Err
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -17,7 +17,7 @@ _PIECE = 1000
 
 @behind_timers
 def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
-    """The gate, then the group; ids and instance ids come back as they were asked."""
+    """The coordinator check, then the group; ids and instance ids come back as they were asked."""
     response: LeaveGroupResponse | None = ctx.in_pieces(_leave(ctx, request))
     return response
 
@@ -30,10 +30,10 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
         if pace.full():
             yield
         leavers.append(Leaver(member.member_id, member.group_instance_id))
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     batch = ctx.api_version >= 3
     if isinstance(shard, Err):
-        can_tell = batch or ctx.broker.runtime.settings.policy.old_leave_tells_top_errors
+        can_tell = batch or ctx.broker.runtime.settings.policy.old_leave_returns_top_errors
         return LeaveGroupResponse(error_code=shard if can_tell else Err.UNSUPPORTED_VERSION)
 
     def response(answer: tuple[Err, list[Err]]) -> Generator[None, None, LeaveGroupResponse]:
@@ -42,10 +42,10 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
             return LeaveGroupResponse(error_code=errors[0] if error is Err.NONE else error)
         results: list[MemberResponse] = []
         pace = Pace(_PIECE)
-        for member, its in zip(members, errors, strict=False):
+        for member, member_error in zip(members, errors, strict=False):
             if pace.full():
                 yield
-            results.append(MemberResponse(member.member_id, member.group_instance_id, its))
+            results.append(MemberResponse(member.member_id, member.group_instance_id, member_error))
         return LeaveGroupResponse(error_code=error, members=results)
 
     ctx.broker.runtime.submit(shard, ctx, LeaveGroup(request.group_id, leavers), response)

@@ -6,14 +6,14 @@ from __future__ import annotations
 from broker_sim.coordinator.classic.rebalance import sync_error
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import find_shard
 from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.errors import Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
-    """The mandatory protocol, the gate, then the group."""
+    """The mandatory protocol, the coordinator check, then the group."""
     shard = _coordinator(ctx, request)
     if isinstance(shard, Err):
         if shard is Err.COORDINATOR_LOAD_IN_PROGRESS:
@@ -24,10 +24,10 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
 
 
 def _coordinator(ctx: RequestContext, request: SyncGroupRequest) -> Shard | Err:
-    """The shard that coordinates the group, or the error of a missing protocol or of the gate."""
+    """The shard that coordinates the group, or the error of a missing protocol or of the coordinator check."""
     if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return Err.INCONSISTENT_GROUP_PROTOCOL
-    return gate(ctx, request.group_id)
+    return find_shard(ctx, request.group_id)
 
 
 def _prepare(ctx: RequestContext, request: SyncGroupRequest) -> Again | None:

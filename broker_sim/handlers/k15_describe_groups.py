@@ -1,4 +1,5 @@
-"""DescribeGroups (15). v3 authorized operations; v4 static members; v6 says GROUP_ID_NOT_FOUND where older ones show "Dead"."""
+"""DescribeGroups (15). v3 authorized operations; v4 static members; v6 returns GROUP_ID_NOT_FOUND, earlier versions the state
+"Dead"."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Generator
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import behind_timers, gate
+from broker_sim.handlers.groups import behind_timers, find_shard
 from kafka_wire.errors import Err
 from kafka_wire.group_states import GroupState
 from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -18,7 +19,7 @@ _ALL_GROUP_OPERATIONS = (
 
 
 _TELLS_ERRORS_SINCE = 6
-"""The version from which on a group that isn't there, or is no classic one, is told to be so; before, it is "Dead"."""
+"""The version from which on a missing or non-classic group has an error; before, its state is "Dead"."""
 
 _PIECE = 200
 """Groups that are described before others are served."""
@@ -46,12 +47,12 @@ def _describe_all(ctx: RequestContext, request: DescribeGroupsRequest) -> Genera
 
 
 def _describe(ctx: RequestContext, group_id: str) -> DescribedGroup:
-    shard = gate(ctx, group_id, empty_id_is_legal=True)
+    shard = find_shard(ctx, group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return DescribedGroup(error_code=shard, group_id=group_id)
-    found = queries.describe(shard, group_id)
-    if found is not None and (ctx.api_version >= _TELLS_ERRORS_SINCE or found.error_code == Err.NONE):
-        return found
+    described = queries.describe(shard, group_id)
+    if described is not None and (ctx.api_version >= _TELLS_ERRORS_SINCE or described.error_code == Err.NONE):
+        return described
     if ctx.api_version >= _TELLS_ERRORS_SINCE:
         message = f"Group {group_id} not found."
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, message, group_id, GroupState.DEAD.value)

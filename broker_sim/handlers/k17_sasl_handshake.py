@@ -1,6 +1,6 @@
-"""SaslHandshake (17), versions 0-1: every listener is PLAINTEXT, and there Kafka answers ILLEGAL_SASL_STATE with no mechanisms.
+"""SaslHandshake (17), versions 0-1: every listener is PLAINTEXT, for which Kafka returns ILLEGAL_SASL_STATE without mechanisms.
 
-The client then says that its security.protocol does not fit. Source: KafkaApis.handleSaslHandshakeRequest.
+The client then reports that its security.protocol does not fit. Source: KafkaApis.handleSaslHandshakeRequest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = logging.getLogger("broker_sim")
 
 
 def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    if ctx.broker.state.told_once.first("SaslHandshake", ctx.client_id, ctx.client_host):
+    if ctx.broker.state.warned_once.first("SaslHandshake", ctx.client_id, ctx.client_host):
         log.warning(
             "%s (client id %s) asks for SASL, mechanism %s: broker-sim has no SASL; use security.protocol=PLAINTEXT",
             ctx.client_host,

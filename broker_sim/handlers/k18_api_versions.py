@@ -1,16 +1,14 @@
-"""ApiVersions (18), versions 0-4: what this broker speaks. The first request of nearly every client.
+"""ApiVersions (18), versions 0-4: the broker's APIs, versions and features. The first request of nearly every client.
 
-* v0-2 are the same but for the throttle time. v3 (KIP-511, KIP-584) brings the client's software name and version,
-  which must look like one (ApiVersionsRequest.isValid), and the features. v4 (KAFKA-17011) may show features whose
-  lowest version is 0; earlier versions have 1 in its place.
-* A version that we have not got is answered with v0, UNSUPPORTED_VERSION and the one range of ApiVersions itself
-  (KIP-511).
-* Shown is what the emulated release shows, less the APIs without a handler here. Produce is shown from version 0 on
-  although 0-2 are refused: librdkafka takes a broker for too old without (KAFKA-18659); Kafka does the same.
-* Features: metadata.version, at the release's newest; transaction.version 2 from 4.0 on, by which clients know that
-  every transaction ends with a new epoch (KIP-890); group.version 1 where there are consumer groups of KIP-848,
-  share.version and streams.version where there are share and streams groups. Before v4 no lowest version can be 0:
-  it is returned as 1 (KAFKA-17011).
+* v0-2 differ in the throttle time alone. v3 (KIP-511, KIP-584) has the client's software name and version, which must be valid
+  (ApiVersionsRequest.isValid), and the features. v4 (KAFKA-17011) may return features whose lowest version is 0; earlier versions
+  return 1 in its place.
+* An unknown version is answered with v0, UNSUPPORTED_VERSION and the range of ApiVersions itself (KIP-511).
+* The response has the APIs of the emulated release, without those that have no handler here. Produce is listed from version 0 on
+  although 0-2 are refused: without them librdkafka regards a broker as too old (KAFKA-18659); Kafka does the same.
+* Features: metadata.version, at the release's newest; transaction.version 2 from 4.0 on, by which clients know that every transaction
+  ends with a new epoch (KIP-890); group.version 1 with consumer groups of KIP-848, share.version and streams.version with share and
+  streams groups.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ _STREAMS_VERSION, _STREAMS_VERSION_SINCE = 1, (4, 2)
 """The level of streams groups, and the first release that has it without unstable features (StreamsVersion.java)."""
 
 _LOWEST_MAY_BE_0 = 4
-"""The version from which on a feature may be told to begin at 0."""
+"""The version from which on a feature's lowest level may be 0."""
 
 
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:

@@ -1,7 +1,7 @@
 """CreateTopics (19), versions 0-7, answered by any broker (KRaft's brokers forward it to the controller).
 
-v1 validate_only and error messages. v4 -1 for the broker's default numbers. v5 the numbers and settings of what was
-created. v7 topic ids. Source: ControllerApis.createTopics, ReplicationControlManager.createTopic.
+v1 validate_only and error messages. v4 -1 for the broker's default numbers. v5 the numbers and settings of the created topic. v7 topic
+ids. Source: ControllerApis.createTopics, ReplicationControlManager.createTopic.
 """
 
 from __future__ import annotations
@@ -42,42 +42,42 @@ def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[
     twice: set[str] = set()
     results: list[CreatableTopicResult] = []
     pace = Pace(_PIECE)
-    for asked in request.topics:
+    for requested in request.topics:
         if pace.full():
             yield
-        if count[asked.name] > 1:
-            if asked.name not in twice:
-                results.append(_refused(asked, KafkaError(Err.INVALID_REQUEST, "Duplicate topic name.")))
-            twice.add(asked.name)
+        if count[requested.name] > 1:
+            if requested.name not in twice:
+                results.append(_refused(requested, KafkaError(Err.INVALID_REQUEST, "Duplicate topic name.")))
+            twice.add(requested.name)
             continue
         try:
-            results.append((yield from _create(state, asked, fresh, request.validate_only)))
+            results.append((yield from _create(state, requested, fresh, request.validate_only)))
         except KafkaError as error:
-            results.append(_refused(asked, error))
+            results.append(_refused(requested, error))
     return CreateTopicsResponse(0, results)
 
 
 def _create(
-    state: ClusterState, asked: CreatableTopic, siblings: Container[str], validate_only: bool
+    state: ClusterState, requested: CreatableTopic, siblings: Container[str], validate_only: bool
 ) -> Generator[None, None, CreatableTopicResult]:
-    nulls = [config.name for config in asked.configs if config.value is None]
+    nulls = [config.name for config in requested.configs if config.value is None]
     if nulls:  # collected while the settings are sorted into a map: each of them counts, whatever else is given
-        state.check_new_name(asked.name, siblings)
+        state.check_new_name(requested.name, siblings)
         raise KafkaError(Err.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     assignments: dict[int, list[int]] = {}
-    for one in asked.assignments:
-        if one.partition_index in assignments:
-            _check_up_to(state, asked, assignments, siblings)
+    for assignment in requested.assignments:
+        if assignment.partition_index in assignments:
+            _check_up_to(state, requested, assignments, siblings)
             raise KafkaError(
                 Err.INVALID_REPLICA_ASSIGNMENT,
-                f"Found multiple manual partition assignments for partition {one.partition_index}",
+                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
-        assignments[one.partition_index] = one.broker_ids
+        assignments[assignment.partition_index] = assignment.broker_ids
     topic = yield from state.creating_topic(
-        asked.name,
-        asked.num_partitions,
-        replication_factor=asked.replication_factor,
-        configs={config.name: config.value for config in asked.configs},
+        requested.name,
+        requested.num_partitions,
+        replication_factor=requested.replication_factor,
+        configs={config.name: config.value for config in requested.configs},
         assignments=assignments or None,
         siblings=siblings,
         validate_only=validate_only,
@@ -90,20 +90,20 @@ def _create(
         0,
         len(topic.partitions),
         len(topic.partitions[0].replicas),
-        _settings(state, topic, {config.name: config.value for config in asked.configs}),
+        _settings(state, topic, {config.name: config.value for config in requested.configs}),
     )
 
 
 def _check_up_to(
-    state: ClusterState, asked: CreatableTopic, assignments: dict[int, list[int]], siblings: Container[str]
+    state: ClusterState, requested: CreatableTopic, assignments: dict[int, list[int]], siblings: Container[str]
 ) -> None:
     """Raise the errors that Kafka reports before a duplicate assignment: of the name, of the configs, of earlier assignments."""
     try:
         state.create_topic(
-            asked.name,
-            asked.num_partitions,
-            replication_factor=asked.replication_factor,
-            configs={config.name: config.value for config in asked.configs},
+            requested.name,
+            requested.num_partitions,
+            replication_factor=requested.replication_factor,
+            configs={config.name: config.value for config in requested.configs},
             assignments=assignments,
             siblings=siblings,
             validate_only=True,
@@ -113,22 +113,22 @@ def _check_up_to(
             raise
 
 
-def _refused(asked: CreatableTopic, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(asked.name, bytes(16), error.error, error.message, 0, -1, -1, [])
+def _refused(requested: CreatableTopic, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(requested.name, bytes(16), error.error, error.message, 0, -1, -1, [])
 
 
 _TO_COME = (("local.retention.bytes", "-2"), ("local.retention.ms", "-2"), ("remote.storage.enable", "false"))
 
 
 def _settings(state: ClusterState, topic: Topic, given: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
-    """Every setting as the new topic has it, with its source; what was given here as it was written."""
+    """All settings of the new topic, with their sources; those of the request as they were written."""
     config = state.config
-    found: list[CreatableTopicConfigs] = []
+    result: list[CreatableTopicConfigs] = []
     for name in config.topic_settings:
         entries = config.topic_entries(name, topic.configs)
         value = given.get(name) or to_text(config.topic_value(name, topic.configs))
         source = entries[0].source if entries else ConfigSource.DEFAULT
-        found.append(CreatableTopicConfigs(name, value, False, source, False))
-    if config.release < (3, 6):  # they are not settings yet, and are told of here alone
-        found += [CreatableTopicConfigs(name, value, False, ConfigSource.DEFAULT, False) for name, value in _TO_COME]
-    return found
+        result.append(CreatableTopicConfigs(name, value, False, source, False))
+    if config.release < (3, 6):  # no settings yet; only this response has them
+        result += [CreatableTopicConfigs(name, value, False, ConfigSource.DEFAULT, False) for name, value in _TO_COME]
+    return result

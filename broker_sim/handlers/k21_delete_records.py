@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import INTERNAL_TOPICS, leader_partition
 from broker_sim.storage import StorageError
@@ -36,25 +36,25 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
 
 def _delete_all(ctx: RequestContext, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
     # as in the map that Kafka makes of it: of a partition that is named twice the last offset counts
-    wanted = {(topic.name, one.partition_index): one for topic in request.topics for one in topic.partitions}
+    wanted = {(topic.name, item.partition_index): item for topic in request.topics for item in topic.partitions}
     topics: dict[str, DeleteRecordsTopicResult] = {}
     pace = Pace(_PIECE)
-    for (name, _), one in wanted.items():
+    for (name, _), part in wanted.items():
         if pace.full():
             yield
-        topics.setdefault(name, DeleteRecordsTopicResult(name)).partitions.append(_delete(ctx, name, one))
+        topics.setdefault(name, DeleteRecordsTopicResult(name)).partitions.append(_delete(ctx, name, part))
     return DeleteRecordsResponse(0, list(topics.values()))
 
 
-def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    state, index = ctx.broker.state, asked.partition_index
+def _delete(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    state, index = ctx.broker.state, requested.partition_index
     try:
         if state.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
             raise KafkaError(Err.INVALID_TOPIC_EXCEPTION)
         partition = leader_partition(state, ctx.broker.node_id, topic, index)
         if not partition.log.config.deletes:
             raise KafkaError(Err.POLICY_VIOLATION)
-        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(Err.OFFSET_OUT_OF_RANGE)
         if offset > partition.log_start_offset:
@@ -65,4 +65,4 @@ def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> D
     return DeleteRecordsPartitionResult(index, partition.log_start_offset, Err.NONE)
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

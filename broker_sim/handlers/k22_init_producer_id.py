@@ -1,9 +1,8 @@
 """InitProducerId (22), versions 0-5: an id for an idempotent producer, or the next epoch of a transactional one.
 
-Ids come from blocks set aside on disk, so that none is given out twice, restarts included. v3 and up name an id that
-the producer has: a producer without a transactional id gets a fresh one whatever it names. v0-3 don't know
-PRODUCER_FENCED.
-Source: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+Ids come from blocks that are reserved on disk, so that none is assigned twice, also after restarts. v3 and up name the producer's
+present id: a producer without a transactional id gets a new one nevertheless. v0-3 don't know PRODUCER_FENCED. Source:
+KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
     knows_fenced = ctx.api_version >= _KNOWS_FENCED
 
     def response(granted: Granted) -> InitProducerIdResponse:
-        error = fenced.told(granted.error, knows=knows_fenced)
+        error = fenced.client_error(granted.error, knows=knows_fenced)
         return InitProducerIdResponse(0, error, granted.producer_id, granted.epoch)
 
     return coordinators.submit(shard, ctx, body, response)

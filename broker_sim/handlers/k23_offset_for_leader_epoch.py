@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import leader_partition
 from kafka_wire.errors import Err
@@ -39,8 +39,8 @@ def _answers(
     for topic in request.topics:
         answered = OffsetForLeaderTopicResult(topic.topic, [])
         topics.append(answered)
-        for one in topic.partitions:
-            answered.partitions.append(_answer(ctx, topic.topic, one))
+        for part in topic.partitions:
+            answered.partitions.append(_answer(ctx, topic.topic, part))
             if pace.full():
                 yield
         if pace.full():
@@ -48,14 +48,14 @@ def _answers(
     return OffsetForLeaderEpochResponse(0, topics)
 
 
-def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = leader_partition(
-            ctx.broker.state, ctx.broker.node_id, topic, asked.partition, asked.current_leader_epoch
+            ctx.broker.state, ctx.broker.node_id, topic, requested.partition, requested.current_leader_epoch
         )
     except KafkaError as error:
-        return EpochEndOffset(error.error, asked.partition, -1, -1)
-    return EpochEndOffset(Err.NONE, asked.partition, *partition.log.end_offset_for_epoch(asked.leader_epoch))
+        return EpochEndOffset(error.error, requested.partition, -1, -1)
+    return EpochEndOffset(Err.NONE, requested.partition, *partition.log.end_offset_for_epoch(requested.leader_epoch))
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

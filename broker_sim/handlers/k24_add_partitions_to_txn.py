@@ -36,7 +36,7 @@ _PIECE = 1000
 
 Errors = Mapping[tuple[str, int], Err]
 Result = tuple[AddPartitionsToTxnTransaction, Errors, bool]
-"""A transaction, what its partitions were told, and whether each place of the request is told for itself."""
+"""A transaction, its partitions' errors, and whether each entry of the request has a row of its own."""
 Response = AddPartitionsToTxnResponse
 
 
@@ -63,20 +63,20 @@ def _add_all(
     results: list[Result] = []
     echoes = ctx.broker.state.config.release >= _ECHOES_SINCE
 
-    def answered(one: AddPartitionsToTxnTransaction, as_a_map: bool, errors: Errors) -> None:
-        results.append((one, errors, echoes and not as_a_map))
+    def answered(requested: AddPartitionsToTxnTransaction, as_a_map: bool, errors: Errors) -> None:
+        results.append((requested, errors, echoes and not as_a_map))
         if len(results) == len(transactions):
             ctx.reply_made(_response(ctx.api_version, results))
 
     if not transactions:
         return AddPartitionsToTxnResponse()
     pace = Pace(_PIECE)
-    for one in transactions:
+    for transaction in transactions:
         if pace.full():
             yield
         partitions: dict[tuple[str, int], None] = {}
         refused: dict[tuple[str, int], Err] = {}
-        for topic in one.topics:
+        for topic in transaction.topics:
             if pace.full():
                 yield
             for index in topic.partitions:
@@ -86,11 +86,11 @@ def _add_all(
                 error = _refusal(ctx, topic.name, index)
                 if error is not Err.NONE:
                     refused[topic.name, index] = error
-        done = partial(answered, one, bool(refused) or one.verify_only)
+        done = partial(answered, transaction, bool(refused) or transaction.verify_only)
         if refused:
             done({at: refused.get(at, Err.OPERATION_NOT_ATTEMPTED) for at in partitions})
         else:
-            _add(ctx, one, list(partitions), done)
+            _add(ctx, transaction, list(partitions), done)
     return None
 
 
@@ -103,22 +103,22 @@ def _refusal(ctx: RequestContext, topic: str, index: int) -> Err:
 
 def _add(
     ctx: RequestContext,
-    one: AddPartitionsToTxnTransaction,
+    transaction: AddPartitionsToTxnTransaction,
     partitions: list[tuple[str, int]],
     done: Callable[[Errors], None],
 ) -> None:
     coordinators = ctx.broker.transactions
-    named = one.transactional_id != ""
-    shard = coordinators.locate(ctx.broker, one.transactional_id) if named else Err.INVALID_REQUEST
+    named = transaction.transactional_id != ""
+    shard = coordinators.locate(ctx.broker, transaction.transactional_id) if named else Err.INVALID_REQUEST
     if isinstance(shard, Err):
         done(dict.fromkeys(partitions, shard))
         return
     body = AddPartitions(
-        one.transactional_id,
-        one.producer_id,
-        one.producer_epoch,
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
         partitions,
-        one.verify_only,
+        transaction.verify_only,
         client_version=2 if ctx.api_version >= _BROKERS else 0,
     )
     coordinators.ask(shard, ctx, body, done)
@@ -127,11 +127,11 @@ def _add(
 def _response(version: int, results: list[Result]) -> Generator[None, None, Response]:
     rows: list[AddPartitionsToTxnResult] = []
     pace = Pace(_PIECE)
-    for one, errors, echoes in results:
+    for transaction, errors, echoes in results:
         if pace.full():
             yield
         topics: list[AddPartitionsToTxnTopicResult] = []
-        for name, partitions in _as_asked(one) if echoes else _by_topic(errors):
+        for name, partitions in _as_asked(transaction) if echoes else _by_topic(errors):
             if pace.full():
                 yield
             row = AddPartitionsToTxnTopicResult(name)
@@ -139,16 +139,16 @@ def _response(version: int, results: list[Result]) -> Generator[None, None, Resp
             for index in partitions:
                 if pace.full():
                     yield
-                told = fenced.told(errors[name, index], knows=version >= _KNOWS_FENCED)
-                row.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, told))
-        rows.append(AddPartitionsToTxnResult(one.transactional_id, topics))
+                error = fenced.client_error(errors[name, index], knows=version >= _KNOWS_FENCED)
+                row.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, error))
+        rows.append(AddPartitionsToTxnResult(transaction.transactional_id, topics))
     if version >= _BROKERS:
         return AddPartitionsToTxnResponse(results_by_transaction=rows)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows[0].topic_results)
 
 
-def _as_asked(one: AddPartitionsToTxnTransaction) -> Iterable[tuple[str, list[int]]]:
-    return ((topic.name, topic.partitions) for topic in one.topics)
+def _as_asked(transaction: AddPartitionsToTxnTransaction) -> Iterable[tuple[str, list[int]]]:
+    return ((topic.name, topic.partitions) for topic in transaction.topics)
 
 
 def _by_topic(errors: Errors) -> Iterable[tuple[str, list[int]]]:

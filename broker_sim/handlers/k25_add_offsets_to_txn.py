@@ -35,7 +35,7 @@ def handle(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsTo
 
     def response(errors: Mapping[tuple[str, int], Err]) -> AddOffsetsToTxnResponse:
         (error,) = errors.values()
-        return AddOffsetsToTxnResponse(0, fenced.told(error, knows=ctx.api_version >= _KNOWS_FENCED))
+        return AddOffsetsToTxnResponse(0, fenced.client_error(error, knows=ctx.api_version >= _KNOWS_FENCED))
 
     return coordinators.submit(shard, ctx, body, response)
 

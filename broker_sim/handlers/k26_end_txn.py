@@ -1,7 +1,6 @@
 """EndTxn (26): commit or abort a transaction.
 
-v5 ends it with a new epoch, which the answer tells. v0 and v1 don't know PRODUCER_FENCED.
-Source: KafkaApis.handleEndTxnRequest.
+v5 ends it with a new epoch, which is in the response. v0 and v1 don't know PRODUCER_FENCED. Source: KafkaApis.handleEndTxnRequest.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def handle(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Defe
     )
 
     def response(granted: Granted) -> EndTxnResponse:
-        error = fenced.told(granted.error, knows=ctx.api_version >= _KNOWS_FENCED)
+        error = fenced.client_error(granted.error, knows=ctx.api_version >= _KNOWS_FENCED)
         return EndTxnResponse(0, error, granted.producer_id, granted.epoch)
 
     return coordinators.submit(shard, ctx, body, response)

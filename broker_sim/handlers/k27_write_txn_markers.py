@@ -1,9 +1,9 @@
 """WriteTxnMarkers (27), versions 0-2: a coordinator ends transactions in the logs of the partitions that this broker leads.
 
-The coordinators here append their markers themselves; this is for who speaks for one, as `kafka-transactions abort` does. v2 tells the
-version of the transaction (KIP-1228): with 2 an epoch is over with its marker, so that of an open transaction must be a later one.
-Answered when every marker is committed, or with REQUEST_TIMED_OUT after request.timeout.ms.
-Source: KafkaApis.handleWriteTxnMarkersRequest.
+The coordinators here append their markers themselves; this is for clients that act as one, as `kafka-transactions abort` does. v2 has
+the transaction version (KIP-1228): with 2 an epoch ends with its marker, so that the marker of an open transaction must have a later
+one. Answered when every marker is committed, or with REQUEST_TIMED_OUT after request.timeout.ms. Source:
+KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Traits
+from broker_sim.handlers.traits import ErrorTraits
 from broker_sim.metadata.cluster_state import KafkaError, Partition
 from broker_sim.metadata.topics import leader_partition
 from broker_sim.storage import Origin, StorageError
@@ -174,12 +174,12 @@ class _Uncommitted:
             self.ctx.reply(self.response)
 
     def _still(self) -> Iterator[tuple[Partition, int, WritableTxnMarkerPartitionResult]]:
-        for one in self.waiting:
-            partition, offset, row = one
+        for uncommitted in self.waiting:
+            partition, offset, row = uncommitted
             if partition.leader != self.ctx.broker.node_id:
                 row.error_code = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NOT_LEADER_OR_FOLLOWER
             elif partition.high_watermark <= offset:
-                yield one
+                yield uncommitted
 
     def _timed_out(self) -> None:
         for _, _, row in self.waiting:
@@ -193,4 +193,4 @@ class _Uncommitted:
             partition.remove_waiter(self._look)
 
 
-TRAITS = Traits()
+TRAITS = ErrorTraits()

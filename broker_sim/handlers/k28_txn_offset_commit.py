@@ -13,10 +13,10 @@ from collections.abc import Generator, Mapping
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, Producer
 from broker_sim.handlers.context import Deferred, RequestContext
-from broker_sim.handlers.groups import gate, merged
+from broker_sim.handlers.groups import find_shard, merged
 from broker_sim.handlers.in_transaction import Flow, Place, Writer, ask
 from broker_sim.handlers.k08_offset_commit import as_a_map, utf16_length
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
 from kafka_wire.errors import Err
 from kafka_wire.messages.k28_txn_offset_commit import (
@@ -59,11 +59,11 @@ def _commit(
     errors: _Errors = {}
     policy = ctx.broker.runtime.settings.policy
     if policy.commits_are_maps:
-        request = as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
+        request = yield from as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
     offsets = yield from _sorted_out(ctx, request, errors)
     if not offsets and Err.OFFSET_METADATA_TOO_LARGE not in errors.values():
         return (yield from _response(request, errors, Err.NONE))
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return (yield from _response(request, errors, shard))
     place = (OFFSETS_TOPIC, shard.partition)
@@ -95,12 +95,12 @@ def _sorted_out(
     offsets: list[tuple[str, int, Offset]] = []
     stores_ids = by_id or runtime.settings.policy.commits_by_name_store_topic_ids
     pace = Pace(_PIECE)
-    for t, asked in enumerate(request.topics):
-        topic = state.topics_by_id.get(asked.topic_id) if by_id else state.topics.get(asked.name)
+    for t, requested in enumerate(request.topics):
+        topic = state.topics_by_id.get(requested.topic_id) if by_id else state.topics.get(requested.name)
         absent = Err.UNKNOWN_TOPIC_ID if topic is None and by_id else Err.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None:
             errors[t, _WHOLE] = absent
-        for p, part in enumerate(asked.partitions):
+        for p, part in enumerate(requested.partitions):
             if pace.full():
                 yield
             metadata = part.committed_metadata or ""
@@ -121,7 +121,7 @@ def _submit(
     ctx: RequestContext, request: TxnOffsetCommitRequest, offsets: list[tuple[str, int, Offset]], errors: _Errors
 ) -> Generator[None, None, TxnOffsetCommitResponse] | None:
     """Ask the group, which answers later; the response where it can't be asked."""
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return _response(request, errors, shard)
     if request.producer_id != NO_PRODUCER_ID and request.producer_epoch == NO_EPOCH:
@@ -146,13 +146,13 @@ def _response(
 ) -> Generator[None, None, TxnOffsetCommitResponse]:
     """Every partition asked for; ``error`` is the group's answer, ``names`` those of the topics that are asked for by id. Metadata is
     looked at where the group takes the rest. What isn't there comes as in OffsetCommit (TxnOffsetCommitResponse.Builder)."""
-    there: list[tuple[_Called, TxnOffsetCommitResponseTopic]] = []
+    existing: list[tuple[_Called, TxnOffsetCommitResponseTopic]] = []
     missing: dict[_Called, TxnOffsetCommitResponseTopic] = {}
     pace = Pace(_PIECE)
     for t, topic in enumerate(request.topics):
         if pace.full():
             yield
-        called, asked = (topic.name, topic.topic_id), []
+        called, requested = (topic.name, topic.topic_id), []
         if (t, _WHOLE) in errors:
             missing.setdefault(called, TxnOffsetCommitResponseTopic(*called))
         for p, part in enumerate(topic.partitions):
@@ -167,14 +167,14 @@ def _response(
             groups = error if isinstance(error, Err) else error.get((name, part.partition_index), Err.NONE)
             if own is Err.NONE or (own is Err.OFFSET_METADATA_TOO_LARGE and groups is not Err.NONE):
                 own = groups
-            asked.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
-        if asked:
-            there.append((called, TxnOffsetCommitResponseTopic(*called, asked)))
-    return TxnOffsetCommitResponse(topics=merged(missing, there))
+            requested.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
+        if requested:
+            existing.append((called, TxnOffsetCommitResponseTopic(*called, requested)))
+    return TxnOffsetCommitResponse(topics=merged(missing, existing))
 
 
-TRAITS = Traits(
-    parts=Parts(
+TRAITS = ErrorTraits(
+    parts=PartialErrors(
         frozenset(
             {
                 Err.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,7 +1,8 @@
-"""DescribeAcls (29), versions 0-3, and what CreateAcls and DeleteAcls share: there is no authorizer, and Kafka says so.
+"""DescribeAcls (29), versions 0-3, and common parts of CreateAcls and DeleteAcls: without an authorizer Kafka returns
+SECURITY_DISABLED.
 
-v1 pattern types. v2 flexible. v3 the resource USER. The code 0 (UNKNOWN)
-closes the connection; other unknown codes don't. Source: AclApis, DescribeAclsRequest.
+v1 pattern types. v2 flexible. v3 the resource USER. The code 0 (UNKNOWN) closes the connection; other unknown codes don't. Source:
+AclApis, DescribeAclsRequest.
 """
 
 from __future__ import annotations
@@ -24,6 +25,6 @@ def handle(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsRes
 
 
 def refuse(ctx: RequestContext) -> None:
-    """For a request whose numbers say that its writer did not know them."""
+    """Close the connection of a request with the code 0 (UNKNOWN)."""
     ctx.no_reply()
     ctx.connection.refuse(f"{ctx.route.name} contains unknown elements: a type, operation or permission is 0")

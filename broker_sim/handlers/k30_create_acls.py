@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 0-3: there is no authorizer, and Kafka says so for each rule. v1 pattern types. v2 flexible."""
+"""CreateAcls (30), versions 0-3: without an authorizer each rule gets an error, as in Kafka. v1 pattern types. v2 flexible."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsRespons
 
 def _refuse_all(ctx: RequestContext, request: CreateAclsRequest) -> Generator[None, None, CreateAclsResponse | None]:
     pace = Pace(_PIECE)
-    for one in request.creations:
+    for creation in request.creations:
         if pace.full():
             yield
-        if UNKNOWN in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
+        if UNKNOWN in (
+            creation.resource_type,
+            creation.resource_pattern_type,
+            creation.operation,
+            creation.permission_type,
+        ):
             refuse(ctx)
             return None
     refused = AclCreationResult(Err.SECURITY_DISABLED, "No Authorizer is configured.")

@@ -1,4 +1,4 @@
-"""DeleteAcls (31), versions 0-3: there is no authorizer, and Kafka says so for each filter. v1 pattern types. v2 flexible."""
+"""DeleteAcls (31), versions 0-3: without an authorizer each filter gets an error, as in Kafka. v1 pattern types. v2 flexible."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ def handle(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsRespons
 
 def _refuse_all(ctx: RequestContext, request: DeleteAclsRequest) -> Generator[None, None, DeleteAclsResponse | None]:
     pace = Pace(_PIECE)
-    for one in request.filters:
+    for acl_filter in request.filters:
         if pace.full():
             yield
-        if UNKNOWN in (one.resource_type_filter, one.pattern_type_filter, one.operation, one.permission_type):
+        if UNKNOWN in (
+            acl_filter.resource_type_filter,
+            acl_filter.pattern_type_filter,
+            acl_filter.operation,
+            acl_filter.permission_type,
+        ):
             refuse(ctx)
             return None
     refused = DeleteAclsFilterResult(Err.SECURITY_DISABLED, "No Authorizer is configured.")

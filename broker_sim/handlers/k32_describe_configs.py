@@ -1,8 +1,6 @@
-"""DescribeConfigs (32), versions 0-4: the settings of topics, brokers, loggers, groups and client metrics, and where they
-come from.
+"""DescribeConfigs (32), versions 0-4: the settings of topics, brokers, loggers, groups and client metrics, with their sources.
 
-v0 whether a value is the default. v1 its source and its synonyms. v3 its type and, where asked for, what it is for.
-Source: ConfigHelper.
+v0 whether a value is the default. v1 its source and its synonyms. v3 its type and, on request, its documentation. Source: ConfigHelper.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _MALFORMED = (
 )
 
 Row = tuple[Setting, str | None, list[ConfigEntry]]
-"""A setting, its value and what stands behind it, the effective entry first."""
+"""A setting, its value and its entries, the effective one first."""
 
 
 _PIECE = 10
@@ -85,17 +83,17 @@ def _describe(
         if broker.state.config.release < (4, 0):
             return _metrics_as_set(rows)
     wanted = set(resource.configuration_keys or ())
-    found: list[DescribeConfigsResourceResult] = []
+    results: list[DescribeConfigsResourceResult] = []
     for setting, value, entries in rows:
         if wanted and setting.name not in wanted:
             continue
         source = entries[0].source if entries else ConfigSource.DEFAULT
-        found.append(
+        results.append(
             DescribeConfigsResourceResult(
                 setting.name,
                 value,
                 not topic and not setting.dynamic,
-                False,  # v0: no broker that serves it tells
+                False,  # v0: no broker that serves it has the field
                 source,
                 False,
                 [DescribeConfigsSynonym(e.name, e.value, e.source) for e in entries]
@@ -105,7 +103,7 @@ def _describe(
                 setting.doc if request.include_documentation else None,
             )
         )
-    return found
+    return results
 
 
 def _entity_rows(broker: Broker, entity: entity_configs.Entity, name: str) -> list[Row]:
@@ -117,7 +115,7 @@ def _entity_rows(broker: Broker, entity: entity_configs.Entity, name: str) -> li
 
 
 def _metrics_as_set(rows: list[Row]) -> list[DescribeConfigsResourceResult]:
-    """Of client metrics 3.x tells what is set and no more, whatever was asked for: neither types nor synonyms."""
+    """The rows of client metrics in 3.x: the set values alone, without types and synonyms, whatever was requested."""
     return [
         DescribeConfigsResourceResult(
             setting.name, value, config_source=ConfigSource.CLIENT_METRICS, config_type=0, documentation=""

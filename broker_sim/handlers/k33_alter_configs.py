@@ -26,7 +26,7 @@ def handle(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsRes
 def _alter_all(ctx: RequestContext, request: AlterConfigsRequest) -> Generator[None, None, AlterConfigsResponse]:
     def alter_one(resource: AlterConfigsResource) -> None:
         check_keys(resource.configs, lambda _: True)
-        settings = {one.name: one.value or "" for one in resource.configs}
+        settings = {config.name: config.value or "" for config in resource.configs}
         alter(ctx.broker, resource, lambda _: settings, validate_only=request.validate_only)
 
     results = yield from alter_each(request.resources, alter_one)

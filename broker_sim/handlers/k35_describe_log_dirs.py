@@ -1,8 +1,7 @@
-"""DescribeLogDirs (35), versions 0-4: the bytes of each log that this broker holds a replica of. v4 the size of the
-disk.
+"""DescribeLogDirs (35), versions 0-4: the bytes of each log of which this broker has a replica. v4 the size of the disk.
 
-Null asks for all topics. A cluster in memory shows one directory named "(memory)", without a disk's size.
-Source: ReplicaManager.describeLogDirs.
+Null asks for all topics. A cluster in memory has one directory named "(memory)", without a disk's size. Source:
+ReplicaManager.describeLogDirs.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kafka_wire.messages.k35_describe_log_dirs import (
 IN_MEMORY = "(memory)"
 UNKNOWN_BYTES = -1
 NAMES_ONLY_WANTED = (3, 5)
-"""Releases before this one name every topic of the directory, those that nobody asked for without partitions."""
+"""Releases before this one return every topic of the directory, those that were not requested without partitions."""
 
 
 _PIECE = 2000
@@ -48,10 +47,10 @@ def _describe_all(
         name = partition.topic.name
         if broker.node_id not in partition.replicas:
             continue
-        asked = wanted is None or (name, partition.index) in wanted
-        if asked or state.config.release < NAMES_ONLY_WANTED:
+        requested = wanted is None or (name, partition.index) in wanted
+        if requested or state.config.release < NAMES_ONLY_WANTED:
             topic = shown.setdefault(name, DescribeLogDirsTopic(name))
-        if not asked:
+        if not requested:
             continue
         topic.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size_bytes))
     result = DescribeLogDirsResult(Err.NONE, IN_MEMORY, list(shown.values()), UNKNOWN_BYTES, UNKNOWN_BYTES)

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36), versions 0-2: on a PLAINTEXT listener every client is authenticated already, and Kafka says so.
+"""SaslAuthenticate (36), versions 0-2: on a PLAINTEXT listener every client is authenticated already, which Kafka returns as an error.
 
 Source: KafkaApis.handleSaslAuthenticateRequest.
 """

@@ -44,7 +44,7 @@ def _create_all(
         if count[name] > 1:
             results[name] = CreatePartitionsTopicResult(name, Err.INVALID_REQUEST, "Duplicate topic name.")
             continue
-        assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+        assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
         try:
             yield from state.creating_partitions(
                 name, topic.count, assignments=assignments, validate_only=request.validate_only

@@ -8,7 +8,7 @@ from functools import partial
 from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.coordinator.outcome import DeleteGroup
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import behind_timers, gate
+from broker_sim.handlers.groups import behind_timers, find_shard
 from kafka_wire.errors import Err
 from kafka_wire.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -43,7 +43,7 @@ def _delete_all(
     for result in results:
         if pace.full():
             yield
-        shard = gate(ctx, result.group_id, empty_id_is_legal=True)
+        shard = find_shard(ctx, result.group_id, empty_id_is_legal=True)
         if isinstance(shard, Err):
             done(result, shard)
         else:

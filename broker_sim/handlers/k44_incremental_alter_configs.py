@@ -60,8 +60,8 @@ def _alter_all(
         if pace.full():
             yield
         if named[resource.resource_type, resource.resource_name] == 1 and resource.resource_type in altered:
-            strange = any(one.config_operation not in range(4) for one in resource.configs)
-            unknown = unknown or (strange and _is_forwarded(broker, resource))
+            has_unknown = any(config.config_operation not in range(4) for config in resource.configs)
+            unknown = unknown or (has_unknown and _is_forwarded(broker, resource))
 
     def alter_one(resource: AlterConfigsResource) -> None:
         _check_keys(resource)
@@ -92,27 +92,25 @@ def _is_forwarded(broker: Broker, resource: AlterConfigsResource) -> bool:
 
 
 def _check_keys(resource: AlterConfigsResource) -> None:
-    deleted = {one.name for one in resource.configs if one.config_operation == DELETE}
-    check_keys(resource.configs, lambda one: one.name not in deleted)
+    deleted = {item.name for item in resource.configs if item.config_operation == DELETE}
+    check_keys(resource.configs, lambda item: item.name not in deleted)
 
 
 def _apply(broker: Broker, resource: AlterConfigsResource, own: Own) -> Own:
     """The resource's own settings after every operation."""
-    for one in resource.configs:
-        operation, name = one.config_operation, one.name
+    for config in resource.configs:
+        operation, name = config.config_operation, config.name
         if operation == SET:
-            own[name] = one.value or ""
+            own[name] = config.value or ""
         elif operation == DELETE:
             own.pop(name, None)
         else:
-            own[name] = _changed_list(broker, resource, own, one)
+            own[name] = _changed_list(broker, resource, own, config)
     return own
 
 
 def _changed_list(broker: Broker, resource: AlterConfigsResource, own: Own, change: AlterableConfig) -> str:
-    """A list with values added (those that are not there) or taken out; a list that is not set counts as its
-    default.
-    """
+    """A list with missing values added, or values removed; an unset list counts as its default."""
     name = change.name
     if not is_list(broker, resource, name):
         verb = _NAMES[change.config_operation]
@@ -139,7 +137,7 @@ def _take(taken: Counter[str], value: str) -> bool:
 
 
 def _of_loggers(broker: Broker, words: str) -> str:
-    """What is said of a node's id by Kafka's RuntimeLoggerManager (since 3.7), which at first tells its own id twice."""
+    """The error for a node id of Kafka's RuntimeLoggerManager (since 3.7), whose first message contains its own id twice."""
     release = broker.state.config.release
     if release < (3, 7):
         return words
@@ -155,21 +153,21 @@ def _alter_loggers(broker: Broker, resource: AlterConfigsResource, validate_only
     except KafkaError as error:
         raise KafkaError(error.error, _of_loggers(broker, error.message or "")) from None
     known = loggers()
-    for one in resource.configs:
-        if one.config_operation in (APPEND, SUBTRACT):
-            verb = _NAMES[one.config_operation]
+    for config in resource.configs:
+        if config.config_operation in (APPEND, SUBTRACT):
+            verb = _NAMES[config.config_operation]
             raise KafkaError(Err.INVALID_REQUEST, f"{verb} operation is not allowed for the BROKER_LOGGER resource")
-        if one.name not in known:
-            raise KafkaError(Err.INVALID_CONFIG, f"Logger {one.name} does not exist!")
-        if one.config_operation == DELETE and one.name == "root":
+        if config.name not in known:
+            raise KafkaError(Err.INVALID_CONFIG, f"Logger {config.name} does not exist!")
+        if config.config_operation == DELETE and config.name == "root":
             raise KafkaError(Err.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
-        if one.config_operation == SET and one.value not in LEVELS:
+        if config.config_operation == SET and config.value not in LEVELS:
             levels = ", ".join(sorted(LEVELS))
             raise KafkaError(
                 Err.INVALID_CONFIG,
-                f"Cannot set the log level of {one.name} to {one.value} as it is not a supported log level. "
+                f"Cannot set the log level of {config.name} to {config.value} as it is not a supported log level. "
                 f"Valid log levels are {levels}",
             )
-    for one in resource.configs:
+    for config in resource.configs:
         if not validate_only:
-            known[one.name].setLevel(LEVELS[one.value or ""] if one.config_operation == SET else 0)
+            known[config.name].setLevel(LEVELS[config.value or ""] if config.config_operation == SET else 0)

@@ -1,4 +1,4 @@
-"""OffsetDelete (47, KIP-496): committed offsets of topics that the group doesn't read any more."""
+"""OffsetDelete (47, KIP-496): deletes committed offsets of topics that the group does not subscribe to any more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Container, Generator
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import DeleteOffsets
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import behind_timers, gate, merged
+from broker_sim.handlers.groups import behind_timers, find_shard, merged
 from kafka_wire.errors import Err
 from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -24,7 +24,7 @@ _PIECE = 2000
 
 @behind_timers
 def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
-    """Topics first, then the gate, then the group; an error of the whole carries no topics."""
+    """Topics first, then the coordinator check, then the group; an error of the whole carries no topics."""
     response: OffsetDeleteResponse | None = ctx.in_pieces(_delete(ctx, request))
     return response
 
@@ -42,15 +42,15 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
             yield
     if policy.missing_are_maps:
         wanted = list(dict.fromkeys(wanted))
-    there: list[tuple[str, int]] = []
+    existing: list[tuple[str, int]] = []
     for pair in wanted:
         if pace.full():
             yield
         if state.partition(*pair) is not None:
-            there.append(pair)
+            existing.append(pair)
     if policy.commits_are_maps:
-        there = list(dict.fromkeys(there))
-    shard = gate(ctx, request.group_id)
+        existing = list(dict.fromkeys(existing))
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return OffsetDeleteResponse(error_code=shard)
 
@@ -59,21 +59,21 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
         if error is not Err.NONE:
             return OffsetDeleteResponse(error_code=error)
         if policy.missing_are_maps:
-            nowhere = {pair: Err.UNKNOWN_TOPIC_OR_PARTITION for pair in wanted if pair not in results}
-            return OffsetDeleteResponse(topics=_of_a_map(nowhere | results))
+            absent = {pair: Err.UNKNOWN_TOPIC_OR_PARTITION for pair in wanted if pair not in results}
+            return OffsetDeleteResponse(topics=_of_a_map(absent | results))
         answered = _of_a_map(results) if policy.commits_are_maps else (yield from _as_asked(request, results, pace))
         missing = yield from _missing(request, results, state.topics, pace)
         return OffsetDeleteResponse(topics=merged(missing, [(topic.name, topic) for topic in answered]))
 
-    ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, there), response)
+    ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, existing), response)
     return None
 
 
 def _as_asked(
     request: OffsetDeleteRequest, results: _Results, pace: Pace
 ) -> Generator[None, None, list[OffsetDeleteResponseTopic]]:
-    """What there is, as often as it was asked for."""
-    found: list[OffsetDeleteResponseTopic] = []
+    """The rows of existing partitions, as often as they were requested."""
+    result: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
         rows: list[OffsetDeleteResponsePartition] = []
         for part in topic.partitions:
@@ -83,17 +83,17 @@ def _as_asked(
             if pace.full():
                 yield
         if rows:
-            found.append(OffsetDeleteResponseTopic(topic.name, rows))
+            result.append(OffsetDeleteResponseTopic(topic.name, rows))
         if pace.full():
             yield
-    return found
+    return result
 
 
 def _missing(
     request: OffsetDeleteRequest, results: _Results, topics: Container[str], pace: Pace
 ) -> Generator[None, None, dict[str, OffsetDeleteResponseTopic]]:
-    """What there isn't, by topic; a topic that is unknown even without partitions."""
-    found: dict[str, OffsetDeleteResponseTopic] = {}
+    """The rows of missing partitions, by topic; an unknown topic has a row even without partitions."""
+    by_name: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         name = topic.name
         missing: list[int] = []
@@ -103,15 +103,15 @@ def _missing(
             if pace.full():
                 yield
         if missing or name not in topics:
-            rows = found.setdefault(name, OffsetDeleteResponseTopic(name)).partitions
+            rows = by_name.setdefault(name, OffsetDeleteResponseTopic(name)).partitions
             rows += [OffsetDeleteResponsePartition(index, Err.UNKNOWN_TOPIC_OR_PARTITION) for index in missing]
         if pace.full():
             yield
-    return found
+    return by_name
 
 
 def _of_a_map(results: _Results) -> list[OffsetDeleteResponseTopic]:
-    """Each partition once."""
+    """The rows of a response with each partition once."""
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for (name, index), error in results.items():
         topics.setdefault(name, []).append(OffsetDeleteResponsePartition(index, error))

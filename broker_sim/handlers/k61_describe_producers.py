@@ -1,7 +1,7 @@
-"""DescribeProducers (61, KIP-664): the producers that partitions know, with the start of an open transaction. Asked of the leader.
+"""DescribeProducers (61, KIP-664): the producers of partitions, with the start of an open transaction. Answered by the leader.
 
-What `kafka-transactions find-hanging` looks at: a transaction that is open here, and unknown to its coordinator, hangs.
-Source: KafkaApis.handleDescribeProducersRequest, ProducerStateManager.activeProducers.
+`kafka-transactions find-hanging` uses it: a transaction that is open here, and unknown to its coordinator, hangs. Source:
+KafkaApis.handleDescribeProducersRequest, ProducerStateManager.activeProducers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import check_topic_name, leader_partition
 from kafka_wire.errors import Err
@@ -23,7 +23,7 @@ from kafka_wire.messages.k61_describe_producers import (
 )
 
 _PIECE = 1000
-"""Partitions and producers that are told of before others are served."""
+"""Partitions and producers of one piece."""
 
 
 def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse | None:
@@ -61,7 +61,7 @@ def _partition(ctx: RequestContext, topic: str, index: int) -> PartitionResponse
     except KafkaError as error:
         return PartitionResponse(
             index, error.error
-        )  # ReplicaManager's own errors are told without words, a missing partition of a topic among them
+        )  # ReplicaManager's own errors have no message, also that of a missing partition
     producers = [
         ProducerState(
             entry.producer_id,
@@ -76,4 +76,4 @@ def _partition(ctx: RequestContext, topic: str, index: int) -> PartitionResponse
     return PartitionResponse(index, Err.NONE, None, producers)
 
 
-TRAITS = Traits(parts=Parts())
+TRAITS = ErrorTraits(parts=PartialErrors())

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): what becomes of transactional ids that this broker coordinates."""
+"""DescribeTransactions (65): the states of transactional ids that this broker coordinates."""
 
 from __future__ import annotations
 

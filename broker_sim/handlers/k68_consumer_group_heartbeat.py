@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (68, KIP-848). v1 has members bring their own ids, and subscribe by a regular expression.
+"""ConsumerGroupHeartbeat (68, KIP-848). With v1 members choose their own ids, and may subscribe by a regular expression.
 
-Kafkas before 4.0, and one whose ``group.coordinator.rebalance.protocols`` lacks ``consumer``, refuse it with UNSUPPORTED_VERSION. A
-client with ``group.protocol=consumer`` that finds the API missing looks for another coordinator for ever, without a message
-(librdkafka 2.16); this error is fatal for it, and reported to its application. Source: KafkaApis.handleConsumerGroupHeartbeat.
+Kafka before 4.0, and brokers whose ``group.coordinator.rebalance.protocols`` lacks ``consumer``, refuse it with UNSUPPORTED_VERSION. A
+client with ``group.protocol=consumer`` that finds the API missing looks for another coordinator for ever, without a message (librdkafka
+2.16); this error is fatal for it, and reported to its application. Source: KafkaApis.handleConsumerGroupHeartbeat.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import basis_of, gate, may_repeat, with_names_in_order
+from broker_sim.handlers.groups import basis_of, find_shard, may_repeat, with_names_in_order
 from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
@@ -45,17 +45,17 @@ _WORDS = "The consumer protocol of KIP-848 is switched off: use group.protocol=c
 def handle(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, expected: Expected[Member] | None
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Whether there is such a protocol, the request's form, the gate; then the group."""
+    """Whether there is such a protocol, the request's form, the coordinator check; then the group."""
     config = ctx.broker.state.config
     if not config.has_consumer_protocol:
-        warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, request.group_id, _WORDS)
-        told = _WORDS if config.release >= _BY_DEFAULT else None
-        return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
+        warn_of_group(ctx.broker.state.warned_once, log, ctx.client_id, request.group_id, _WORDS)
+        text = _WORDS if config.release >= _BY_DEFAULT else None
+        return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=text)
     try:
         check(request, ctx.api_version, ctx.broker.runtime.settings)
     except Refused as refused:
         return ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ConsumerGroupHeartbeatResponse(error_code=shard)
     _submit(ctx, shard, request, request if expected is None else LongConsumerHeartbeat(request, expected))
@@ -79,7 +79,7 @@ def _submit(
 
 
 def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Again | None:
-    shard, runtime, version = gate(ctx, request.group_id), ctx.broker.runtime, ctx.api_version
+    shard, runtime, version = find_shard(ctx, request.group_id), ctx.broker.runtime, ctx.api_version
     if isinstance(shard, Err) or request.member_epoch <= 0:
         return None
     client, group_id, member_id = ctx.client, request.group_id, request.member_id
@@ -94,7 +94,7 @@ def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Aga
             ctx.reply(response)
 
     def at_once(epoch: int) -> bytes | None:
-        answer = runtime.heard_at_once(
+        answer = runtime.heartbeat_at_once(
             shard, group_id, member_id, lambda group: unchanged_answer(shard, group, client, request, epoch)
         )
         return None if answer is None else encode(answer, version)

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69, KIP-848). v1 tells which protocol a member speaks."""
+"""ConsumerGroupDescribe (69, KIP-848). v1 has each member's protocol."""
 
 from __future__ import annotations
 

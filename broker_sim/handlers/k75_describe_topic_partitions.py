@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (75), version 0: topics in order of their names, so many partitions at a time (KIP-966).
+"""DescribeTopicPartitions (75), version 0: topics in the order of their names, a limited number of partitions at a time (KIP-966).
 
-The answer stops at the limit and says where to go on; a request goes on there by its cursor. Eligible leader replicas
-are empty lists, never null: Spark's reader dies of null. Source: DescribeTopicPartitionsRequestHandler.
+The response stops at the limit, with a cursor; the next request continues there. Eligible leader replicas are empty lists, never null:
+Spark's reader fails with null. Source: DescribeTopicPartitionsRequestHandler.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_wire.messages.k75_describe_topic_partitions import (
 )
 
 _PIECE = 1000
-"""Topics that are told, unknown ones above all, before others are served."""
+"""Topics of one piece, above all unknown ones."""
 
 
 def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse | None:

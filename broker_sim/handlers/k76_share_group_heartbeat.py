@@ -8,7 +8,7 @@ from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.heartbeat import LongShareHeartbeat, Member, check, expecting
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import basis_of, gate, may_repeat, with_names_in_order
+from broker_sim.handlers.groups import basis_of, find_shard, may_repeat, with_names_in_order
 from broker_sim.handlers.share_groups import are_off
 from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -18,7 +18,7 @@ from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatReq
 def handle(
     ctx: RequestContext, request: ShareGroupHeartbeatRequest, expected: Expected[Member] | None
 ) -> ShareGroupHeartbeatResponse | None:
-    """Whether there are share groups, the request's form, the gate; then the group."""
+    """Whether there are share groups, the request's form, the coordinator check; then the group."""
     if are_off(ctx, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
     runtime = ctx.broker.runtime
@@ -26,7 +26,7 @@ def handle(
         check(request, runtime.settings)
     except Refused as refused:
         return ShareGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ShareGroupHeartbeatResponse(error_code=shard)
     before = basis_of(shard, request)

@@ -1,8 +1,8 @@
-"""ShareFetch (78, KIP-932), versions 1 and 2: what the member says of records that it had is done first, then it is given others.
+"""ShareFetch (78, KIP-932), versions 1 and 2: processes the member's acknowledgements, then acquires records for it.
 
-A fetch is answered at once with records, an error or max_wait_ms 0; else it is parked: its partitions call it when records have come or
-are free again, one timer ends it, and in between nothing runs. Partitions of a session take turns in being the first. v2 may renew
-locks (KIP-1222), which fetches nothing, and may ask for no more records than it wants (KIP-1206).
+A fetch is answered at once with records, an error or max_wait_ms 0; else it is pending: its partitions call it when records were
+appended or released, and one timer ends it. The partitions of a session take turns in being the first. v2 may renew locks (KIP-1222),
+which fetches nothing, and may limit the number of records strictly (KIP-1206).
 
 Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFetch, ShareFetchUtils (4.x).
 """
@@ -71,10 +71,10 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
     for topic in request.topics:
-        for one in topic.partitions:
-            if one.acknowledgement_batches:
-                at = TopicPartition(topic.topic_id, one.partition_index)
-                yield from acknowledging.add(at, one.acknowledgement_batches)
+        for part in topic.partitions:
+            if part.acknowledgement_batches:
+                at = TopicPartition(topic.topic_id, part.partition_index)
+                yield from acknowledging.add(at, part.acknowledgement_batches)
     fetch = ShareFetch(ctx, request, session, member, acknowledging)
     acknowledging.then(fetch.start)
     return None
@@ -83,16 +83,16 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
 def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -> ShareSession | Err:
     """The session of a request, a new one where it asks for that."""
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
-    asked = [
-        TopicPartition(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions
+    requested = [
+        TopicPartition(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions
     ]
     if epoch == INITIAL_EPOCH:
-        if any(one.acknowledgement_batches for topic in request.topics for one in topic.partitions):
+        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
         if not isinstance(session, Err):
-            session.update(asked, ())
-            if any(one.topic_id not in ctx.broker.state.topics_by_id for one in asked):
+            session.update(requested, ())
+            if any(item.topic_id not in ctx.broker.state.topics_by_id for item in requested):
                 return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
         return session
     session = sessions.resume(key, epoch)
@@ -102,13 +102,13 @@ def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
-        session.update(asked, forgotten)
+        session.update(requested, forgotten)
     return session
 
 
 @dataclass(slots=True)
 class _Got:
-    """What a partition gives."""
+    """The records, acquired ranges and error of one partition."""
 
     error: Err = Err.NONE
     records: bytes = b""
@@ -118,7 +118,7 @@ class _Got:
 class ShareFetch:
     """One fetch, from its acknowledgements to its answer."""
 
-    __slots__ = ("acknowledging", "asked", "ctx", "member", "parked", "request", "session", "timer")
+    __slots__ = ("acknowledging", "ctx", "member", "request", "requested", "session", "timer", "waiting")
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class ShareFetch:
     ) -> None:
         self.ctx, self.request, self.session, self.member = ctx, request, session, member
         self.acknowledging = acknowledging
-        self.parked: list[tuple[LivePartition, Partition]] = []
-        self.asked = self._in_turn()
+        self.waiting: list[tuple[LivePartition, Partition]] = []
+        self.requested = self._in_turn()
 
     def _in_turn(self) -> list[TopicPartition]:
         """The session's partitions, each request beginning with another."""
@@ -142,11 +142,11 @@ class ShareFetch:
         return listed[turn:] + listed[:turn]
 
     def start(self) -> None:
-        """What is acknowledged is answered: answer, or wait for records."""
+        """The acknowledgements are answered: acquire records and answer, or wait."""
         request = self.request
         if request.share_session_epoch == FINAL_EPOCH:
             self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
-            self._reply({at: _Got() for at in self.asked})
+            self._reply({at: _Got() for at in self.requested})
             return
         if request.is_renew_ack or request.max_records <= 0 or request.max_bytes <= 0:
             self._reply({})
@@ -155,7 +155,7 @@ class ShareFetch:
         if got is not None:
             self._reply(got)
             return
-        clock = self.ctx.broker.state.clock.wire  # a poll goes on while the broker's time stands still
+        clock = self.ctx.broker.state.clock.wire  # a long poll runs in real time, also with a manual clock
         self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._time_is_up)
         self._wait()
         self.ctx.on_disconnect(self._stop)
@@ -165,31 +165,31 @@ class ShareFetch:
     def _acquire(self, *, last: bool) -> dict[TopicPartition, _Got] | None:
         """What the partitions give; None where that is nothing yet, and this isn't the ``last`` look."""
         shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
-        found: dict[TopicPartition, _Got] = {}
+        results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
-        for at in self.asked:
+        for at in self.requested:
             live = shares.of(broker, self.session.key.group_id, at)
             if isinstance(live, Err):
-                found[at] = _Got(live)
+                results[at] = _Got(live)
             elif live.error is not Err.NONE:
-                found[at] = _Got(live.error)
+                results[at] = _Got(live.error)
             elif live.share is not None and live.share.may_acquire:
                 ready.append((at, live))
-        if ready and not last and not found and self._too_little(ready):
+        if ready and not last and not results and self._too_little(ready):
             return None
         left = request.max_records
-        each = max(1, request.max_bytes // max(1, len(ready)))
+        bytes_each = max(1, request.max_bytes // max(1, len(ready)))
         for at, live in ready:
             if left <= 0:
                 break
-            got = self._acquire_of(live, each, left)
+            got = self._acquire_of(live, bytes_each, left)
             if got.acquired or got.error is not Err.NONE:
-                found[at] = got
-                left -= sum(one.last - one.first + 1 for one in got.acquired)
-        return found if found or last else None
+                results[at] = got
+                left -= sum(part.last - part.first + 1 for part in got.acquired)
+        return results if results or last else None
 
     def _too_little(self, ready: Sequence[tuple[TopicPartition, LivePartition]]) -> bool:
-        """Whether what is new has less than the bytes that are asked for, and nothing comes again."""
+        """Whether the new records have fewer than the requested bytes, and no records were released."""
         wanted, size = self.request.min_bytes, 0
         if wanted <= 1:
             return False
@@ -270,7 +270,10 @@ class ShareFetch:
         size: int,
     ) -> list[Acquired]:
         """Remove the records of aborted transactions, which no member acquires."""
-        aborted = {one.producer_id: one.first_offset for one in live.partition.log.aborted_within(offset, size)}
+        aborted = {
+            transaction.producer_id: transaction.first_offset
+            for transaction in live.partition.log.aborted_within(offset, size)
+        }
         ranges = [
             (header.base_offset, header.last_offset)
             for _, header in heads
@@ -283,26 +286,26 @@ class ShareFetch:
         share = live.share
         assert share is not None
         self.ctx.broker.shares.write(live, share.archive(ranges))
-        return [part for one in acquired for part in _outside(one, ranges)]
+        return [part for item in acquired for part in _outside(item, ranges)]
 
     # waiting
 
     def _wait(self) -> None:
-        for at in self.asked:
+        for at in self.requested:
             live = self.ctx.broker.shares.of(self.ctx.broker, self.session.key.group_id, at)
             if isinstance(live, LivePartition):
                 live.waiters[self._look] = None
                 live.partition.add_waiter(self._look)
-                self.parked.append((live, live.partition))
+                self.waiting.append((live, live.partition))
 
     def _look(self) -> None:
         """Something has changed: answer if that is enough."""
         got = self._acquire(last=False)
         if got is not None:
             self._finish(got)
-        elif any(live.error is not Err.NONE for live, _ in self.parked):
-            self._unpark()
-            self._wait()  # it was dropped, and is there anew
+        elif any(live.error is not Err.NONE for live, _ in self.waiting):
+            self._stop_waiting()
+            self._wait()  # it was dropped and loaded again
 
     def _time_is_up(self) -> None:
         self._finish(self._acquire(last=True) or {})
@@ -311,34 +314,34 @@ class ShareFetch:
         self._stop()
         self._reply(got)
 
-    def _unpark(self) -> None:
-        parked, self.parked = self.parked, []
-        for live, partition in parked:
+    def _stop_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for live, partition in waiting:
             live.waiters.pop(self._look, None)
             partition.remove_waiter(self._look)
 
     def _stop(self) -> None:
         self.timer.cancel()
-        self._unpark()
+        self._stop_waiting()
 
     # answering
 
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
         """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
-        session, told = self.session, self.acknowledging.told
+        session, answers = self.session, self.acknowledging.answers
         rows: dict[TopicPartition, PartitionData] = {}
-        for at in [*self.asked, *(at for at in told if at not in session.partitions)]:
-            one = got.get(at)
-            if one is None:
-                if session.partitions.get(at) and at not in told:
+        for at in [*self.requested, *(at for at in answers if at not in session.partitions)]:
+            part = got.get(at)
+            if part is None:
+                if session.partitions.get(at) and at not in answers:
                     continue
-                one = _Got()
+                part = _Got()
             if at in session.partitions:
                 session.partitions[at] = True
-            row = rows[at] = PartitionData(at.partition, one.error, records=one.records)
-            row.acquired_records = [AcquiredRecords(*acquired) for acquired in one.acquired]
-            if at in told:
-                row.acknowledge_error_code, row.acknowledge_error_message = told[at].error, told[at].words
+            row = rows[at] = PartitionData(at.partition, part.error, records=part.records)
+            row.acquired_records = [AcquiredRecords(*acquired) for acquired in part.acquired]
+            if at in answers:
+                row.acknowledge_error_code, row.acknowledge_error_message = answers[at].error, answers[at].words
         leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         for at, row in rows.items():
@@ -354,16 +357,16 @@ class ShareFetch:
         )
 
 
-def _outside(one: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
+def _outside(acquired: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
     """What of acquired records lies in none of the ranges, which are in order."""
     left: list[Acquired] = []
-    begin = one.first
+    begin = acquired.first
     for first, last in ranges:
-        if last < begin or first > one.last:
+        if last < begin or first > acquired.last:
             continue
         if first > begin:
-            left.append(Acquired(begin, first - 1, one.deliveries))
+            left.append(Acquired(begin, first - 1, acquired.deliveries))
         begin = last + 1
-    if begin <= one.last:
-        left.append(Acquired(begin, one.last, one.deliveries))
+    if begin <= acquired.last:
+        left.append(Acquired(begin, acquired.last, acquired.deliveries))
     return left

@@ -1,4 +1,4 @@
-"""ShareAcknowledge (79, KIP-932), versions 1 and 2. v2 may renew locks (KIP-1222), and says how long they hold."""
+"""ShareAcknowledge (79, KIP-932), versions 1 and 2. v2 may renew locks (KIP-1222), and returns their duration."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def _acknowledge(
         return ShareAcknowledgeResponse(error_code=session)
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
     for topic in request.topics:
-        for one in topic.partitions:
+        for part in topic.partitions:
             yield from acknowledging.add(
-                TopicPartition(topic.topic_id, one.partition_index), one.acknowledgement_batches
+                TopicPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches
             )
 
     def finished() -> None:
         if request.share_session_epoch == FINAL_EPOCH:
             shares.end_session(ctx.broker, session)
         topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
-        for at, told in acknowledging.told.items():
-            row = PartitionData(at.partition, told.error, told.words)
+        for at, answer in acknowledging.answers.items():
+            row = PartitionData(at.partition, answer.error, answer.words)
             topics.setdefault(at.topic_id, ShareAcknowledgeTopicResponse(at.topic_id)).partitions.append(row)
             leader = leaders.get(at)
             if leader is not None:
@@ -65,6 +65,6 @@ def _acknowledge(
             )
         )
 
-    leaders, nodes = current_leaders(ctx, [at for at, told in acknowledging.told.items() if told.error])
+    leaders, nodes = current_leaders(ctx, [at for at, answer in acknowledging.answers.items() if answer.error])
     acknowledging.then(finished)
     return None

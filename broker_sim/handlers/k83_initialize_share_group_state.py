@@ -14,7 +14,7 @@ from kafka_wire.messages.k83_initialize_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: InitializeShareGroupStateRequest) -> None:
-    """Make each partition's state."""
+    """Initialize the state of each share partition."""
 
     def row(index: int, result: Result) -> PartitionResult:
         return PartitionResult(index, result.error, result.words)
@@ -22,8 +22,8 @@ def handle(ctx: RequestContext, request: InitializeShareGroupStateRequest) -> No
     share_states.answer(
         ctx,
         request,
-        lambda key, one: Initialize(key, one.state_epoch, one.start_offset),
+        lambda key, data: Initialize(key, data.state_epoch, data.start_offset),
         row,
-        lambda topics: InitializeShareGroupStateResponse([InitializeStateResult(*one) for one in topics]),
+        lambda topics: InitializeShareGroupStateResponse([InitializeStateResult(*topic) for topic in topics]),
         takes_empty_topics=True,
     )

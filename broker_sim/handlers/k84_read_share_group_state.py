@@ -15,16 +15,16 @@ from kafka_wire.messages.k84_read_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: ReadShareGroupStateRequest) -> None:
-    """Tell each partition's state."""
+    """Return the state of each share partition."""
 
-    def row(index: int, found: Found) -> PartitionResult:
-        batches = [StateBatch(*batch) for batch in found.batches]
-        return PartitionResult(index, found.error, found.words, found.state_epoch, found.start_offset, batches)
+    def row(index: int, state: Found) -> PartitionResult:
+        batches = [StateBatch(*batch) for batch in state.batches]
+        return PartitionResult(index, state.error, state.words, state.state_epoch, state.start_offset, batches)
 
     share_states.answer(
         ctx,
         request,
-        lambda key, one: Read(key, one.leader_epoch),
+        lambda key, data: Read(key, data.leader_epoch),
         row,
-        lambda topics: ReadShareGroupStateResponse([ReadStateResult(*one) for one in topics]),
+        lambda topics: ReadShareGroupStateResponse([ReadStateResult(*topic) for topic in topics]),
     )

@@ -1,4 +1,4 @@
-"""WriteShareGroupState (85, KIP-932), versions 0 and 1. v1 says how many records beyond the start offset are done with."""
+"""WriteShareGroupState (85, KIP-932), versions 0 and 1. v1 has the number of completed records from the start offset on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kafka_wire.messages.k85_write_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: WriteShareGroupStateRequest) -> None:
-    """Write down what has become of each partition's records."""
+    """Store the changes of each share partition."""
 
-    def command(key: ShareKey, one: PartitionData) -> Write:
+    def command(key: ShareKey, data: PartitionData) -> Write:
         batches = [
-            StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in one.state_batches
+            StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in data.state_batches
         ]
-        return Write(key, one.state_epoch, one.leader_epoch, one.start_offset, batches, one.delivery_complete_count)
+        return Write(key, data.state_epoch, data.leader_epoch, data.start_offset, batches, data.delivery_complete_count)
 
     def row(index: int, result: Result) -> PartitionResult:
         return PartitionResult(index, result.error, result.words)
@@ -33,5 +33,5 @@ def handle(ctx: RequestContext, request: WriteShareGroupStateRequest) -> None:
         request,
         command,
         row,
-        lambda topics: WriteShareGroupStateResponse([WriteStateResult(*one) for one in topics]),
+        lambda topics: WriteShareGroupStateResponse([WriteStateResult(*topic) for topic in topics]),
     )

@@ -14,7 +14,7 @@ from kafka_wire.messages.k86_delete_share_group_state import (
 
 
 def handle(ctx: RequestContext, request: DeleteShareGroupStateRequest) -> None:
-    """Remove each partition's state."""
+    """Delete the state of each share partition."""
 
     def row(index: int, result: Result) -> PartitionResult:
         return PartitionResult(index, result.error, result.words)
@@ -22,7 +22,7 @@ def handle(ctx: RequestContext, request: DeleteShareGroupStateRequest) -> None:
     share_states.answer(
         ctx,
         request,
-        lambda key, one: Delete(key),
+        lambda key, data: Delete(key),
         row,
-        lambda topics: DeleteShareGroupStateResponse([DeleteStateResult(*one) for one in topics]),
+        lambda topics: DeleteShareGroupStateResponse([DeleteStateResult(*topic) for topic in topics]),
     )

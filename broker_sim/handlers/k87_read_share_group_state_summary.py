@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (87, KIP-932), versions 0 and 1. v1 says how many records beyond the start offset are done with."""
+"""ReadShareGroupStateSummary (87, KIP-932), versions 0 and 1. v1 has the number of completed records from the start offset on."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from kafka_wire.messages.k87_read_share_group_state_summary import (
 
 
 def handle(ctx: RequestContext, request: ReadShareGroupStateSummaryRequest) -> None:
-    """Tell where the group is in each partition."""
+    """Return the start offset of each share partition."""
 
-    def row(index: int, found: Summary) -> PartitionResult:
+    def row(index: int, summary: Summary) -> PartitionResult:
         return PartitionResult(
             index,
-            found.error,
-            found.words,
-            found.state_epoch,
-            found.leader_epoch,
-            found.start_offset,
-            found.complete_count,
+            summary.error,
+            summary.words,
+            summary.state_epoch,
+            summary.leader_epoch,
+            summary.start_offset,
+            summary.complete_count,
         )
 
     share_states.answer(
         ctx,
         request,
-        lambda key, one: Summarize(key, one.leader_epoch),
+        lambda key, data: Summarize(key, data.leader_epoch),
         row,
-        lambda topics: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*one) for one in topics]),
+        lambda topics: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*topic) for topic in topics]),
     )

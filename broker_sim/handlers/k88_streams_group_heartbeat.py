@@ -20,9 +20,9 @@ from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.coordinator.streams.heartbeat import expecting
 from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking, reading_tags
-from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, bringing
+from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import basis_of, gate, may_repeat
+from broker_sim.handlers.groups import basis_of, find_shard, may_repeat
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
 from broker_sim.metadata.topics import INTERNAL_TOPICS, KafkaError, check_topic_name
 from broker_sim.runtime.group_coordinator import GroupCoordinator
@@ -43,7 +43,8 @@ _NAMED = 3  # topics whose creation failed that a status names
 
 
 def handle(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
-    """Whether there are streams groups, the names of the topology's topics, the request's form, the gate; then the group."""
+    """Whether there are streams groups, the names of the topology's topics, the request's form, the coordinator check; then the
+    group."""
     response: StreamsGroupHeartbeatResponse | None = ctx.in_pieces(_heartbeat(ctx, request))
     return response
 
@@ -53,18 +54,18 @@ def _heartbeat(
 ) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
     state, runtime = ctx.broker.state, ctx.broker.runtime
     if not state.config.has_streams_groups:
-        warn_of_group(state.told_once, log, ctx.client_id, request.group_id, _WORDS)
+        warn_of_group(state.warned_once, log, ctx.client_id, request.group_id, _WORDS)
         return StreamsGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
     try:
         yield from _check_names(request.topology)
         yield from checking(request, runtime.settings.policy)
     except Refused as refused:
         return StreamsGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return StreamsGroupHeartbeatResponse(error_code=shard)
     body = yield from _read(ctx, request, shard)
-    shard = gate(ctx, request.group_id)  # it may have moved meanwhile
+    shard = find_shard(ctx, request.group_id)  # it may have moved meanwhile
     if isinstance(shard, Err):
         return StreamsGroupHeartbeatResponse(error_code=shard)
     _submit(ctx, body, shard)
@@ -72,13 +73,13 @@ def _heartbeat(
 
 
 def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Shard) -> Generator[None, None, Heartbeat]:
-    """Read, in pieces, what a request may have very much of: the group takes all of it in one step."""
+    """Read the long parts of a request in pieces; the group handles them in one step."""
     group = shard.groups.get(request.group_id)
     latest = group.latest if isinstance(group, StreamsGroup) else None
     body = Heartbeat(request, tags=(yield from reading_tags(request)))
     if request.topology is not None:
         known = None if latest is None else latest.topology
-        body.brought = yield from bringing(request.topology, shard.topics, known)
+        body.received = yield from receiving(request.topology, shard.topics, known)
     member = None if latest is None else latest.members.get(request.member_id)
     body.expected = yield from expecting(member, ctx.client, body)
     return body
@@ -93,7 +94,7 @@ def _submit(ctx: RequestContext, body: Heartbeat, shard: Shard) -> None:
         if answer.error_code == Err.NONE and may_repeat(shard, request, before):
             ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         if missing:
-            _tell_failures(answer, missing, runtime.failed_internal_topics)
+            _status_of_failures(answer, missing, runtime.failed_internal_topics)
             job = _creating(ctx.broker.state, runtime, missing)
             if not ended(job):
                 ctx.broker.state.slices.add(job, ended)
@@ -106,9 +107,13 @@ def _check_names(topology: Topology | None) -> Generator[None, None, None]:
     """In pieces. Raises Refused for topics that no application may use."""
     pace = Pace(_PIECE)
     names: dict[str, None] = {}
-    for one in topology.subtopologies if topology is not None else ():
-        internal_topics = map(attrgetter("name"), chain(one.repartition_source_topics, one.state_changelog_topics))
-        for named in chunked(chain(one.source_topics, one.repartition_sink_topics, internal_topics), _PIECE):
+    for subtopology in topology.subtopologies if topology is not None else ():
+        internal_topics = map(
+            attrgetter("name"), chain(subtopology.repartition_source_topics, subtopology.state_changelog_topics)
+        )
+        for named in chunked(
+            chain(subtopology.source_topics, subtopology.repartition_sink_topics, internal_topics), _PIECE
+        ):
             names |= dict.fromkeys(named)
             if pace.full(len(named)):
                 yield
@@ -138,7 +143,7 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def _tell_failures(
+def _status_of_failures(
     answer: StreamsGroupHeartbeatResponse, missing: Mapping[str, InternalTopic], failed: Mapping[str, str]
 ) -> None:
     """What could not be created when it was tried last."""
@@ -150,7 +155,7 @@ def _tell_failures(
 
 
 def _creating(state: ClusterState, runtime: GroupCoordinator, missing: Mapping[str, InternalTopic]) -> Job:
-    """The topics, whether auto.create.topics.enable allows topics or not. As Kafka's controller takes one request for all of them, too
+    """Create the internal topics, also without auto.create.topics.enable. As Kafka's controller gets one request for all of them, too
     many partitions are refused all together."""
     failed = runtime.failed_internal_topics
     wanted = [topic for name, topic in missing.items() if name not in runtime.coming_internal_topics]

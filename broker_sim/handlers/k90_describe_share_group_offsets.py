@@ -1,7 +1,7 @@
-"""DescribeShareGroupOffsets (90, KIP-932), versions 0 and 1: where share groups are in partitions. v1 says how far behind that is.
+"""DescribeShareGroupOffsets (90, KIP-932), versions 0 and 1: the start offsets of share groups. v1 has the lag.
 
-Share coordinators are asked for all partitions of the topics that exist, whether the group exists or not, which creates
-``__share_group_state``. What the group's state was never made for has the start offset -1, and is no error. Source:
+Share coordinators are asked for all partitions of existing topics, whether the group exists or not, which creates
+``__share_group_state``. A partition whose state was never initialized has the start offset -1, without an error. Source:
 GroupCoordinatorService.describeShareGroupOffsets and describeShareGroupAllOffsets (4.x).
 """
 
@@ -16,7 +16,7 @@ from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share_state.commands import Summarize, Summary
 from broker_sim.coordinator.share_state.state import NOWHERE, ShareKey
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, waits_for_timers
+from broker_sim.handlers.groups import find_shard, waits_for_timers
 from broker_sim.metadata.entity_configs import Entity
 from kafka_wire.errors import Err
 from kafka_wire.messages.k90_describe_share_group_offsets import (
@@ -56,34 +56,38 @@ def _describe_all(ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
         if not waiting:
             ctx.reply(DescribeShareGroupOffsetsResponse(groups=groups))
 
-    for asked in request.groups:
+    for requested in request.groups:
         if pace.full(_GROUP):
             yield
-        group = Group(asked.group_id)
+        group = Group(requested.group_id)
         groups.append(group)
-        yield from _describe(ctx, asked, group, done, pace)
+        yield from _describe(ctx, requested, group, done, pace)
     done()
 
 
 def _describe(
-    ctx: RequestContext, asked: DescribeShareGroupOffsetsRequestGroup, told: Group, done: Callable[[], None], pace: Pace
+    ctx: RequestContext,
+    requested: DescribeShareGroupOffsetsRequestGroup,
+    answer: Group,
+    done: Callable[[], None],
+    pace: Pace,
 ) -> Generator[None, None, None]:
-    group_id = asked.group_id
+    group_id = requested.group_id
     off = not ctx.broker.state.config.has_share_groups
-    shard = Err.UNSUPPORTED_VERSION if off else gate(ctx, group_id, empty_id_is_legal=True)
+    shard = Err.UNSUPPORTED_VERSION if off else find_shard(ctx, group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
-        told.error_code, told.error_message = shard, shard.text if shard is Err.NOT_COORDINATOR else None
+        answer.error_code, answer.error_message = shard, shard.text if shard is Err.NOT_COORDINATOR else None
         done()
         return
     missing: list[Topic] = []
-    if asked.topics is None:
-        found = share_group(shard, group_id)
-        known = found.stored.initialized if isinstance(found, ShareGroup) else {}
+    if requested.topics is None:
+        described = share_group(shard, group_id)
+        known = described.stored.initialized if isinstance(described, ShareGroup) else {}
         rows = {topic_id: (topic.name, _rows(topic.partitions)) for topic_id, topic in known.items()}
     else:
-        looked_up = yield from _looked_up(shard, asked.topics, missing, pace)
+        looked_up = yield from _looked_up(shard, requested.topics, missing, pace)
         if looked_up is None or (looked_up and not group_id):
-            told.error_code, told.error_message, told.topics = (
+            answer.error_code, answer.error_message, answer.topics = (
                 Err.UNKNOWN_SERVER_ERROR,
                 Err.UNKNOWN_SERVER_ERROR.text,
                 [],
@@ -93,16 +97,16 @@ def _describe(
         rows = looked_up
     wanted: dict[ShareKey, Partition] = {}
     missing_first = ctx.broker.runtime.settings.policy.missing_share_topics_come_first
-    told.topics += missing if missing_first else ()
+    answer.topics += missing if missing_first else ()
     for topic_id, (name, partitions) in rows.items():
         topic = Topic(name, topic_id)
-        told.topics.append(topic)
+        answer.topics.append(topic)
         for number in sorted(partitions):
             if pace.full():
                 yield
             topic.partitions.append(partitions[number])
             wanted[ShareKey(group_id, topic_id, number)] = partitions[number]
-    told.topics += () if missing_first else missing
+    answer.topics += () if missing_first else missing
 
     def answered(answers: list[Summary]) -> None:
         job = _filling(ctx, wanted, answers, done)
@@ -125,15 +129,15 @@ def _looked_up(
 ) -> Generator[None, None, Rows | None]:
     """Of topics that exist all rows, each partition once however often it is asked for; others go to ``missing`` as they are asked for.
     None where Kafka fails the group: an existing topic without partitions, or a partition below 0."""
-    found: Rows = {}
-    for one in topics:
+    result: Rows = {}
+    for topic in topics:
         if pace.full():
             yield
-        image = shard.topics.by_name.get(one.topic_name)
+        image = shard.topics.by_name.get(topic.topic_name)
         rows: dict[int, Partition] | list[Partition] = (
-            [] if image is None else found.setdefault(image.topic_id, (one.topic_name, {}))[1]
+            [] if image is None else result.setdefault(image.topic_id, (topic.topic_name, {}))[1]
         )
-        for number in one.partitions:
+        for number in topic.partitions:
             if pace.full():
                 yield
             if isinstance(rows, dict):
@@ -141,10 +145,10 @@ def _looked_up(
             else:
                 rows.append(Partition(number, NOWHERE))
         if isinstance(rows, list):
-            missing.append(Topic(one.topic_name, ZERO_UUID, rows))
-        elif not one.partitions or min(one.partitions) < 0:
+            missing.append(Topic(topic.topic_name, ZERO_UUID, rows))
+        elif not topic.partitions or min(topic.partitions) < 0:
             return None
-    return found
+    return result
 
 
 def _filling(

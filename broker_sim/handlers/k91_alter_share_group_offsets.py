@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 from broker_sim.coordinator.share.offsets import altering
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, waits_for_timers
+from broker_sim.handlers.groups import find_shard, waits_for_timers
 from broker_sim.handlers.share_groups import NO_SUCH_VERSION, are_off
 from kafka_wire.errors import Err
 from kafka_wire.messages.k91_alter_share_group_offsets import (
@@ -16,7 +16,7 @@ from kafka_wire.messages.k91_alter_share_group_offsets import (
 
 
 def handle(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse | None:
-    """The gate; then the group."""
+    """The coordinator check; then the group."""
     response: AlterShareGroupOffsetsResponse | None = ctx.in_pieces(_alter(ctx, request))
     return response
 
@@ -28,11 +28,11 @@ def _alter(
         return None
     if are_off(ctx, request.group_id):
         return AlterShareGroupOffsetsResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=NO_SUCH_VERSION)
-    shard = gate(ctx, request.group_id)
+    shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return AlterShareGroupOffsetsResponse(error_code=shard, error_message=shard.text)
     body = yield from altering(shard.topics, request)
-    shard = gate(ctx, request.group_id)  # it may have moved meanwhile
+    shard = find_shard(ctx, request.group_id)  # it may have moved meanwhile
     if isinstance(shard, Err):
         return AlterShareGroupOffsetsResponse(error_code=shard, error_message=shard.text)
     ctx.broker.runtime.submit(shard, ctx, body)

@@ -1,5 +1,5 @@
 """StreamsGroupTopologyDescriptionUpdate (93, KIP-1331). A plugin of the broker stores descriptions of topologies; a broker without one,
-as this is, refuses each of them before it looks at the group (measured on 4.4.0)."""
+as this is, refuses each of them before it looks up the group (measured on 4.4.0)."""
 
 from __future__ import annotations
 

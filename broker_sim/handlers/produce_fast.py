@@ -31,8 +31,8 @@ _ONE = struct.pack(">i", 1)
 _ALL, _LEADER = -1, 1
 
 _Found = tuple[int, bytes, int]
-"""acks; what names topic and partition, as it stands in the frame; where the records begin, which go on to the frame's
-end but for the three empty tag sections of the flexible versions.
+"""acks; the frame's bytes with topic and partition; the position of the records, which extend to the frame's end except
+for the three empty tag sections of the flexible versions.
 """
 
 
@@ -101,7 +101,7 @@ def _answer(version: int, connection: ConnectionLike, frame: bytes, body: int, c
         state.keep_answer((broker.node_id, version, key), partition)
     else:
         partition = cast(Partition, known)
-    if acks != _LEADER and (acks != _ALL or partition.held):
+    if acks != _LEADER and (acks != _ALL or partition.high_watermark_frozen):
         return None
     records = frame[at:-3] if flexible else frame[at:]
     try:

@@ -1,8 +1,8 @@
-"""Requests that a member sends again and again with the same bytes, but for the generation or the member epoch (here a generation,
-too): ``REPEATED`` in a handler's file.
+"""Requests that a member repeats with the same bytes, except for the generation or the member epoch (here a generation, too):
+``REPEATED`` in a handler's file.
 
-The connection remembers the bytes. For the next frame that has them it calls what ``prepare`` made in place of the handler, without
-decoding anything: what the handler looked at besides the request - who coordinates the group - holds as long as ``state.version``.
+The connection remembers the bytes. For the next frame with them it calls the result of ``prepare`` in place of the handler, without
+decoding: the handler's other inputs, such as the group's coordinator, are valid while ``state.version`` is the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Again", "Repeated"]
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What is left of a handler for a request that comes again. ``handle(ctx, generation)`` answers ``ctx`` now or later."""
+    """The remaining part of a handler for a repeated request. ``handle(ctx, generation)`` answers ``ctx`` now or later."""
 
     handle: Callable[[RequestContext, int], object]
     at_once: Callable[[int], bytes | None] | None = None

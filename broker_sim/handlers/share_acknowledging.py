@@ -1,4 +1,4 @@
-"""Acknowledgements of records, in a ShareFetch or in a ShareAcknowledge: their form, and what becomes of each partition's.
+"""Acknowledgements of records, in a ShareFetch or in a ShareAcknowledge: their checks, and the answer for each partition.
 
 Source: KafkaApis.validateAcknowledgementBatches and handleAcknowledgements, SharePartitionManager.acknowledge (4.x).
 """
@@ -27,7 +27,7 @@ _UUID_BYTES = 16
 
 
 class Batch(Protocol):
-    """What a request says of records."""
+    """A request's acknowledgement of a range of records."""
 
     first_offset: int
     last_offset: int
@@ -35,15 +35,15 @@ class Batch(Protocol):
 
 
 @dataclass(slots=True)
-class Told:
-    """What is answered for one partition's acknowledgements."""
+class PartitionAnswer:
+    """The error and message for one partition's acknowledgements."""
 
     error: Err = Err.NONE
     words: str | None = None
 
 
 def member_of(ctx: RequestContext, group_id: str | None, member_id: str | None) -> str | Err:
-    """By what a member is known to partitions' leaders, or why it can't be; 4.1 falls over an id that is no uuid."""
+    """The member id in partitions' leaders, or the error; 4.1 fails with an exception at an id that is no uuid."""
     release = ctx.broker.state.config.release
     if release >= _IDS_ARE_FREE:
         without_group = group_id is None and release >= _GROUPS_ARE_NAMED
@@ -60,7 +60,7 @@ _PIECE = 2000
 
 
 def is_well_formed(batches: Sequence[Batch], pace: Pace, *, renews: bool) -> Generator[None, None, bool]:
-    """Whether they are in order, and say one thing of all their records or one of each."""
+    """Whether the batches are in order, and each has one type for all its records or one for each."""
     before, most = -1, RENEW if renews else RENEW - 1
     for batch in batches:
         if pace.full():
@@ -85,40 +85,42 @@ class Acknowledging:
 
     def __init__(self, ctx: RequestContext, group_id: str, member: str, *, renews: bool) -> None:
         self._ctx, self._group_id, self._member, self._renews = ctx, group_id, member, renews
-        self.told: dict[TopicPartition, Told] = {}
+        self.answers: dict[TopicPartition, PartitionAnswer] = {}
         self._pace = Pace(_PIECE)
         self._waiting = 1
         self._finished: Callable[[], object] | None = None
 
     def add(self, at: TopicPartition, batches: Sequence[Batch]) -> Generator[None, None, None]:
-        """What is said of a partition's records, in pieces."""
-        told = self.told[at] = Told()
+        """Process the acknowledgements of a partition, in pieces."""
+        answer = self.answers[at] = PartitionAnswer()
         if not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
-            told.error = Err.INVALID_REQUEST
+            answer.error = Err.INVALID_REQUEST
             return
         shares, broker = self._ctx.broker.shares, self._ctx.broker
         live = shares.of(broker, self._group_id, at)
         if isinstance(live, Err):
-            told.error = live
+            answer.error = live
             return
         if live.share is None:
-            told.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
+            answer.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
             return
-        said = (Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches)
-        moved = yield from live.share.acknowledging(self._member, said, shares.clock.now_ms(), self._pace)
+        acknowledgements = (
+            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches
+        )
+        moved = yield from live.share.acknowledging(self._member, acknowledgements, shares.clock.now_ms(), self._pace)
         if isinstance(moved, Refusal):
-            told.error, told.words = moved
+            answer.error, answer.words = moved
             return
         self._waiting += 1
 
         def written(error: Err) -> None:
-            told.error = error
+            answer.error = error
             self._one_less()
 
         shares.write(live, moved, written, getattr(self._ctx, "request_id", 0))
 
     def then(self, finished: Callable[[], object]) -> None:
-        """Nothing is added any more; call ``finished`` when all is answered, which may be now."""
+        """No partition is added any more; ``finished`` is called when all are answered, possibly now."""
         self._finished = finished
         self._one_less()
 

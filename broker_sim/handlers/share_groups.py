@@ -18,14 +18,14 @@ _WORDS = (
 )
 
 NO_SUCH_VERSION = "The version of API is not supported."
-"""What the two requests that change a share group's offsets are told where there are none; the others hear the error alone."""
+"""The message of the two requests that change a share group's offsets on a broker without share groups; others get the error alone."""
 
 
 def are_off(ctx: RequestContext, group_id: str | None) -> bool:
-    """Whether this broker has no share groups, which its log tells then: clients are answered UNSUPPORTED_VERSION without a word."""
+    """Whether this broker has no share groups; that is logged, as clients get UNSUPPORTED_VERSION without a message."""
     if ctx.broker.state.config.has_share_groups:
         return False
-    warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, group_id, _WORDS)
+    warn_of_group(ctx.broker.state.warned_once, log, ctx.client_id, group_id, _WORDS)
     return True
 
 
@@ -33,12 +33,12 @@ def current_leaders(
     ctx: RequestContext, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, Partition], list[Broker]]:
     """The current leaders of the requested partitions that this broker does not lead, with their endpoints (KIP-951)."""
-    state, found = ctx.broker.state, {}
+    state, led_elsewhere = ctx.broker.state, {}
     for at in partitions:
         topic = state.topics_by_id.get(at.topic_id)
         if topic is not None and 0 <= at.partition < len(topic.partitions):
             partition = topic.partitions[at.partition]
             if partition.leader != ctx.broker.node_id:
-                found[at] = partition
-    leaders = dict.fromkeys(partition.leader for partition in found.values())
-    return found, [state.brokers[node] for node in leaders if node in state.brokers]
+                led_elsewhere[at] = partition
+    leaders = dict.fromkeys(partition.leader for partition in led_elsewhere.values())
+    return led_elsewhere, [state.brokers[node] for node in leaders if node in state.brokers]

@@ -1,6 +1,7 @@
-"""The requests for the share coordinator (83-87): one after the other of the partitions that they name, each at its own shard.
+"""The requests for the share coordinator (83-87): the named share partitions one after the other, each at its own shard.
 
-Brokers send them to one another (CLUSTER_ACTION); without an authorizer anybody may. Source: KafkaApis, ShareCoordinatorService (4.x).
+Brokers send them to one another (CLUSTER_ACTION); without an authorizer any client may. Source: KafkaApis, ShareCoordinatorService
+(4.x).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Topic(Protocol):
 
 
 class Request(Protocol):
-    """Such a request."""
+    """A request with share partitions by topic."""
 
     group_id: str
 
@@ -63,8 +64,8 @@ def answer(
     takes_empty_topics: bool = False,
 ) -> None:
     """Send a command to the shard of each partition. ``command`` makes it, ``row`` makes a row of the response from its result,
-    ``response`` the response from all rows. The response to a request without a group id, or with a topic without partitions unless
-    these are taken, is empty (4.1.0, 4.4.0)."""
+    ``response`` the response from all rows. A request without a group id, or with a topic without partitions unless these are accepted,
+    gets an empty response (4.1.0, 4.4.0)."""
     if not request.group_id or not (takes_empty_topics or all(topic.partitions for topic in request.topics)):
         ctx.reply(response([]))
         return
@@ -90,31 +91,31 @@ def _ask_all(
         if not waiting:
             ctx.reply(response(_by_id(topics)))
 
-    def told(rows: list[Any], at: int, index: int, result: Any) -> None:
+    def put_result(rows: list[Any], at: int, index: int, result: Any) -> None:
         rows[at] = row(index, result)
         done()
 
     for topic, (_, rows) in zip(request.topics, topics, strict=True):
-        for at, one in enumerate(topic.partitions):
+        for at, part in enumerate(topic.partitions):
             if pace.full():
                 yield
             waiting += 1
-            key = ShareKey(request.group_id, topic.topic_id, one.partition)
-            asked, answered = command(key, one), partial(told, rows, at, one.partition)
-            # where there are no share groups nobody coordinates their state, and that is all that is said (4.1.0)
+            key = ShareKey(request.group_id, topic.topic_id, part.partition)
+            requested, answered = command(key, part), partial(put_result, rows, at, part.partition)
+            # without share groups there is no share coordinator, and the error has no message (4.1.0)
             shard = ctx.broker.share_states.locate(ctx.broker, coordinator_key(key))
             if isinstance(shard, Err):
-                words = f"Unable to {_DOES[type(asked)]}: {shard.text}" if shard is Err.NOT_COORDINATOR else None
-                answered(failed(asked, shard, words))
+                words = f"Unable to {_DOES[type(requested)]}: {shard.text}" if shard is Err.NOT_COORDINATOR else None
+                answered(failed(requested, shard, words))
             else:
-                ctx.broker.share_states.command(shard, asked, answered)
+                ctx.broker.share_states.command(shard, requested, answered)
     done()
 
 
 def _by_id(topics: list[tuple[bytes, list[Any]]]) -> list[tuple[bytes, list[Any]]]:
     """As Kafka answers, from maps: a topic or partition that is named twice is there once, one without partitions is missing."""
-    found: dict[bytes, dict[int, Any]] = {}
+    result: dict[bytes, dict[int, Any]] = {}
     for topic_id, rows in topics:
         for row in rows:
-            found.setdefault(topic_id, {})[row.partition] = row
-    return [(topic_id, list(rows.values())) for topic_id, rows in found.items()]
+            result.setdefault(topic_id, {})[row.partition] = row
+    return [(topic_id, list(rows.values())) for topic_id, rows in result.items()]

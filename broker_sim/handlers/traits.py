@@ -1,6 +1,6 @@
-"""Properties of an API that its messages don't declare, for the observation and the faults of requests: ``TRAITS`` in a handler's file.
+"""How an API's requests fail, for injected errors: ``TRAITS`` in a handler's file.
 
-Most handlers have none: how a request of theirs fails follows from the entities in its messages (``broker_sim.faults``).
+Most handlers need none: the error response follows from the entities in the API's messages (``broker_sim.faults``).
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from kafka_wire.errors import Err
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Broker
 
-__all__ = ["PLAIN", "Failing", "Held", "Parts", "Traits", "WellRow"]
+__all__ = ["PLAIN", "ErrorRequest", "ErrorTraits", "HealthyRow", "PartialErrors", "SessionPartitions"]
 
-Held = Iterable[tuple[str, bytes, int]]
-"""Partitions that a request is about although it doesn't name them: topic name, topic id, partition."""
+SessionPartitions = Iterable[tuple[str, bytes, int]]
+"""Partitions of a request's fetch session, which the request need not name: topic name, topic id, partition."""
 
-WellRow = Callable[[str, bytes, int], tuple[int, int] | None]
-"""The log start offset and the high watermark of a partition that does not fail, by its topic's name and id; None: it fails."""
+HealthyRow = Callable[[str, bytes, int], tuple[int, int] | None]
+"""Called with topic name, topic id and partition. Returns the log start offset and the high watermark; None if the partition fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
-    """A request that is to fail with ``err``. ``held`` and ``well`` are for those that go on with a session."""
+class ErrorRequest:
+    """A request that fails with ``err``. ``session_partitions`` and ``healthy_row`` are for requests with a fetch session."""
 
     request: Any
     version: int
     err: Err
-    held: Held = ()
-    well: WellRow | None = None
+    session_partitions: SessionPartitions = ()
+    healthy_row: HealthyRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """A request may fail at some of its topics and partitions while the handler gets the others."""
+class PartialErrors:
+    """An error of some topics or partitions of a request; the handler processes the others."""
 
     errors: frozenset[Err] = frozenset(Err)
-    """Those that brokers find at a partition; any other fails the whole request."""
+    """The errors that brokers return for a partition; any other error fails the whole request."""
     since: int = 0
-    """The first version of which that is true."""
+    """The first version of the API with such errors."""
     answers_nothing: bool = False
-    """A request that is left without topics still has an answer worth giving, which is not that of all topics."""
+    """Whether a request without any remaining topic is still handled, as one for no topics instead of one for all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
-    """``failed``: the answer to a request that fails as a whole, where it isn't plainly the error wherever there is a place for it;
-    None where the connection is closed instead. ``parts``: how it fails in part, if it can. ``held``: what a session adds to a request.
-    """
+class ErrorTraits:
+    """``failed``: makes the response to a request that fails as a whole, if it is more than the error in each error field; it returns
+    None if the connection is closed instead. ``parts``: errors of some partitions, if the API has these. ``session_partitions``:
+    returns the partitions that a fetch session adds to a request."""
 
-    failed: Callable[[Failing], Any | None] | None = None
-    parts: Parts | None = None
-    held: Callable[[Broker, Any], Held] | None = None
+    failed: Callable[[ErrorRequest], Any | None] | None = None
+    parts: PartialErrors | None = None
+    session_partitions: Callable[[Broker, Any], SessionPartitions] | None = None
 
 
-PLAIN = Traits()
+PLAIN = ErrorTraits()

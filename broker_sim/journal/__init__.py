@@ -92,7 +92,7 @@ class Seen(dict[str, Any]):
 
 
 PROBE = "__commit_probe"
-"""How the groups are called in whose name `GroupHandle.commit_probe` commits: nobody's, and in no list of groups."""
+"""The prefix of the groups of `GroupHandle.commit_probe`, which no client uses and no list of groups contains."""
 
 
 def groups_in(events: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -138,9 +138,9 @@ class Journal:
         self.generations: dict[str, set[int]] = {}
         """The generations of each group that were seen."""
         self.tell: Callable[[str | None], str] = self.last_events
-        """``tell(group)``: what happened lately, for the text of a WaitTimeout; whoever can tell it better puts itself here."""
+        """``tell(group)``: describes the last events, for the text of a WaitTimeout; may be replaced by a better description."""
         self.failed: Callable[[Exception], object] | None = None
-        """Who is told what a listener has raised; else the log is."""
+        """Called with the exception of a listener; None: it is logged."""
         self._now_ms = clock.now_ms
         self._listeners: dict[int, Listener] = {}
         self._numbers = 0
@@ -171,7 +171,7 @@ class Journal:
             except Exception as error:
                 self._listeners.pop(number, None)
                 if self.failed is None:
-                    log.exception("a listener of the journal failed and is told no more")
+                    log.exception("a listener of the journal failed and was removed")
                 else:
                     self.failed(error)
 
@@ -181,15 +181,17 @@ class Journal:
     def _note_generation(self, record: Event) -> None:
         seen = self.generations.setdefault(record["group"], set())
         seen.update(
-            each["generation"] for each in (record["before"], record["after"]) if each and each["generation"] > 0
+            snapshot["generation"]
+            for snapshot in (record["before"], record["after"])
+            if snapshot and snapshot["generation"] > 0
         )
 
     def go_on(self, clock: Clock) -> None:
-        """What is written from now on is of this clock: the brokers have started anew."""
+        """Use the clock of restarted brokers for later events."""
         self._now_ms = clock.now_ms
 
     def close(self) -> None:
-        """Finish the file; what is written from now on stays in memory."""
+        """Finish the file; later events stay in memory."""
         files, self._files = self._files, None
         if files is not None:
             files.close()
@@ -216,11 +218,11 @@ class Journal:
 
     def request(self, number: int) -> Event | None:
         """The request event with that number, or None if it is no longer in memory."""
-        found = self.open_requests.get(number)
-        if found is None:
+        opened = self.open_requests.get(number)
+        if opened is None:
             wanted = (e for e in reversed(self.events) if e["event"] == "request" and e["request"] == number)
-            found = next(wanted, None)
-        return found
+            opened = next(wanted, None)
+        return opened
 
     def next(
         self,
@@ -247,9 +249,9 @@ class Journal:
         past = self.since(since)
         requests = {record["request"]: record for record in past if record["event"] == "request"}
         for record in past:
-            found = wanted.in_(record, requests)
-            if found is not None:
-                return found
+            matched = wanted.in_(record, requests)
+            if matched is not None:
+                return matched
         done: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
 
         def look(record: Event) -> None:
@@ -268,7 +270,7 @@ class Journal:
             unsubscribe()
 
     def last_events(self, group: str | None = None) -> str:
-        """The last few events (of a group), a line each; "" where there are none."""
+        """The last few events (of a group), a line each; "" without any."""
         events = [e for e in self.events if group is None or about(e, group)]
         return "\n".join(["last in the journal:", *(f"  {_line(e)}" for e in events[-12:])]) if events else ""
 
@@ -286,7 +288,7 @@ def about(event: Event, group: str) -> bool:
 
 
 def _line(event: Event) -> str:
-    """One event for people who look for what went wrong, cut at a screen's width."""
+    """One event as a line for readers, cut at a screen's width."""
     rest = {name: value for name, value in event.items() if name not in ALWAYS}
     text = json.dumps(rest, default=plain, ensure_ascii=False)
     return f"{event['seq']:6} {event['event']:<10} {text if len(text) <= 160 else text[:157] + '...'}"
@@ -368,8 +370,8 @@ def request_text(request: Event) -> str:
 
 
 def api_name(name: str) -> str:
-    """Kafka's name of an API, whatever its case. Raises UsageError with the nearest one."""
-    found = {known.lower(): known for known in API_NAMES}.get(name.replace("_", "").lower())
-    if found is None:
+    """Kafka's name of an API, in any case. Raises UsageError with the most similar name."""
+    api = {known.lower(): known for known in API_NAMES}.get(name.replace("_", "").lower())
+    if api is None:
         raise unknown("API", name, API_NAMES)
-    return found
+    return api

@@ -27,7 +27,7 @@ _NAME = re.compile(r"journal-(\d{6,})\.ndjson(\.part)?")
 
 
 class Files:
-    """Journal files in one directory; numbers go on where an earlier journal's ended."""
+    """Journal files in one directory; numbers continue after an earlier journal's."""
 
     def __init__(self, directory: Path, file_bytes: int, keep: int | None) -> None:
         self._directory, self._file_bytes, self._keep = directory, file_bytes, keep
@@ -48,7 +48,7 @@ class Files:
         return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def write(self, record: Event) -> bool:
-        """One line; False where the disk takes no more: the journal's files end here."""
+        """Write one line; returns False if the disk fails, after which no more files are written."""
         try:
             line = _encoded(record)
             written = os.write(self._fd, line)
@@ -98,13 +98,13 @@ def plain(value: object) -> object:
 
 
 def _listed(directory: Path) -> list[tuple[int, Path]]:
-    """The journal files of a directory by number; the whole one where both stand there."""
-    found = {}
+    """The journal files of a directory by number; the complete one if both exist."""
+    result = {}
     for path in sorted(directory.iterdir(), reverse=True):
         match = _NAME.fullmatch(path.name)
         if match is not None:
-            found[int(match[1])] = path
-    return sorted(found.items())
+            result[int(match[1])] = path
+    return sorted(result.items())
 
 
 def read(source: str | os.PathLike[str]) -> Iterator[Event]:
@@ -112,11 +112,11 @@ def read(source: str | os.PathLike[str]) -> Iterator[Event]:
     there or is no journal; a torn last line is passed over."""
     path = Path(source)
     try:
-        paths = [each for _, each in _listed(path)] if path.is_dir() else [path]
+        paths = [file for _, file in _listed(path)] if path.is_dir() else [path]
         if not paths:
             raise JournalError(f"{path} has no journal files")
-        for each in paths:
-            yield from _read_file(each)
+        for file_path in paths:
+            yield from _read_file(file_path)
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror or error}") from None
 

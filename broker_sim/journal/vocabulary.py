@@ -1,4 +1,4 @@
-"""What may stand in a journal: every kind of event and every field of it. docs/journal.md is drawn from this."""
+"""The contents of a journal: every kind of event and every field of it. docs/journal.md is generated from this."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ STORIES = {
     "client": "A client of a scenario reported something.",
     "mark": "A note.",
 }
-"""Kind of event -> what it tells."""
+"""Kind of event -> its description."""
 
 PARTS: dict[str, dict[str, str]] = {
     "snapshot": {
@@ -352,22 +352,22 @@ def problems(event: Mapping[str, Any]) -> list[str]:
     known = EVENTS.get(str(kind))
     if known is None:
         return [f"no event is called {kind!r}"]
-    found = _fields(str(kind), event, {**ALWAYS, **known})
+    result = _fields(str(kind), event, {**ALWAYS, **known})
     if kind == "transaction":
-        found += _fields("cause", event.get("cause"), PARTS["cause"])
+        result += _fields("cause", event.get("cause"), PARTS["cause"])
     if kind == "epochs":
-        found += _fields("cause", event.get("cause"), PARTS["cause"])
+        result += _fields("cause", event.get("cause"), PARTS["cause"])
         for member in event.get("members", ()):
-            found += _fields("holder", member, PARTS["holder"])
+            result += _fields("holder", member, PARTS["holder"])
     if kind == "group":
-        found += _fields("cause", event.get("cause"), PARTS["cause"])
+        result += _fields("cause", event.get("cause"), PARTS["cause"])
         for name in ("before", "after"):
             snapshot = event.get(name)
             if snapshot is not None:
-                found += _fields(f"{name}: snapshot", snapshot, PARTS["snapshot"])
+                result += _fields(f"{name}: snapshot", snapshot, PARTS["snapshot"])
                 for member in snapshot.get("members", ()):
-                    found += _fields(f"{name}: member", member, PARTS["member"])
-    return found
+                    result += _fields(f"{name}: member", member, PARTS["member"])
+    return result
 
 
 def _fields(what: str, value: object, known: Mapping[str, str]) -> list[str]:
@@ -375,5 +375,5 @@ def _fields(what: str, value: object, known: Mapping[str, str]) -> list[str]:
         return [f"{what}: {value!r} is not an object"]
     required = {name for name in known if not name.endswith("?")}
     names = required | {name.rstrip("?") for name in known}
-    found = [f"{what}: no field is called {name!r}" for name in value if name not in names]
-    return found + [f"{what}: {name} is missing" for name in known if name in required and name not in value]
+    unknown = [f"{what}: no field is called {name!r}" for name in value if name not in names]
+    return unknown + [f"{what}: {name} is missing" for name in known if name in required and name not in value]

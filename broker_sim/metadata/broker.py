@@ -30,12 +30,12 @@ class Broker:
     runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
     """The group coordinators of the cluster, attached with the server."""
     transactions: TransactionCoordinator = dataclasses.field(init=False, repr=False)
-    """Its transaction coordinators, likewise."""
+    """Its transaction coordinators, attached with the server."""
     share_states: ShareStateCoordinator = dataclasses.field(init=False, repr=False)
-    """Its share coordinators, likewise."""
+    """Its share coordinators, attached with the server."""
     shares: SharePartitions = dataclasses.field(init=False, repr=False)
-    """What share groups have of the partitions that brokers lead, likewise."""
+    """The share partitions of the partitions that brokers lead, attached with the server."""
     on_closed: list[Callable[[Broker, object], object]] = dataclasses.field(default_factory=list, repr=False)
-    """Called when a connection is gone."""
+    """Called when a connection is closed."""
     fetch_sessions: FetchSessions | None = dataclasses.field(default=None, repr=False)
     """Made by the first Fetch that wants a session."""

@@ -38,7 +38,7 @@ from broker_sim.metadata.topics import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
     KafkaError,
-    Lost,
+    LostRecords,
     Partition,
     Topic,
     assigned_replicas,
@@ -107,7 +107,7 @@ class ClusterState:
         self._in_work: dict[str, str] = {}
         """Topics whose partitions are being made or removed, a piece at a time, and what is said of them meanwhile."""
         self.next_leader = 0
-        """How many partitions were placed: the first replica of the next one goes on from there."""
+        """The number of placed partitions, which determines the first replica of the next one."""
         self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
         """Settings of groups and of client metrics subscriptions, by their names."""
         self.cluster_id = cluster_id or uuid_text(self.new_uuid())
@@ -118,19 +118,19 @@ class ClusterState:
         self.slices = Slices()
         """Requests that take longer than others should wait."""
         self.maintenance = LogMaintenance(self)
-        self.told_once = Once()
+        self.warned_once = Once()
         """What the log says of a client once, though it happens at each of its requests."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
         self.on_topics_changed: list[Callable[[Mapping[str, int | None]], object]] = []
-        """Called when topics are there, have grown or are gone: name -> number of partitions, None for one that is gone."""
+        """Called when topics were created, extended or deleted: name -> number of partitions, None for a deleted one."""
         self.on_group_configured: list[Callable[[str], object]] = []
         """Called with the id of a group that has other settings of its own than before."""
         self.on_leader_changed: list[Callable[[Partition], object]] = []
-        """Called when a partition has another leader, or none, before who waits on it looks again: coordinators move with it."""
+        """Called when a partition has another leader, or none, before its waiters: coordinators move with it."""
         self.on_election: list[Callable[[Partition, str], object]] = []
         """Called with the reason at every new leader epoch."""
-        self.on_loss: list[Callable[[Partition, Lost], object]] = []
+        self.on_loss: list[Callable[[Partition, LostRecords], object]] = []
         """Called when a log has lost committed records."""
         config.on_change(self._settings_changed)
 
@@ -166,9 +166,8 @@ class ClusterState:
         self.disk.write(topics, adding)
 
     def has_changed(self, *topics: Topic) -> None:
-        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change, or
-        at the end.
-        """
+        """As `changed`, for changes that don't depend on the disk: if it can't be written, the state is written with the next change,
+        or at the end."""
         self._lapse()
         self.disk.write_if_it_can(topics)
 
@@ -227,15 +226,15 @@ class ClusterState:
         with contextlib.suppress(StorageError):  # the first append of the epoch tries again
             partition.log.assign_epoch(partition.leader_epoch)
         self.has_changed(partition.topic)
-        for told in self.on_election:
-            told(partition, reason)
+        for on_election in self.on_election:
+            on_election(partition, reason)
         if moved:
             for callback in self.on_leader_changed:
                 callback(partition)
         partition.wake()
 
     def isr_changed(self, partition: Partition) -> None:
-        """The in-sync replicas of a partition are others: everyone who waits on it looks again."""
+        """The in-sync replicas of a partition have changed: its waiters are called."""
         partition.partition_epoch += 1
         self.has_changed(partition.topic)
         partition.wake()
@@ -251,13 +250,13 @@ class ClusterState:
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """A partition by topic name and number; None if it does not exist."""
-        found = self.topics.get(topic)
-        if found is None or not 0 <= index < len(found.partitions):
+        existing = self.topics.get(topic)
+        if existing is None or not 0 <= index < len(existing.partitions):
             return None
-        return found.partitions[index]
+        return existing.partitions[index]
 
     def partitions(self) -> Iterable[Partition]:
-        """Every partition, by topic."""
+        """All partitions of all topics, topic by topic."""
         return (partition for topic in self.topics.values() for partition in topic.partitions)
 
     def min_isr(self, partition: Partition) -> int:
@@ -358,7 +357,7 @@ class ClusterState:
                         yield
                     logs.append(self.disk.make_log(topic, index, settings))
                     added.append(Partition(topic, index, nodes, -1, 0, logs[-1]))
-            for partition in added:  # a broker may have gone meanwhile, or come
+            for partition in added:  # a broker may have stopped or started meanwhile
                 partition.isr = [node for node in partition.replicas if self.brokers[node].alive]
                 partition.leader = next(iter(partition.isr), -1)
             if is_new:
@@ -376,7 +375,7 @@ class ClusterState:
         topic.partitions.extend(added)
         self.next_leader += len(added)
         self.answers.clear()
-        self._tell_topics({topic.name: len(topic.partitions)})
+        self._report_topics({topic.name: len(topic.partitions)})
 
     @contextlib.contextmanager
     def _work_on(self, name: str, words: str) -> Iterator[None]:
@@ -391,11 +390,11 @@ class ClusterState:
             del self._in_work[name]
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Remove a topic and its files; its waiters are called. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         at_once(self.deleting_topic(name))
 
     def deleting_topic(self, name: str) -> Generator[None, None, None]:
-        """The same as a job (`Slices`): the topic is gone with its first piece, its name is free with the last."""
+        """The same as a job (`Slices`): the topic is deleted with its first piece, its name is free with the last."""
         topic = self.topic(name)
         with self._work_on(name, "is marked for deletion"):
             yield from self._delete(topic)
@@ -426,9 +425,9 @@ class ClusterState:
         self.disk.sync_removals()
         for partition in topic.partitions:
             partition.wake()
-        self._tell_topics({topic.name: None})
+        self._report_topics({topic.name: None})
 
-    def _tell_topics(self, changed: Mapping[str, int | None]) -> None:
+    def _report_topics(self, changed: Mapping[str, int | None]) -> None:
         for callback in self.on_topics_changed:
             callback(changed)
 
@@ -500,12 +499,12 @@ class ClusterState:
         return self.create_topic(name, partitions, replication_factor=factor, configs=configs)
 
     def why_never(self, name: str) -> str | None:
-        """Why one of INTERNAL_TOPICS that isn't there could not be made, either. Kafka starts with such settings, and says so only in
-        its log, at each request that needs the topic. None where it is there, or could be made."""
+        """Why a missing one of INTERNAL_TOPICS can't be created. Kafka starts with such settings, and only logs it, at each request
+        that needs the topic. None if it exists, or can be created."""
         if name in self.topics:
             return None
         settings = INTERNAL_SETTINGS[name]
-        segment_bytes, factor = (f"{settings}.{one}" for one in ("segment.bytes", "replication.factor"))
+        segment_bytes, factor = (f"{settings}.{key}" for key in ("segment.bytes", "replication.factor"))
         never = (
             f"so {name} could never be made, and no {'group' if name == OFFSETS_TOPIC else 'transaction'} would work"
         )
@@ -515,8 +514,8 @@ class ClusterState:
         except ConfigError as error:
             return f"{segment_bytes}={size}, but a topic can't have it ({error}), {never}"
         if self.config.given(factor) and replicas > brokers:
-            there = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
-            return f"{factor}={replicas}, but {there}, {never}"
+            count_text = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
+            return f"{factor}={replicas}, but {count_text}, {never}"
         return None
 
     # -------------------------------------------------------------------------------------------- settings
@@ -543,9 +542,8 @@ class ClusterState:
         self._configure(topic)
 
     def alter_entity(self, entity: Entity, name: str, configs: Mapping[str, str]) -> None:
-        """Put `configs` in the place of what a group or a client metrics subscription had; they were checked by
-        `entity_configs.check`. Raises KAFKA_STORAGE_ERROR.
-        """
+        """Replace the settings of a group or a client metrics subscription by `configs`, which `entity_configs.check` has checked.
+        Raises KAFKA_STORAGE_ERROR."""
         own = self.entity_configs[entity]
         before = own.pop(name, None)
         if configs:
@@ -576,7 +574,7 @@ class ClusterState:
     # -------------------------------------------------------------------------------------------- maintenance
 
     def run_log_maintenance(self, now_ms: int) -> None:
-        """Begin to apply retention to every log and to compact what is due (`log_maintenance`), whenever they would be next."""
+        """Begin to apply retention to every log and to compact dirty logs (`log_maintenance`), whatever their intervals."""
         self.maintenance.retain(now_ms)
         self.maintenance.clean(now_ms)
 

@@ -18,8 +18,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from broker_sim.common.text import UsageError
-from broker_sim.metadata.leader_election import catch_up, check_broker, check_open, tell_loss
-from broker_sim.metadata.topics import HEAD, TAIL, Lost
+from broker_sim.metadata.leader_election import catch_up, check_broker, check_open, log_loss
+from broker_sim.metadata.topics import HEAD, TAIL, LostRecords
 from broker_sim.storage import Origin
 from kafka_wire.compression import CodecUnavailable
 from kafka_wire.record_batch import NO_PRODUCER_ID, RecordBatchError, encode_batch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["lose_head", "lose_tail"]
 
 
-def lose_tail(state: ClusterState, partition: Partition, offset: int, node_id: int | None = None) -> Lost:
+def lose_tail(state: ClusterState, partition: Partition, offset: int, node_id: int | None = None) -> LostRecords:
     """The log ends at ``offset`` (rule 2), under ``node_id`` or another replica that is up.
 
     Raises UsageError (an offset that the log does not have, no such broker, it is down or has no replica), KafkaStorageError.
@@ -47,12 +47,12 @@ def lose_tail(state: ClusterState, partition: Partition, offset: int, node_id: i
         partition.log.append(records, leader_epoch=epoch, now_ms=state.clock.now_ms(), origin=Origin.COORDINATOR)
     new_end = partition.log_end_offset
     partition.high_watermark = min(partition.high_watermark, new_end)
-    lost = Lost(TAIL, new_end, end - 1)
+    lost = LostRecords(TAIL, new_end, end - 1)
     _lead(state, partition, leader, lost)
     return lost
 
 
-def lose_head(state: ClusterState, partition: Partition, offset: int, node_id: int | None = None) -> Lost:
+def lose_head(state: ClusterState, partition: Partition, offset: int, node_id: int | None = None) -> LostRecords:
     """The log begins at ``offset``, under ``node_id`` or another replica that is up. Raises as `lose_tail`."""
     check_open(partition)
     start, end = partition.log_start_offset, partition.high_watermark
@@ -60,7 +60,7 @@ def lose_head(state: ClusterState, partition: Partition, offset: int, node_id: i
         raise UsageError(f"{partition.name} begins at {start} and is committed up to {end}: it can't begin at {offset}")
     leader = _heir(state, partition, node_id)
     partition.log.delete_records(offset)
-    lost = Lost(HEAD, start, offset - 1)
+    lost = LostRecords(HEAD, start, offset - 1)
     _lead(state, partition, leader, lost)
     return lost
 
@@ -94,7 +94,7 @@ def _heir(state: ClusterState, partition: Partition, node_id: int | None) -> int
     return node_id
 
 
-def _lead(state: ClusterState, partition: Partition, leader: int, lost: Lost) -> None:
+def _lead(state: ClusterState, partition: Partition, leader: int, lost: LostRecords) -> None:
     partition.isr, partition.eligible = [leader], []
-    state.set_leader(partition, leader, tell_loss(state, partition, lost))
+    state.set_leader(partition, leader, log_loss(state, partition, lost))
     catch_up(state, partition)  # the others follow it, and forget what it does not have

@@ -44,8 +44,8 @@ class Entity(enum.IntEnum):
 _INT, _STRING, _LIST, _BOOL = ConfigType.INT, ConfigType.STRING, ConfigType.LIST, ConfigType.BOOL
 
 _GROUP = {
-    one.name: one
-    for one in (
+    definition.name: definition
+    for definition in (
         Setting("consumer.session.timeout.ms", _INT, "45000", minimum=1),
         Setting("consumer.heartbeat.interval.ms", _INT, "5000", minimum=1),
         Setting("share.session.timeout.ms", _INT, "45000", minimum=1),
@@ -85,8 +85,8 @@ _BROKERS_NAME = {"streams.assignor.name": "group.streams.assignors"}
 _GROUPS_ALONE = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
 """Settings for which a broker has none of its own; nor has it any for dead letters."""
 _CLIENT_METRICS = {
-    one.name: one
-    for one in (
+    definition.name: definition
+    for definition in (
         Setting("metrics", _LIST, ""),
         Setting("interval.ms", _INT, "300000"),
         Setting("match", _LIST, ""),
@@ -129,7 +129,7 @@ _UNITS_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def entities(release: tuple[int, int]) -> list[Entity]:
-    """What a release knows of them."""
+    """The kinds of entities that a release has."""
     since = {Entity.CLIENT_METRICS: (3, 7), Entity.GROUP: (4, 0)}
     return [entity for entity, first in since.items() if release >= first]
 
@@ -137,14 +137,14 @@ def entities(release: tuple[int, int]) -> list[Entity]:
 def entries(
     config: BrokerConfig, entity: Entity, own: Mapping[str, str]
 ) -> list[tuple[Setting, str | None, list[ConfigEntry]]]:
-    """What DescribeConfigs tells: setting, value, and what is named as its synonyms, if anything."""
+    """The entries of DescribeConfigs: setting, value, and the name of its synonym, if any."""
     rows: list[tuple[Setting, str | None, list[ConfigEntry]]] = []
     if entity is Entity.CLIENT_METRICS:
         for setting in _CLIENT_METRICS.values():
             if setting.name in own:
                 set_here = ConfigEntry(setting.name, own[setting.name], ConfigSource.CLIENT_METRICS)
                 rows.append((setting, set_here.value, [set_here]))
-            elif config.release >= (4, 0):  # before, what is not set is not told of
+            elif config.release >= (4, 0):  # before, unset settings are not described
                 rows.append((setting, setting.default, []))
         return rows
     for setting in _group_settings(config.release).values():
@@ -169,7 +169,7 @@ def _group_settings(release: tuple[int, int]) -> dict[str, Setting]:
 
 
 def _brokers_name(name: str) -> str:
-    """What a group's setting is called where a broker has it for all its groups."""
+    """The name of a group's setting in the broker's settings for all groups."""
     if name in _GROUPS_ALONE or name.startswith("errors."):
         return name
     return _BROKERS_NAME.get(name, f"group.{name}")
@@ -177,8 +177,8 @@ def _brokers_name(name: str) -> str:
 
 def names(release: tuple[int, int]) -> set[str]:
     """All settings of a release."""
-    found = {name for name in _group_settings(release) if release >= (4, 0)}
-    return found | set(_CLIENT_METRICS) if release >= (3, 7) else found
+    names = {name for name in _group_settings(release) if release >= (4, 0)}
+    return names | set(_CLIENT_METRICS) if release >= (3, 7) else names
 
 
 def check(config: BrokerConfig, entity: Entity, own: Mapping[str, str]) -> dict[str, str]:
@@ -322,10 +322,10 @@ def _default(config: BrokerConfig, setting: Setting) -> str | None:
 
 
 def _bound(config: BrokerConfig, name: str, end: str, default: int) -> tuple[str, int]:
-    """The name of a broker's bound, and what it is."""
+    """The name of a broker's bound, and its value."""
     kind, _, what = name.partition(".")
-    asked = f"group.{kind}.{end}.{what.removeprefix('num.')}"
-    return asked, config.int(asked) if asked in config.settings else default
+    broker_name = f"group.{kind}.{end}.{what.removeprefix('num.')}"
+    return broker_name, config.int(broker_name) if broker_name in config.settings else default
 
 
 def _check_patterns(text: str, *, old: bool) -> None:
@@ -334,14 +334,14 @@ def _check_patterns(text: str, *, old: bool) -> None:
         patterns = _java_split(text, ",")
     else:
         patterns = [part.strip() for part in text.split(",")] if text.strip() else []
-    for one in patterns:
-        parts = [part.strip() for part in _java_split(one, "=")]
+    for pattern in patterns:
+        parts = [part.strip() for part in _java_split(pattern, "=")]
         if len(parts) != 2 or parts[0] not in _MATCHED or not _compiles(parts[1]):
-            raise KafkaError(Err.INVALID_CONFIG, f"Illegal client matching pattern: {one}")
+            raise KafkaError(Err.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
 
 
 def _java_split(text: str, separator: str) -> list[str]:
-    """String.split: what is empty at the end is dropped, but for an empty text."""
+    """String.split: empty parts at the end are dropped, except for an empty text."""
     parts = text.split(separator)
     while len(parts) > 1 and parts[-1] == "":
         parts.pop()

@@ -43,7 +43,7 @@ from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
 from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name, offset_commit_key
 
 USUAL_PARTITIONS = 50
-"""offsets.topic.num.partitions where nobody has changed it."""
+"""The default of offsets.topic.num.partitions."""
 
 MOST_PARTITIONS = 1000
 """How far a number of offsets partitions is looked for."""
@@ -75,7 +75,7 @@ Partitions = Mapping[str, Mapping[int, Path]]
 
 @dataclass
 class OffsetsContent:
-    """What the offsets partitions that are there hold, by their records."""
+    """The contents of the present offsets partitions, by their records."""
 
     places: dict[tuple[str, int], None] = field(default_factory=dict)
     """(group, offsets partition), in the order in which they were met."""
@@ -95,16 +95,16 @@ class OffsetsContent:
 
     def topics(self) -> dict[str, dict[int, int]]:
         """Topic -> partition -> the largest offset that a group has committed of it; 0 for one that is only assigned."""
-        found: dict[str, dict[int, int]] = {}
-        for topic, partition in (one for assigned in self.assigned.values() for one in assigned):
+        result: dict[str, dict[int, int]] = {}
+        for topic, partition in (place for assigned in self.assigned.values() for place in assigned):
             if 0 <= partition <= LAST_UNSEEN:
-                found.setdefault(topic, {})[partition] = 0
+                result.setdefault(topic, {})[partition] = 0
         for (_, topic, partition), offset in self.committed.items():
             if not 0 <= partition <= LAST_UNSEEN:
                 continue
-            known = found.setdefault(topic, {})
+            known = result.setdefault(topic, {})
             known[partition] = max(offset, known.get(partition, 0))
-        return found
+        return result
 
 
 @dataclass
@@ -118,13 +118,18 @@ class Survey:
     missing: dict[str, dict[int, int]] = field(default_factory=dict)
     """Topics that groups have committed and that have no logs here -> partition -> largest committed offset."""
     known: dict[str, KnownTopic] = field(default_factory=dict)
-    """What the cluster's metadata tells of topics."""
+    """Topics in the cluster's metadata."""
     lines: list[str] = field(default_factory=list)
     """What was found, for people."""
 
 
 def survey(
-    directory: Path, found: Partitions, *, partitions: int | None = None, known: Collection[str] = (), old: bool = False
+    directory: Path,
+    directories: Partitions,
+    *,
+    partitions: int | None = None,
+    known: Collection[str] = (),
+    old: bool = False,
 ) -> Survey:
     """Look at the logs ``found`` in ``directory``. ``partitions`` is a number of offsets partitions that was asked for, ``known`` are
     topics that need no logs, ``old`` says that the broker to be can't read what Kafka 3.5 and later write. Raises StoreError, OSError.
@@ -133,11 +138,11 @@ def survey(
     topics = read_topics(directory)
     if topics:
         out.known = topics
-        out.lines.append(f"{METADATA_TOPIC}-0 tells the settings and the partitions of {len(topics)} topics")
-    for topic, paths in found.items():
+        out.lines.append(f"{METADATA_TOPIC}-0 has the settings and the partitions of {len(topics)} topics")
+    for topic, paths in directories.items():
         logs = {index: path for index, path in paths.items() if _is_log(path)}
         out.lines += [
-            f"{path.name} is passed over: it is no log" for path in paths.values() if path not in logs.values()
+            f"{path.name} is skipped: it is not a log" for path in paths.values() if path not in logs.values()
         ]
         if not logs:
             continue
@@ -148,7 +153,7 @@ def survey(
             _check_formats(path)
         if topic != OFFSETS_TOPIC:
             out.counts[topic] = max(max(logs) + 1, _partitions(topics, topic))
-            _tell_gaps(out, topic, logs)
+            _report_gaps(out, topic, logs)
     logs = out.logs.get(OFFSETS_TOPIC, {})
     if not logs:
         return out
@@ -157,11 +162,11 @@ def survey(
         read_offsets_log(path, index, content)
     known_count = _partitions(topics, OFFSETS_TOPIC)
     if partitions is None and known_count > max(logs):
-        count, told = known_count, "by the cluster's metadata"
+        count, source = known_count, "by the cluster's metadata"
     else:
-        count, told = partition_count(content.places, logs, partitions)
+        count, source = partition_count(content.places, logs, partitions)
     out.counts[OFFSETS_TOPIC] = count
-    out.lines += _told_of(content, count, len(logs), told, coordinated=TRANSACTION_TOPIC in out.logs)
+    out.lines += _coordinated_lines(content, count, len(logs), source, coordinated=TRANSACTION_TOPIC in out.logs)
     if old and content.needs_later_reader:
         out.lines.append(
             "some records of it are of later releases: this one gives up the partition that holds them; "
@@ -185,7 +190,7 @@ def survey(
 
 
 def _partitions(topics: Mapping[str, KnownTopic], name: str) -> int:
-    """The number of a topic's partitions by the cluster's metadata; 0 where that doesn't tell."""
+    """The number of a topic's partitions in the cluster's metadata; 0 if it is not there."""
     return topics[name].partitions if name in topics else 0
 
 
@@ -195,11 +200,11 @@ def passed_over(directory: Path) -> list[str]:
     for path in sorted(directory.iterdir()):
         leaving = _LEAVING.fullmatch(path.name)
         if leaving is not None and path.is_dir():
-            lines.append(f"{path.name} is passed over: {_WHY[leaving['why']]}")
+            lines.append(f"{path.name} is skipped: {_WHY[leaving['why']]}")
     return lines
 
 
-def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
+def _report_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
     absent = [index for index in range(out.counts[topic]) if index not in logs]
     if absent:
         out.lines.append(
@@ -207,10 +212,10 @@ def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
         )
 
 
-def _told_of(content: OffsetsContent, count: int, here: int, told: str, *, coordinated: bool) -> list[str]:
+def _coordinated_lines(content: OffsetsContent, count: int, here: int, source: str, *, coordinated: bool) -> list[str]:
     groups = content.groups()
     lines = [
-        f"{OFFSETS_TOPIC}: {here} of {count} partitions are here ({told}); {len(groups)} group ids in {content.records} "
+        f"{OFFSETS_TOPIC}: {here} of {count} partitions are here ({source}); {len(groups)} group ids in {content.records} "
         "records"
     ]
     if content.other_kinds:
@@ -250,7 +255,7 @@ def first_free_producer_id(topics: Iterable[Topic]) -> int:
 
 
 def _transactional_producers(log: PartitionLog) -> Iterator[int]:
-    """The producer ids of transactional ids; a record that can't be read ends it: its coordinator tells of that when it loads it."""
+    """The producer ids of transactional ids; an invalid record ends the list, and its coordinator reports it when it loads the log."""
     with contextlib.suppress(DecodeError, StorageError, rb.RecordBatchError):
         for batch in log.batches():
             for record in batch.records():
@@ -274,8 +279,8 @@ def partition_count(
     if given is not None:
         if given < least:
             raise StoreError(f"offsets.topic.num.partitions={given}, but there is {OFFSETS_TOPIC}-{least - 1}")
-        lost = _misfits(places, given)
-        return given, "as asked" + (f"; {_lost(lost, given)}" if lost else "")
+        misplaced = _misfits(places, given)
+        return given, "as asked" + (f"; {_lost(misplaced, given)}" if misplaced else "")
     complete = len(indexes) == least
     if not places:
         count = least if complete and least > 1 else max(least, USUAL_PARTITIONS)
@@ -341,7 +346,8 @@ def _check_formats(path: Path) -> None:
 
 
 def _rows(path: Path, read: Callable[[bytes, rb.BatchHeader], Iterable[Row]]) -> Iterator[tuple[rb.BatchHeader, Row]]:
-    """What ``read`` makes of every batch of a log; a segment ends where a batch is damaged or cut: opening the log tells."""
+    """The results of ``read`` for every batch of a log; a segment ends where a batch is damaged or cut, which is logged when the log is
+    opened."""
     for file in segments(path):
         try:
             yield from rows_of(file, read)
@@ -418,20 +424,20 @@ class _Reading:
             content.committed[place] = decode_value(OFFSET_COMMIT, value).offset
             return key.group
         except DecodeError:
-            return None  # the load tells
+            return None  # the load reports it
 
 
 def _assigned(value: bytes | None) -> list[tuple[str, int]]:
     """What the members of a group's record are assigned; nothing of it where they are no consumers."""
-    found: list[tuple[str, int]] = []
+    result: list[tuple[str, int]] = []
     stored = decode_value(GROUP_METADATA, value)
     for member in stored.members if stored is not None and stored.protocol_type == "consumer" else ():
         try:
             given = decode(ConsumerProtocolAssignment, 0, member.assignment, 2)
         except DecodeError:
             continue
-        found += [(t.topic, p) for t in given.assigned_partitions for p in t.partitions]
-    return found
+        result += [(t.topic, p) for t in given.assigned_partitions for p in t.partitions]
+    return result
 
 
 # --- logs that were not copied -------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class KnownTopic:
 
 
 def read_topics(directory: Path) -> dict[str, KnownTopic]:
-    """The topics in a data directory's metadata, by name; none where there is no metadata. Raises OSError."""
+    """The topics in a data directory's metadata, by name; none without metadata. Raises OSError."""
     path = directory / f"{METADATA_TOPIC}-0"
     if not path.is_dir():
         return {}
@@ -127,9 +127,9 @@ class _Image:
             else:
                 configs[name or ""] = text
         elif kind == _REMOVE_TOPIC:
-            gone = self._by_id.pop(_uuid(value, at), None)
-            if gone is not None:
-                self._configs.pop(gone.name, None)
+            removed = self._by_id.pop(_uuid(value, at), None)
+            if removed is not None:
+                self._configs.pop(removed.name, None)
 
 
 def _string(value: bytes, at: int) -> tuple[str | None, int]:

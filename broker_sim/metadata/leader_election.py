@@ -21,7 +21,7 @@ import contextlib
 
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.metadata.cluster_state import ClusterState, Partition
-from broker_sim.metadata.topics import TAIL, Lost
+from broker_sim.metadata.topics import TAIL, LostRecords
 from broker_sim.storage.errors import StorageError
 
 __all__ = [
@@ -31,16 +31,16 @@ __all__ = [
     "elect",
     "elect_preferred",
     "fence",
+    "log_loss",
     "move",
     "reopen",
     "revive",
     "step_down",
-    "tell_loss",
 ]
 
 
 def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> None:
-    """Raise UsageError where there is no such broker, or (``alive``) it is down."""
+    """Raise UsageError if the broker is unknown, or (``alive``) down."""
     if node_id not in state.brokers:
         raise unknown("broker", node_id, map(str, state.brokers))
     if alive and not state.brokers[node_id].alive:
@@ -96,7 +96,7 @@ def revive(state: ClusterState, node_id: int) -> None:
 
 
 def catch_up(state: ClusterState, partition: Partition) -> None:
-    """Its replicas that are alive are in sync, where there is a leader to be in sync with: those that came up before it, too."""
+    """Add its live replicas to the ISR, if the partition has a leader; also those that started before the leader."""
     late = [node for node in partition.replicas if node not in partition.isr and state.brokers[node].alive]
     if late and partition.leader >= 0 and not partition.isr_too_small:
         partition.isr = [*partition.isr, *late]
@@ -130,8 +130,8 @@ def check_open(partition: Partition) -> None:
 
 
 def elect(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
-    """A new leader epoch: of ``node_id``, an in-sync replica that is alive; by default of the leader there is, or where it is gone of
-    the first that can lead. Raises UsageError."""
+    """Begin a new leader epoch with ``node_id``, a live in-sync replica; by default with the present leader, or without one the first
+    that can lead. Raises UsageError."""
     check_open(partition)
     if node_id is None:
         leader = state.brokers.get(partition.leader)
@@ -151,7 +151,7 @@ def elect(state: ClusterState, partition: Partition, node_id: int | None = None)
 
 
 def elect_if_possible(state: ClusterState, partition: Partition, reason: str = "elected") -> None:
-    """A leader for a partition without one, if anybody can lead it."""
+    """Elect a leader for a partition without one, if any replica can lead it."""
     heir = _heir(state, partition)
     if heir >= 0:
         _lead(state, partition, heir, reason)
@@ -206,9 +206,9 @@ def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
         return -1
     alive = [node for node in partition.replicas if node != leaving and state.brokers[node].alive]
     for able in (partition.isr, partition.eligible):
-        found = next((node for node in alive if node in able), None)
-        if found is not None:
-            return found
+        chosen = next((node for node in alive if node in able), None)
+        if chosen is not None:
+            return chosen
     if state.config.release < (3, 9) or not alive:  # before, KRaft has the setting and does not look at it
         return -1
     return alive[0] if state.config.topic_value("unclean.leader.election.enable", partition.topic.configs) else -1
@@ -223,25 +223,25 @@ def _lead(state: ClusterState, partition: Partition, node_id: int, reason: str) 
         kept = partition.behind.pop(node_id, partition.log_end_offset)
         if not clean and kept < partition.log_end_offset:
             reason = _lose_from(state, partition, max(kept, partition.log_start_offset)) or reason
-    if before >= 0 and node_id >= 0 and node_id != before and partition.held:
+    if before >= 0 and node_id >= 0 and node_id != before and partition.high_watermark_frozen:
         with contextlib.suppress(StorageError):  # what the disk keeps, that follower had as well
             partition.log.truncate_to(partition.high_watermark)
     state.set_leader(partition, node_id, reason)
 
 
 def _lose_from(state: ClusterState, partition: Partition, offset: int) -> str:
-    """What is there from an offset on is lost with the replicas that have it; returns why there is another leader."""
+    """The records from an offset on are lost with the replicas that have them; returns the reason of the election."""
     end = partition.log_end_offset
     try:
         partition.log.truncate_to(offset)
     except StorageError:
         return ""
     partition.high_watermark = min(partition.high_watermark, partition.log_end_offset)
-    return tell_loss(state, partition, Lost(TAIL, partition.log_end_offset, end - 1))
+    return log_loss(state, partition, LostRecords(TAIL, partition.log_end_offset, end - 1))
 
 
-def tell_loss(state: ClusterState, partition: Partition, lost: Lost) -> str:
+def log_loss(state: ClusterState, partition: Partition, lost: LostRecords) -> str:
     """Notify the listeners for lost records; returns the loss as text, the reason of the election."""
-    for told in state.on_loss:
-        told(partition, lost)
+    for callback in state.on_loss:
+        callback(partition, lost)
     return f"unclean election: offsets {lost.first} to {lost.last} are lost"

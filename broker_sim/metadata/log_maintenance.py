@@ -65,7 +65,7 @@ class LogMaintenance:
                 known.on_known()
 
     def stop(self) -> None:
-        """No more rounds; the one that is on ends where it is."""
+        """Stop: no more rounds, and the running one ends."""
         self._began_ms = None
         for timer in (self._retention_timer, self._cleaner_timer):
             if timer is not None:
@@ -102,8 +102,8 @@ class LogMaintenance:
         clock, config = self._state.clock, self._state.config
         if config.bool("log.cleaner.enable"):
             every_ms = max(config.int("log.cleaner.backoff.ms"), 1)
-            looks = (clock.now_ms() - self._began_ms) // every_ms + 1
-            self._cleaner_timer = clock.call_at_ms(self._began_ms + looks * every_ms, self._look_for_dirt)
+            checks = (clock.now_ms() - self._began_ms) // every_ms + 1
+            self._cleaner_timer = clock.call_at_ms(self._began_ms + checks * every_ms, self._look_for_dirt)
 
     def _look_for_dirt(self) -> None:
         self._cleaner_timer = None
@@ -115,7 +115,7 @@ class LogMaintenance:
         return any(has_uncleaned_segments(partition.log) for partition in self._state.partitions())
 
     def watch(self, log: PartitionLog, opened_ms: int) -> None:
-        """A log is there, new or as it was kept: it tells from here on when there is something to look for in it."""
+        """Maintain a log, new or reopened."""
         log.on_sealed = self.wake_cleaner
         log.producers.on_known = _ProducerLooks(log, opened_ms, self._state, self._producer_looks).arm
 
@@ -130,7 +130,7 @@ class LogMaintenance:
         if self._state.config.bool("log.cleaner.enable"):
             _begin(self._cleaning, self._round(lambda partition, pace: _clean(partition, now_ms, pace)))
 
-    def _round(self, one: Callable[[Partition, Pace], Job | None]) -> Job:
+    def _round(self, job_of: Callable[[Partition, Pace], Job | None]) -> Job:
         self._state.disk.catch_up()
         pace = Pace(PIECE)
         for partition in list(self._state.partitions()):
@@ -139,7 +139,7 @@ class LogMaintenance:
             if partition.deleted:
                 continue
             try:
-                job = one(partition, pace)
+                job = job_of(partition, pace)
                 if job is not None:
                     yield from job
             except StorageError as error:
@@ -147,7 +147,7 @@ class LogMaintenance:
 
 
 class _ProducerLooks:
-    """The looks for idle producers in one log: what it holds is read anew at each, as its settings may change."""
+    """The checks for idle producers of one log; its settings are read at each, as they may change."""
 
     def __init__(
         self, log: PartitionLog, opened_ms: int, state: ClusterState, armed: dict[_ProducerLooks, Timer]
@@ -158,11 +158,11 @@ class _ProducerLooks:
         """The next look is armed, if none is."""
         if self not in self._armed and self._state.maintenance.started:
             clock, every_ms = self._state.clock, self._state.config.int("producer.id.expiration.check.interval.ms")
-            looks = (clock.now_ms() - self._opened_ms) // every_ms + 1
-            self._armed[self] = clock.call_at_ms(self._opened_ms + looks * every_ms, self.look)
+            checks = (clock.now_ms() - self._opened_ms) // every_ms + 1
+            self._armed[self] = clock.call_at_ms(self._opened_ms + checks * every_ms, self.look)
 
     def look(self) -> None:
-        """Forget the idle ones."""
+        """Expire idle producer ids (producer.id.expiration.ms)."""
         del self._armed[self]
         self._log.producers.expire(self._state.clock.now_ms(), self._log.config.producer_id_expiration_ms)
         if self._log.producers.entries:

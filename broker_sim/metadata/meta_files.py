@@ -42,11 +42,11 @@ _OF_A_NEW_LOG = re.compile(
 )
 
 
-_ODD = "is a link, or no file at all; a data directory holds files and directories: take a copy (cp -rL) of what it stands for"
+_ODD = "is a link, or not a regular file; a data directory has files and directories alone: copy its target (cp -rL)"
 
 
 class StoreError(Exception):
-    """The data directory holds something that is not ours to guess; the text names the file."""
+    """The data directory has contents that can't be interpreted; the text names the file."""
 
 
 def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
@@ -67,7 +67,7 @@ def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
 
 
 def topic_text(topic_id: bytes, configs: dict[str, str], partitions: list[dict[str, Any]]) -> str:
-    """What `cluster.json` holds of one topic, as JSON."""
+    """The JSON of one topic in `cluster.json`."""
     return json.dumps({"id": uuid_text(topic_id), "configs": configs, "partitions": partitions})
 
 
@@ -121,8 +121,8 @@ def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
         text = files.read_file(directory / PROPERTIES_FILE).decode(errors="replace")
     except FileNotFoundError:
         return None
-    found = re.search(r"^cluster\.id=([!-~]{1,200})$", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^cluster\.id=([!-~]{1,200})$", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def write_partition_id(directory: Path, topic_id: bytes, *, files: Files = FILES, sync: bool = False) -> None:
@@ -138,9 +138,9 @@ def read_partition_id(directory: Path, files: Files = FILES) -> bytes | None:
         text = files.read_file(directory / PARTITION_FILE).decode(errors="replace")
     except FileNotFoundError:
         return None
-    found = re.search(r"^topic_id: (\S+)$", text, re.MULTILINE)
+    match = re.search(r"^topic_id: (\S+)$", text, re.MULTILINE)
     try:
-        return uuid_bytes(found[1]) if found else None
+        return uuid_bytes(match[1]) if match else None
     except ValueError:
         return None
 
@@ -152,7 +152,7 @@ def is_log(directory: Path, files: Files = FILES) -> bool:
 
 
 def holds_records(directory: Path, files: Files = FILES) -> bool:
-    """Whether a partition's directory has a record, or a file that no new log has: what is not there to be removed."""
+    """Whether a partition's directory has records, or a file that a new log has not: it must not be removed."""
     for name in files.names(directory):
         if _OF_A_NEW_LOG.fullmatch(name) is None or files.is_dir(directory / name):
             return True
@@ -182,9 +182,9 @@ def refuse_links(directory: Path, files: Files = FILES) -> None:
 
 def find_partitions(directory: Path, files: Files = FILES) -> dict[str, dict[int, Path]]:
     """Topic -> partition -> directory of every partition's log in a data directory, in the order of their names."""
-    found: dict[str, dict[int, Path]] = {}
-    for each in files.names(directory):
-        name, path = _DIRECTORY.fullmatch(each), directory / each
-        if name is not None and files.is_dir(path) and not each.startswith("__cluster_metadata-"):
-            found.setdefault(name["topic"], {})[int(name["index"])] = path
-    return found
+    logs: dict[str, dict[int, Path]] = {}
+    for directory_name in files.names(directory):
+        name, path = _DIRECTORY.fullmatch(directory_name), directory / directory_name
+        if name is not None and files.is_dir(path) and not directory_name.startswith("__cluster_metadata-"):
+            logs.setdefault(name["topic"], {})[int(name["index"])] = path
+    return logs

@@ -40,8 +40,8 @@ log = logging.getLogger("broker_sim.metadata")
 MAX_GONE = 1000
 """How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
 
-MAX_TOLD = 10
-"""How many directories that nobody knows are named in the log."""
+MAX_LOGGED = 10
+"""The number of unknown directories that are named in the log."""
 
 _NOT_KNOWN = (
     "it has records (or files that no log has), and cluster.json knows no such partition; copy it into a directory of its "
@@ -61,7 +61,7 @@ KEEP_OFFSETS_MINUTES = 2**31 - 1
 
 
 class Saved(Protocol):
-    """What is kept, and comes back: the part of a `ClusterState` that is needed for it."""
+    """The part of a `ClusterState` that is saved and restored."""
 
     config: BrokerConfig
     clock: Clock
@@ -159,15 +159,15 @@ class Persistence:
     def _log_dir(self, topic: Topic, index: int) -> Path | None:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
 
-    def drop_log(self, gone: PartitionLog) -> None:
+    def drop_log(self, deleted: PartitionLog) -> None:
         """Remove a log, now or at the next start."""
         try:
-            gone.delete()
+            deleted.delete()
         except StorageError as error:
-            log.warning("%s could not be deleted completely; the next start retries: %s", gone.name, error)
+            log.warning("%s could not be deleted completely; the next start retries: %s", deleted.name, error)
 
     def sync_removals(self) -> None:
-        """That directories are gone outlives a loss of power, as far as the disk lets it: the ids of their topics are known yet."""
+        """Make the removal of directories durable, as far as the disk allows, while the ids of their topics are known."""
         if self.data_dir is not None:
             with contextlib.suppress(OSError):
                 self.files.sync_dir(self.data_dir)
@@ -234,7 +234,7 @@ class Persistence:
             self._texts.pop(name, None)
 
     def catch_up(self) -> None:
-        """Write the state, if it is not what was written last."""
+        """Write the state, if it has changed since the last write."""
         if self._behind:
             with contextlib.suppress(KafkaError):
                 self._save()
@@ -287,7 +287,7 @@ class Persistence:
         if self.adopted or self._written is None:
             self._adopt_all(unknown)
         else:
-            self._tell_unknown(unknown)
+            self._log_unknown(unknown)
         if self.adopted:
             self._state.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
         node_id, directory_id = next(iter(self._state.broker_ids()), 1), uuid_text(self._state.new_uuid())
@@ -305,58 +305,57 @@ class Persistence:
         for entity, named in saved.entity_configs.items():
             self._state.entity_configs[entity].update(named)
         lost: list[str] = []
-        for each in saved.topics:
-            topic = Topic(each.name, each.topic_id, each.configs)
+        for saved_topic in saved.topics:
+            topic = Topic(saved_topic.name, saved_topic.topic_id, saved_topic.configs)
             logs = log_config(self._state.config, topic)
-            for index, old in enumerate(each.partitions):
+            for index, old in enumerate(saved_topic.partitions):
                 lost += self._lost(topic, index)
                 self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
             self._state.install(topic)
-        for line in lost[:MAX_TOLD]:
+        for line in lost[:MAX_LOGGED]:
             log.warning("%s", line)
-        if len(lost) > MAX_TOLD:
-            log.warning("the same for %d more partitions in %s", len(lost) - MAX_TOLD, self.data_dir)
+        if len(lost) > MAX_LOGGED:
+            log.warning("the same for %d more partitions in %s", len(lost) - MAX_LOGGED, self.data_dir)
 
     def _lost(self, topic: Topic, index: int) -> list[str]:
         """A line for a partition whose log isn't there."""
         path = self._log_dir(topic, index)
         assert path is not None
         if not self.files.is_dir(path):
-            what = "its directory is gone"
+            what = "its directory is missing"
         elif not segment_bases(path, self.files):
             what = "its directory has no segment"
         else:
             return []
         if topic.name == OFFSETS_TOPIC:
-            seen = "the groups that were in it begin anew, without committed offsets"
+            seen = "its groups are empty, without committed offsets"
         else:
-            seen = (
-                "offsets that groups have committed of it are out of range, where consumers reset (auto.offset.reset)"
-            )
-        return [f"{path.name}: {what}, and with it what was written to it; it begins at offset 0, and {seen}"]
+            seen = "its committed offsets are out of range, so that consumers reset (auto.offset.reset)"
+        return [f"{path.name}: {what}, and its records are lost; it begins at offset 0, and {seen}"]
 
     def _reopen(
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig
     ) -> None:
         """A partition as it was, as far as its brokers are still there. Raises StoreError."""
-        there = [node for node in replicas if node in self._state.broker_ids()]
-        if not there:
+        existing = [node for node in replicas if node in self._state.broker_ids()]
+        if not existing:
             nodes = self._state.broker_ids()
-            there = [nodes[(self._state.next_leader + index) % len(nodes)]] if nodes else replicas
+            existing = [nodes[(self._state.next_leader + index) % len(nodes)]] if nodes else replicas
         files = self._open_log(topic, index, settings)
         epoch = max(epoch, files.latest_epoch + 1)
         if epoch > MAX_EPOCH:
             raise meta_files.StoreError(
                 f"{files.directory} has records of the leader epoch {files.latest_epoch}, the largest possible one"
             )
-        topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
+        topic.partitions.append(
+            Partition(topic, index, existing, leader if leader in existing else existing[0], epoch, files)
+        )
 
     def _unknown(self, *, is_another_brokers: bool) -> dict[str, dict[int, Path]]:
-        """Directories of partitions that no topic has. What a creation or a deletion that was cut short has left is removed
-        first (rule 1). Raises OSError.
-        """
+        """Directories of partitions without a topic. The rest of an interrupted creation or deletion is removed first (rule 1). Raises
+        OSError."""
         assert self.data_dir is not None
-        found: dict[str, dict[int, Path]] = {}
+        unknown: dict[str, dict[int, Path]] = {}
         for name, logs in meta_files.find_partitions(self.data_dir, self.files).items():
             known = len(self._state.topics[name].partitions) if name in self._state.topics else 0
             for index, path in logs.items():
@@ -364,43 +363,43 @@ class Persistence:
                     continue
                 if is_another_brokers:
                     if self.files.names(path):
-                        found.setdefault(name, {})[index] = path
+                        unknown.setdefault(name, {})[index] = path
                 elif self._is_left_over(path):
                     log.warning("removing %s: its topic was deleted, or its creation was interrupted", path)
                     self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
                 elif meta_files.is_log(path, self.files):
-                    found.setdefault(name, {})[index] = path
-        return found
+                    unknown.setdefault(name, {})[index] = path
+        return unknown
 
-    def _tell_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
+    def _log_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
         """What stays as it is (rule 5)."""
         paths = [path for logs in unknown.values() for path in logs.values()]
-        for path in paths[:MAX_TOLD]:
+        for path in paths[:MAX_LOGGED]:
             log.warning("%s is not served and left unchanged: %s", path, _NOT_KNOWN)
-        if len(paths) > MAX_TOLD:
-            log.warning("the same for %d more directories in %s", len(paths) - MAX_TOLD, self.data_dir)
+        if len(paths) > MAX_LOGGED:
+            log.warning("the same for %d more directories in %s", len(paths) - MAX_LOGGED, self.data_dir)
 
-    def _adopt_all(self, found: dict[str, dict[int, Path]]) -> None:
+    def _adopt_all(self, directories: dict[str, dict[int, Path]]) -> None:
         """Make topics of another broker's logs. Raises StoreError, OSError."""
         assert self.data_dir is not None
-        grown = {name: logs for name, logs in found.items() if name in self._state.topics}
-        self._tell_unknown(grown)
-        found = {name: logs for name, logs in found.items() if name not in self._state.topics}
-        if not found:
+        grown = {name: logs for name, logs in directories.items() if name in self._state.topics}
+        self._log_unknown(grown)
+        directories = {name: logs for name, logs in directories.items() if name not in self._state.topics}
+        if not directories:
             return
         if not self.files.real:
             raise meta_files.StoreError(
-                f"{self.data_dir} has logs that are missing in {meta_files.STATE_FILE}: {', '.join(found)}"
+                f"{self.data_dir} has logs that are missing in {meta_files.STATE_FILE}: {', '.join(directories)}"
             )
         from broker_sim.metadata import (
-            foreign_directory,  # it reads what groups and controllers write: not for everybody's start
+            foreign_directory,  # it reads records of groups and controllers, which most starts don't need
         )
 
-        asked = "offsets.topic.num.partitions"
+        setting_name = "offsets.topic.num.partitions"
         survey = foreign_directory.survey(
             self.data_dir,
-            found,
-            partitions=self._state.config.int(asked) if self._state.config.given(asked) else None,
+            directories,
+            partitions=self._state.config.int(setting_name) if self._state.config.given(setting_name) else None,
             known=self._state.topics,
             old=self._state.config.release < (3, 5),
         )
@@ -425,17 +424,24 @@ class Persistence:
             self.data_dir,
         )
 
-    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int, told: KnownTopic | None) -> None:
+    def _adopt(
+        self, name: str, directories: Mapping[int, Path], partitions: int, known_topic: KnownTopic | None
+    ) -> None:
         """A topic of these log directories, as far as its settings let its logs stay as they are; gaps become empty
         partitions.
         """
-        known = [meta_files.read_partition_id(path) for path in found.values()] + [told.topic_id if told else None]
-        topic_id = next((one for one in known if one is not None and one not in self._state.topics_by_id), None)
+        known = [meta_files.read_partition_id(path) for path in directories.values()] + [
+            known_topic.topic_id if known_topic else None
+        ]
+        topic_id = next(
+            (candidate for candidate in known if candidate is not None and candidate not in self._state.topics_by_id),
+            None,
+        )
         settings = {"cleanup.policy": "compact"} if name in _COMPACTED else {}
         if name == OFFSETS_TOPIC:
             settings["compression.type"] = "producer"
             settings["segment.bytes"] = str(self._state.config.int("offsets.topic.segment.bytes"))
-        for setting, value in (told.configs if told else {}).items():
+        for setting, value in (known_topic.configs if known_topic else {}).items():
             if setting not in _ENDS_KEEPING:
                 with contextlib.suppress(ConfigError):  # of another release, perhaps
                     settings |= self._state.config.check_topic({setting: value})

@@ -86,7 +86,7 @@ def parse_state(data: bytes, path: Path, config: BrokerConfig) -> SavedState:
 
 
 class _WrongError(ValueError):
-    """What is wrong, and where."""
+    """An invalid value, and its place."""
 
 
 def _wrong(at: str, why: str) -> NoReturn:
@@ -174,8 +174,8 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
     if not isinstance(adopted, bool):
         _wrong("adopted", f"is {_shown(adopted)}, which is not true or false")
     gone = _list(state.get("gone", []), "gone")
-    for index, one in enumerate(gone):
-        _id(one, f"gone[{index}]")
+    for index, entry in enumerate(gone):
+        _id(entry, f"gone[{index}]")
     brokers: dict[int, dict[str, str | None]] = {}
     for node, values in _object(state.get("broker_configs", {}), "broker_configs").items():
         at = f"broker_configs[{_shown(node)}]"
@@ -198,31 +198,31 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
 
 
 def _settings(values: object, at: str, config: BrokerConfig) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    result: dict[str, str | None] = {}
     for name, value in _object(values, at).items():
-        found[name] = None if value is None else _text(value, f"{at}[{_shown(name)}]")
+        result[name] = None if value is None else _text(value, f"{at}[{_shown(name)}]")
         if value is not None and name in config.settings:
             try:
                 config.setting(name).parse(value)
             except ConfigError as error:
                 _wrong(at, f"is invalid: {error}")
-    return found
+    return result
 
 
 def _entities(state: dict[str, Any], key: str, entity: Entity) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for name, values in _object(state.get(key, {}), key).items():
         at = f"{key}[{_shown(name)}]"
-        own = {each: _text(value, f"{at}[{_shown(each)}]") for each, value in _object(values, at).items()}
+        own = {key: _text(value, f"{at}[{_shown(key)}]") for key, value in _object(values, at).items()}
         try:
-            found[_text(name, at)] = readable(entity, own)
+            result[_text(name, at)] = readable(entity, own)
         except KafkaError as error:
             _wrong(at, f"is invalid: {error.message}")
-    return found
+    return result
 
 
 def _topics(topics: object, config: BrokerConfig) -> list[SavedTopic]:
-    found: list[SavedTopic] = []
+    result: list[SavedTopic] = []
     ids: dict[bytes, str] = {}
     for name, entry in _object(topics, "topics").items():
         at = f"topics[{_shown(name)}]"
@@ -241,21 +241,21 @@ def _topics(topics: object, config: BrokerConfig) -> list[SavedTopic]:
         rows = _list(entry.get("partitions"), f"{at}.partitions")
         if not 1 <= len(rows) <= MAX_PARTITIONS:
             _wrong(f"{at}.partitions", f"are {len(rows)}; a topic has 1 to {MAX_PARTITIONS}")
-        found.append(
+        result.append(
             SavedTopic(
                 name, topic_id, configs, [_partition(row, f"{at}.partitions[{n}]") for n, row in enumerate(rows)]
             )
         )
-    return found
+    return result
 
 
 def _topic_settings(values: object, at: str, config: BrokerConfig) -> dict[str, str]:
-    found = {name: _text(value, f"{at}[{_shown(name)}]") for name, value in _object(values, at).items()}
+    result = {name: _text(value, f"{at}[{_shown(name)}]") for name, value in _object(values, at).items()}
     try:
-        config.check_topic({name: value for name, value in found.items() if name in config.topic_settings})
+        config.check_topic({name: value for name, value in result.items() if name in config.topic_settings})
     except ConfigError as error:
         _wrong(at, f"is invalid: {error}")
-    return found
+    return result
 
 
 def _partition(row: object, at: str) -> SavedPartition:

@@ -4,8 +4,8 @@ Rules:
 1. All brokers of a cluster share one log per partition. Who may serve it is data: `Partition.leader`; only
    `ClusterState.set_leader` changes it; it increments the leader epoch and wakes the requests that wait for the partition.
 2. What a consumer may read ends at `high_watermark`, which moves through `advance_high_watermark` alone. Appending and
-   committing are two events: a held partition appends without committing.
-   Whatever ails a partition (`conditions`) works through `held`, `gate`, `isr_too_small`, `read_error` and its leader.
+   committing are two events: while `high_watermark_frozen` is set, appends are not committed. Faults of a partition
+   (`conditions`) set `high_watermark_frozen`, `append_interceptor`, `isr_too_small`, `read_error` and the leader.
 3. A waiter is called when the high watermark moves, when data is appended, when the leader changes and when the
    partition goes away. It looks for itself at what has changed, and removes itself.
 """
@@ -51,7 +51,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 Waiter = Callable[[], object]
 
 
-class Gate(Protocol):
+class AppendInterceptor(Protocol):
     """Intercepts the appends to a partition's log during a fault state."""
 
     def before(self, size: int) -> None:
@@ -64,7 +64,7 @@ class Gate(Protocol):
 TAIL, HEAD = "tail", "head"
 
 
-class Lost(NamedTuple):
+class LostRecords(NamedTuple):
     """Committed records that a log has no longer: ``part`` is `TAIL` or `HEAD`, ``first`` and ``last`` are offsets."""
 
     part: str
@@ -86,15 +86,15 @@ class Partition:
 
     __slots__ = (
         "_waiters",
+        "append_interceptor",
         "appended_bytes",
         "barred",
         "behind",
         "deleted",
         "eligible",
         "events",
-        "gate",
-        "held",
         "high_watermark",
+        "high_watermark_frozen",
         "index",
         "isr",
         "isr_too_small",
@@ -121,7 +121,7 @@ class Partition:
         self.behind: dict[int, int] = {}
         """Replicas that went while they were in the ISR, and are in it no longer -> up to which offset they have the log."""
         self.barred = False
-        """While true, nobody is elected its leader."""
+        """While true, no leader is elected."""
         self.leader = leader
         """Node id, or -1 where none of the replicas is alive."""
         self.leader_epoch = leader_epoch
@@ -129,9 +129,9 @@ class Partition:
         self.log = log
         log.assign_epoch(leader_epoch)
         self.high_watermark: int = log.log_end_offset
-        self.held = False
+        self.high_watermark_frozen = False
         """While true, appends do not move the high watermark: `release` does."""
-        self.gate: Gate | None = None
+        self.append_interceptor: AppendInterceptor | None = None
         self.isr_too_small = False
         """Whether the ISR counts as smaller than min.insync.replicas, whatever it is."""
         self.read_error = Err.NONE
@@ -141,7 +141,7 @@ class Partition:
         `READERS`. Noted only where there is a journal."""
         self.deleted = False
         self.appended_bytes = 0
-        """Bytes appended since the start: how a parked fetch knows how much has come."""
+        """Bytes appended since the start, from which a waiting fetch knows the number of new bytes."""
         self.events = 0
         """Changes other than an append that was committed at once."""
         self.on_transaction_ended: Callable[[EndedTransaction], object] | None = None
@@ -194,17 +194,17 @@ class Partition:
         said of it. Raises as `PartitionLog.append`.
         """
         log = self.log
-        if self.gate is not None:
-            self.gate.before(len(batches))
+        if self.append_interceptor is not None:
+            self.append_interceptor.before(len(batches))
         epoch = self.leader_epoch
         info = log.append(batches, leader_epoch=epoch, now_ms=now_ms, origin=origin, header=header, checked=checked)
         self.appended_bytes += len(batches)
-        if not self.held:
+        if not self.high_watermark_frozen:
             self.high_watermark = log.log_end_offset
         if log.ended.uncommitted:
             self._transactions_ended(info.base_offset)
-        if self.gate is not None:
-            self.gate.after(log.log_end_offset)
+        if self.append_interceptor is not None:
+            self.append_interceptor.after(log.log_end_offset)
         if self._waiters:
             self._call()
         return info
@@ -214,12 +214,12 @@ class Partition:
         moved, over more than was appended.
         """
         ended = self.log.ended
-        new = [one for one in ended.uncommitted if one.last_offset >= since] if self.on_transaction_ended else ()
+        new = [item for item in ended.uncommitted if item.last_offset >= since] if self.on_transaction_ended else ()
         if ended.settle(self.high_watermark):
             self.events += 1
-        for one in new:
+        for transaction in new:
             if self.on_transaction_ended is not None:
-                self.on_transaction_ended(one)
+                self.on_transaction_ended(transaction)
 
     def checking(self, batch: bytes, *, now_ms: int, header: BatchHeader) -> Generator[None, None, int]:
         """The checks that `append` makes of a client's batch, in pieces of some milliseconds: yields after each, returns what
@@ -238,16 +238,16 @@ class Partition:
     ) -> int:
         """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`. Its last offset."""
         log = self.log
-        if self.gate is not None:
-            self.gate.before(HEADER_BYTES + sum(map(len, bodies)))
+        if self.append_interceptor is not None:
+            self.append_interceptor.before(HEADER_BYTES + sum(map(len, bodies)))
         last_offset, size = log.append_records(bodies, count, self.leader_epoch, now_ms, base_sequence, within)
         self.appended_bytes += size
-        if not self.held:
+        if not self.high_watermark_frozen:
             self.high_watermark = log.log_end_offset
         if log.ended.uncommitted:
             self._transactions_ended(last_offset + 1 - count)
-        if self.gate is not None:
-            self.gate.after(log.log_end_offset)
+        if self.append_interceptor is not None:
+            self.append_interceptor.after(log.log_end_offset)
         if self._waiters:
             self._call()
         return last_offset
@@ -261,9 +261,9 @@ class Partition:
             self.log.ended.settle(offset)
             self.wake()
 
-    def release(self) -> None:
-        """End a hold: what was appended meanwhile is committed."""
-        self.held = False
+    def unfreeze_high_watermark(self) -> None:
+        """Let the high watermark advance again, up to the end of the log."""
+        self.high_watermark_frozen = False
         self.advance_high_watermark()
 
     def add_waiter(self, waiter: Waiter) -> None:
@@ -275,7 +275,7 @@ class Partition:
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """Tell every waiter that something else than an append has happened."""
+        """Call every waiter after another change than an append."""
         self.events += 1
         self._call()
 
@@ -304,11 +304,10 @@ class Topic:
 def leader_partition(
     state: ClusterState, node_id: int, topic: str, index: int, current_leader_epoch: int = -1, *, replica: bool = False
 ) -> Partition:
-    """The partition, if broker `node_id` leads it (with `replica`: holds a replica of it) in the epoch that the client
-    knows.
+    """The partition, if broker `node_id` leads it (with `replica`: has a replica of it) in the epoch that the client knows.
 
-    Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the client's epoch is older) or
-    UNKNOWN_LEADER_EPOCH (newer), in the order of Partition.getLocalLog: a replica looks at the epoch first.
+    Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the client's epoch is older) or UNKNOWN_LEADER_EPOCH
+    (newer), in the order of Partition.getLocalLog: a replica checks the epoch first.
     """
     partition = state.partition(topic, index)
     if partition is None:

@@ -409,7 +409,7 @@ def apply(state: ClusterState, runtime: GroupCoordinator, imported: Imported) ->
     groups = [group for group in imported.groups.values() if _counts(group, messages)]
     topics = _topics(groups)
     _check_topics(state, topics)
-    runtime.flush_turn()
+    runtime.flush_batches()
     records = {group.group_id: _encoded(group, state, runtime) for group in groups}
     _check_absent(state, runtime, groups)
     try:
@@ -488,7 +488,7 @@ def _make_topic(state: ClusterState, name: str, ends: Mapping[int, int], message
         partition = topic.partitions[index]
         if partition.log_end_offset == 0:
             pad_log(partition.log, end, partition.leader_epoch, state.clock.now_ms())
-            if not partition.held:
+            if not partition.high_watermark_frozen:
                 partition.advance_high_watermark()
         elif partition.log_end_offset != end:
             messages.append(

@@ -1,1 +1,1 @@
-"""TCP: listeners, connections, frames in and replies out. Nothing here knows what a request means."""
+"""TCP: listeners, connections, frames in and replies out. This package does not know the meaning of requests."""

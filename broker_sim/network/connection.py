@@ -1,17 +1,16 @@
 """One TCP connection: bytes in, frames to handlers, replies out in the order of the requests.
 
 Rules:
-1. One request at a time, as Kafka mutes the channel: the next frame is looked at once the reply to the last one is
-   there. Frames that came early wait as the bytes they are. (Requests deferred to the end of the turn are the one
-   exception: `context`.)
+1. One request at a time, as Kafka mutes the channel: the next frame is handled when the reply to the last one is there. Early frames
+   wait as bytes. (Requests that are deferred to the end of the iteration are the one exception: `context`.)
 2. All complete frames of a read whose handlers answer at once are answered with one write.
-3. While a request is parked, or the client does not read its replies, what came behind it waits as `HeldBytes`; replies go out
-   through a `ReplyQueue`.
-4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
-   version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
-   are still written. A reply with a text too long for the wire is UNKNOWN_SERVER_ERROR instead.
-5. A reply never starts the next request from within its caller: that goes through the loop, so that the runtime is
-   never entered from within itself.
+3. While a request is pending, or the client does not read its replies, later frames wait as `WaitingBytes`; replies go out through a
+   `ReplyQueue`.
+4. A frame that is no request (a length out of range, a header or body that can't be decoded, an unknown API or version) and a handler
+   that raises close the connection, with one log line. The replies to earlier requests are still written. A reply with a text that is
+   too long for the wire is UNKNOWN_SERVER_ERROR instead.
+5. A reply never starts the next request from within its caller: that goes through the event loop, so that the runtime is never entered
+   recursively.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ import logging
 import struct
 from typing import Any
 
-from broker_sim.common.refusals import spoken
+from broker_sim.common.refusals import size_in_words
 from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
 from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.handlers.repeated import Again
-from broker_sim.network.held_bytes import HeldBytes
 from broker_sim.network.repeated_requests import Template
 from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.reply_writer import WRITE_ALONE
 from broker_sim.network.request_memo import RequestMemo
+from broker_sim.network.waiting_bytes import WaitingBytes
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 from kafka_wire.errors import Err
 from kafka_wire.wire import LENIENT
@@ -44,7 +43,7 @@ _START = struct.Struct(">iIi")  # the same up to the correlation id
 _ID = struct.Struct(">i")  # the correlation id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
-_PARKED, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
+_PENDING, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
 
 log = logging.getLogger("broker_sim.server")
 
@@ -57,7 +56,6 @@ class Connection(asyncio.Protocol):
         "_deferring",
         "_handling",
         "_head",
-        "_held",
         "_host",
         "_memo",
         "_owner",
@@ -65,6 +63,7 @@ class Connection(asyncio.Protocol):
         "_route",
         "_stop",
         "_transport",
+        "_waiting",
         "broker",
         "client_id",
         "last_active",
@@ -88,9 +87,9 @@ class Connection(asyncio.Protocol):
         self._route: Route | None = None  # of the frame in a fast path
         self._memo = RequestMemo()
         self._stop = 0
-        self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
+        self._deferring = -1  # the API key of this iteration's deferred requests; -1 without any
         self._handling = False  # inside a handler, whose caller looks for the reply
-        self._held = HeldBytes()
+        self._waiting = WaitingBytes()
         self._replies = ReplyQueue()
         self._host: str | None = None
 
@@ -106,12 +105,12 @@ class Connection(asyncio.Protocol):
     # --- what the loop calls ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = self._held.transport = transport  # type: ignore[assignment]
+        self._transport = self._waiting.transport = transport  # type: ignore[assignment]
         self._owner.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop |= _CLOSING
-        self._held.drop()
+        self._waiting.drop()
         self.scratch = None
         for waiting in self._replies.drop():
             try:
@@ -127,10 +126,10 @@ class Connection(asyncio.Protocol):
         buggify = self.broker.state.buggify
         if buggify is not None and buggify.splits(data, self.data_received):
             return
-        held = self._held
-        if held.rest is not None:
-            held.more(data)
-        elif held.tail is None:
+        waiting = self._waiting
+        if waiting.rest is not None:
+            waiting.more(data)
+        elif waiting.tail is None:
             if self._stop or self._deferring >= 0 or buggify is not None or owner.tap is not None:
                 self._run(data, 0)
                 return
@@ -153,7 +152,7 @@ class Connection(asyncio.Protocol):
             if not self._alone(data):
                 self._run(data, 0)
         else:
-            whole = held.whole(data)
+            whole = waiting.whole(data)
             if whole is not None:
                 self._run(whole, 0)
 
@@ -182,8 +181,8 @@ class Connection(asyncio.Protocol):
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def _alone(self, data: bytes) -> bool:
-        """Handle what most reads bring while nobody waits or watches: one whole frame, of the client that was met before. False, and
-        nothing done, where it is another."""
+        """Handle one whole frame of a known client while no request waits and no tap is set, the usual case. Returns False and does
+        nothing in other cases."""
         owner, body = self._owner, self._body
         if data[12:body] != self._head:
             return False
@@ -208,8 +207,8 @@ class Connection(asyncio.Protocol):
             out = self._replies.out
             if not self._stop and len(out) == 1 and self._deferring < 0 and self._replies.small:
                 self._transport.write(out.pop())  # type: ignore[union-attr]
-            elif self._stop == _PARKED and self._deferring < 0 and not out:
-                self._held.hold(b"", 0)
+            elif self._stop == _PENDING and self._deferring < 0 and not out:
+                self._waiting.hold(b"", 0)
             else:
                 self._ran(data, size + 4)
         else:
@@ -239,14 +238,14 @@ class Connection(asyncio.Protocol):
             return
         if self._replies.out and self._deferring < 0:
             self._write()
-        held = self._held
+        waiting = self._waiting
         if self._stop or self._deferring >= 0:
-            held.hold(data, pos)
-        elif pos != len(data) or held.tail is not None or not held.reading:
+            waiting.hold(data, pos)
+        elif pos != len(data) or waiting.tail is not None or not waiting.reading:
             self._keep(data, pos)
 
     def _handle_frames(self, data: bytes, pos: int) -> int:
-        """The position behind the last frame that was handled. Raises what a malformed frame or a fast path raises."""
+        """Handle whole frames; returns the position after the last one. Raises the errors of a malformed frame or a fast path."""
         replies, out = self._replies, self._replies.out
         size_out = 0
         total = len(data)
@@ -273,7 +272,7 @@ class Connection(asyncio.Protocol):
                     continue
             route = routes[code]
             if self._deferring >= 0 and (self._deferring != route.api_key or tap is not None):
-                self._owner.end_turn()
+                self._owner.end_iteration()
                 if self._stop:
                     break
             frame = data if size + 4 == total else data[pos:end]
@@ -360,9 +359,9 @@ class Connection(asyncio.Protocol):
             self._handling = False
         frames = context.frames
         if frames is None:
-            self._stop |= _PARKED
+            self._stop |= _PENDING
             self._replies.wait(context)
-            self._held.hold(b"", 0)
+            self._waiting.hold(b"", 0)
         elif len(frames) == 1 and not self._stop and self._deferring < 0 and len(frames[0]) < WRITE_ALONE:
             self._transport.write(frames[0])  # type: ignore[union-attr]
         else:
@@ -376,7 +375,7 @@ class Connection(asyncio.Protocol):
         try:
             response = context.route.handle(context, request)
             if response is DEFERRED:
-                self.broker.runtime.flush_turn()
+                self.broker.runtime.flush_batches()
             elif response is not None:
                 context.reply(response)
         except Exception:
@@ -387,10 +386,10 @@ class Connection(asyncio.Protocol):
             self._drain()
 
     def _settle(self, context: RequestContext) -> int:
-        """The reply that is there goes out with its turn, or the request is parked; the number of bytes."""
+        """The reply that is there goes out with its turn, or the request is pending; the number of bytes."""
         frames = context.frames
         if frames is None:
-            self._stop |= _PARKED
+            self._stop |= _PENDING
             self._replies.wait(context)
             return 0
         return self._replies.answered(frames)
@@ -405,11 +404,11 @@ class Connection(asyncio.Protocol):
     # --- bytes that wait --------------------------------------------------------------------------------------------
 
     def _keep(self, data: bytes, pos: int) -> None:
-        """No whole frame is left in ``data``: keep the beginning of the next one, or go on with what came meanwhile."""
-        held, left = self._held, len(data) - pos
-        tail = held.tail
+        """No whole frame is left in ``data``: keep the beginning of the next one, or continue with bytes that came meanwhile."""
+        waiting, left = self._waiting, len(data) - pos
+        tail = waiting.tail
         if tail is not None:
-            held.tail = None
+            waiting.tail = None
             self._run(data[pos:] + tail if left else bytes(tail), 0)
             return
         if left:
@@ -418,42 +417,42 @@ class Connection(asyncio.Protocol):
                 size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
                 if not _SMALLEST <= size <= self._owner.max_request_bytes:
                     limit = self._owner.max_request_bytes
-                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{spoken(size)}")
+                    self.refuse(f"a frame of {size} bytes; expected {_SMALLEST} to {limit}{size_in_words(size)}")
                     return
                 need = size + 4
-            held.keep(data, pos, need)
-        held.read(True)
+            waiting.keep(data, pos, need)
+        waiting.read(True)
 
     def _unblock(self) -> None:
-        """Let the loop go on with the frames held back, if nothing holds them back any more."""
-        if self._held.rest is None or self._stop or self._deferring >= 0:
+        """Continue with the waiting frames in the event loop's next iteration, if nothing blocks them any more."""
+        if self._waiting.rest is None or self._stop or self._deferring >= 0:
             return
-        if self._held.release():  # else nothing waits: spare the loop a callback
+        if self._waiting.release():  # else nothing waits: spare the loop a callback
             self._owner.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        held = self._held
-        if held.rest is None or self._stop or self._deferring >= 0:
+        waiting = self._waiting
+        if waiting.rest is None or self._stop or self._deferring >= 0:
             return
-        data, held.rest = held.rest, None
-        self._run(data, held.pos)
+        data, waiting.rest = waiting.rest, None
+        self._run(data, waiting.pos)
 
     # --- replies ----------------------------------------------------------------------------------------------------
 
     def defer(self, correlation_id: int) -> RequestContext:
-        """See ``context``: a fast path will answer this frame from ``flush_turn()``."""
+        """See ``handlers.context``: a fast path answers this frame from ``flush_batches()``."""
         assert self._route is not None
         context = RequestContext(self, self._route, correlation_id)
         self._defer(context)
         return context
 
-    def late(self) -> list[bytes]:
-        """See ``context``: the place of a reply that comes at the end of the turn."""
+    def reserve_reply(self) -> list[bytes]:
+        """See ``handlers.context``: reserves the place of a reply that is filled in at the end of the iteration."""
         reply = self._replies.place()
         if self._deferring < 0:
             assert self._route is not None
             self._deferring = self._route.api_key
-            self._owner.join_turn(self)
+            self._owner.enlist(self)
         return reply
 
     def write_now(self, data: bytes) -> None:
@@ -462,7 +461,7 @@ class Connection(asyncio.Protocol):
         self._write()
 
     def mute(self, muted: bool) -> None:
-        """See ``context``."""
+        """As ``ConnectionLike.mute``."""
         if muted:
             self._stop |= _MUTED
         else:
@@ -473,47 +472,47 @@ class Connection(asyncio.Protocol):
         self._replies.wait(context)
         if self._deferring < 0:
             self._deferring = context.route.api_key
-            self._owner.join_turn(self)
+            self._owner.enlist(self)
 
     def replied(self, context: RequestContext | None = None) -> None:
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
         if self._handling or self._deferring >= 0:
             return
-        if context is not None and self._stop == _PARKED and self._held.nothing_behind:
+        if context is not None and self._stop == _PENDING and self._waiting.nothing_behind:
             pending, frames = self._replies.pending, context.frames
             if pending is not None and len(pending) == len(frames) == 1:  # type: ignore[arg-type]
-                # One request was parked, this is its reply, and nothing waits behind it: the usual case.
+                # One request was pending, this is its reply, and nothing waits behind it: the usual case.
                 pending.clear()
-                self._stop, self._held.rest = 0, None
+                self._stop, self._waiting.rest = 0, None
                 self.last_active = self._owner.tick
                 self._transport.write(frames[0])  # type: ignore[index, union-attr]
                 return
         self._drain()
 
-    def turn_ended(self) -> None:
-        """The turn was flushed: every deferred request has its reply, or is parked from now on."""
+    def iteration_ended(self) -> None:
+        """The batches were flushed: every deferred request has its reply, or waits from now on."""
         self._deferring = -1
-        held, pending = self._held, self._replies.pending
+        waiting, pending = self._waiting, self._replies.pending
         alone = pending is not None and len(pending) == 1 and not self._replies.out and not self._stop
-        if pending is not None and alone and held.nothing_behind and held.reading:
-            one = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
-            if isinstance(one, list) and one and self._transport is not None:
+        if pending is not None and alone and waiting.nothing_behind and waiting.reading:
+            only = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
+            if isinstance(only, list) and only and self._transport is not None:
                 pending.clear()
-                held.rest = None
+                waiting.rest = None
                 self.last_active = self._owner.tick
-                self._transport.write(b"".join(one))
+                self._transport.write(b"".join(only))
                 return
         self._drain()
         if self._replies.pending:
-            self._stop |= _PARKED
+            self._stop |= _PENDING
 
     def _drain(self) -> None:
-        """Write the replies that are there, in the order of the requests; with the last one the connection goes on."""
+        """Write the replies that are complete, in the order of the requests; after the last one the connection continues."""
         all_answered = self._replies.take_answered()
         self.last_active = self._owner.tick
         self._write()
         if all_answered:
-            self._stop &= ~_PARKED
+            self._stop &= ~_PENDING
             self._unblock()
 
     def _write(self) -> None:
@@ -528,7 +527,7 @@ class Connection(asyncio.Protocol):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def refuse(self, reason: str) -> None:
-        """Close, with one log line; what was answered before is still written."""
+        """Close, with one log line; earlier replies are still written."""
         self.reason = reason
         self._owner.refusals.tell(self.client_host, self.client_id, reason)
         self.close()
@@ -556,7 +555,7 @@ class Connection(asyncio.Protocol):
         if self._stop & _CLOSING:
             return
         if self._deferring >= 0:
-            self._owner.end_turn()
+            self._owner.end_iteration()
         self._write()
         self._stop |= _CLOSING
         if self._transport is not None and not self._stop & _PACED:

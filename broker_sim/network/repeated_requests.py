@@ -1,8 +1,8 @@
-"""What a connection remembers of requests that say what the last one said, but for the generation or the member epoch: a member's
-JoinGroup, SyncGroup, Heartbeat and ConsumerGroupHeartbeat. Such a request is handled without being decoded, and without the gate: the
-coordinator's rules are where they were.
+"""A connection's memory of requests that differ from the last one in the generation or the member epoch alone: a member's JoinGroup,
+SyncGroup, Heartbeat and ConsumerGroupHeartbeat. Such a request is handled without the decoder and the coordinator check; the
+coordinator's rules are the same.
 
-The answer may be another each time; requests that have the same answer as well are `request_memo`'s.
+The answer may differ each time; requests with equal answers are handled by `request_memo`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MOST = 4
 
 
 class Template:
-    """A frame whose bytes are known, but for the correlation id and the generation. ``at``: where the generation is, the frame's end if
-    it has none; ``again``: None until the frame has come twice; ``state_version``: of the cluster, while ``again`` holds; ``client``:
-    who sends it."""
+    """A frame with known bytes, except for the correlation id and the generation. ``at``: the position of the generation, the frame's
+    end if it has none; ``again``: None until the frame has come twice; ``state_version``: of the cluster, while ``again`` is valid;
+    ``client``: its sender."""
 
     __slots__ = ("after", "again", "at", "before", "client", "route", "size", "state_version")
 

@@ -1,7 +1,7 @@
-"""Replies on their way out of a connection, in the order of the requests.
+"""Replies of a connection, in the order of the requests.
 
-Two lists, one behind the other: `out`, what is answered and not given to the transport yet, and `pending`, the requests that wait for
-their reply, with the replies behind them. A large reply goes through a `ReplyWriter`; while something waits there, all goes behind it.
+Two lists, one after the other: `out`, the replies that were not given to the transport yet, and `pending`, the requests without a
+reply, with later replies. A large reply goes through a `ReplyWriter`; while it waits there, all later replies follow it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ReplyQueue:
 
     @property
     def small(self) -> bool:
-        """Whether nothing in `out`, or on its way, needs a `ReplyWriter`."""
+        """Whether no reply in `out`, or in the writer, is large."""
         return not self._large and not self.paced
 
     def answered(self, frames: list[bytes]) -> int:
@@ -91,7 +91,7 @@ class ReplyQueue:
         out.clear()
 
     def pause(self) -> None:
-        """The transport has enough."""
+        """The transport's buffer is full: stop writing."""
         self._unread = True
         if self._writer is not None:
             self._writer.paused = True

@@ -1,13 +1,14 @@
-"""The way out of a connection for replies that are large: not copied once more, and no faster than the client reads them.
+"""Writes large replies without another copy, and no faster than the client reads them.
 
-A reply of 55 MB that is given to the transport waits there until the client has read it, for each client that asked: sixty of them
-that did not read were 1.4 GB. Here such a reply is a slice of the log (`record_slices`) and stays one: a connection holds what its
-transport takes (the high-water mark) and one chunk, which is smaller where many wait.
+A reply of 55 MB that is given to the transport stays there until the client has read it, once for each client: sixty clients that did
+not read took 1.4 GB. Here such a reply stays a slice of the log (`record_slices`): a connection holds what its transport takes (its
+high-water mark) and one chunk, which is smaller while many connections wait.
 
 Rules:
-1. While something waits in here, all that the connection writes goes through here: the order of the bytes is the order of the calls.
-2. The transport says when it has enough: its protocol's pause_writing and resume_writing set `paused`. Nothing here polls or waits.
-3. A log that can't be read any more in the midst of a reply costs the connection: the client has been told how many bytes come.
+1. While a reply waits here, all writes of the connection go through here: the order of the bytes is the order of the calls.
+2. The transport reports when its buffer is full: its protocol's pause_writing and resume_writing set `paused`. Nothing here polls or
+   waits.
+3. A log that can't be read any more in the midst of a reply closes the connection: the announced length can't be kept.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class ReplyWriter:
             self._slice, self._chunks = None, iter(())
 
     def discard(self) -> None:
-        """Nobody reads any more: give back what waits."""
+        """The connection is closed: release the replies that wait."""
         self._count(slow=False)
         self._end_slice()
         while self._waiting:

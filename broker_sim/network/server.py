@@ -1,11 +1,10 @@
-"""The listener of one broker: it accepts connections, knows them, ends their turns and closes the idle ones.
+"""The listener of one broker: it accepts connections, ends their iterations of the event loop and closes idle ones.
 
-A broker may be down for a while: ``pause`` and ``resume``. Its port stays its own: a second socket is bound to it from the
-beginning, which never listens, so that connecting is refused and nobody else is given the port.
+A broker may be down for a while: ``pause`` and ``resume``. Its port stays reserved: a second socket is bound to it from the beginning
+and never listens, so that connections are refused and no other process gets the port.
 
-One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick
-of its last bytes. A connection is closed when ``connections.max.idle.ms`` has passed without bytes in either
-direction, at most a twentieth of that later.
+One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick of its last bytes.
+A connection is closed when ``connections.max.idle.ms`` has passed without bytes in either direction, at most a twentieth of that later.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class BrokerServer:
         self.tick = 0
         self.refusals = Refusals(log, self.clock.now_ms)
         self.tap: Tap | None = None
-        """Whoever watches or breaks this broker's requests."""
+        """Observes this broker's requests and injects faults; None without these."""
         self.connections: dict[Connection, None] = {}
         """In the order in which they came: no set, as nothing may depend on addresses."""
         self._max_idle_ms = config.int("connections.max.idle.ms")
@@ -98,7 +97,7 @@ class BrokerServer:
         self._server: asyncio.Server | None = None
         self._hung_up = False
         self._sweep: Timer | None = None
-        self._turn: list[Connection] = []
+        self._enlisted: list[Connection] = []
         self._all_closed: asyncio.Future[None] | None = None
         self._address: tuple[str, int] = ("", 0)
         self._keeper: socket.socket | None = None
@@ -113,16 +112,16 @@ class BrokerServer:
 
     @property
     def listening(self) -> bool:
-        """Whether clients can connect."""
+        """Whether the server accepts connections."""
         return self._server is not None
 
     async def pause(self, *, graceful: bool) -> None:
-        """The broker goes down: nobody is connected when this returns, and nobody can connect. ``graceful``: as ``stop``, else every
-        connection is reset."""
+        """The broker goes down: all connections are closed when this returns, and none is accepted. ``graceful``: as ``stop``, else
+        connections are reset."""
         await self._hang_up(graceful)
 
     async def resume(self) -> None:
-        """Listen again at the same port. Raises OSError where somebody else has it (systems that let nobody keep it)."""
+        """Listen again at the same port. Raises OSError if another process has it (on systems where a port can't be reserved)."""
         if self._server is None:
             sock = self._listener(*self._address)
             try:
@@ -132,7 +131,7 @@ class BrokerServer:
                 raise
 
     async def stop(self) -> None:
-        """Stop listening, close every connection: replies on their way are written, parked requests not answered."""
+        """Stop listening, close every connection: replies on their way are written, pending requests not answered."""
         await self._hang_up(graceful=True)
         self.refusals.end()
         if self._keeper is not None:
@@ -154,7 +153,7 @@ class BrokerServer:
             await self._accept_no_more(self._server)
             self._server.close()
             self._server = None
-        self.end_turn()
+        self.end_iteration()
         if self.connections:
             self._all_closed = self._loop.create_future()
             for connection in tuple(self.connections):
@@ -172,52 +171,52 @@ class BrokerServer:
             self._sweep = None
 
     def files(self) -> list[int]:
-        """The descriptors of its port and of its connections; for another thread, that looks while the loop's can't."""
+        """The descriptors of its port and of its connections; for another thread, while the loop is blocked."""
         listening = [] if self._server is None else [sock.fileno() for sock in self._server.sockets]
         transports = [connection._transport for connection in tuple(self.connections)]
-        sockets = [each.get_extra_info("socket") for each in transports if each is not None]
-        return listening + [each.fileno() for each in sockets if each is not None]
+        sockets = [transport.get_extra_info("socket") for transport in transports if transport is not None]
+        return listening + [sock.fileno() for sock in sockets if sock is not None]
 
     # --- what its connections call ------------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:
-        """A client connected."""
+        """Add a connection of a client."""
         self.connections[connection] = None
         if self.tap is not None:
             self.tap.opened(connection)
         if self._hung_up:
-            # accepted before the port was closed: who waits for the last one to go waits for it, too, and ends no timer after that
+            # accepted before the port was closed: `_hang_up` waits for it, too, and cancels no timer afterwards
             connection.abort()
         elif self._sweep is None and self._max_idle_ms >= 0:
             self._arm()
 
     def closed(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         self.connections.pop(connection, None)
         if self.tap is not None:
             self.tap.closed(connection)
-        for told in self.broker.on_closed:
-            told(self.broker, connection)
+        for callback in self.broker.on_closed:
+            callback(self.broker, connection)
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
             self._all_closed.set_result(None)
 
-    def join_turn(self, connection: Connection) -> None:
-        """The connection has deferred requests: it gets ``turn_ended()`` at the end of this turn of the loop."""
-        if not self._turn:
-            self.call_soon(self.end_turn)
-        self._turn.append(connection)
+    def enlist(self, connection: Connection) -> None:
+        """The connection has deferred requests: its ``iteration_ended()`` is called at the end of this iteration of the event loop."""
+        if not self._enlisted:
+            self.call_soon(self.end_iteration)
+        self._enlisted.append(connection)
 
-    def end_turn(self) -> None:
-        """Flush what the runtime collected and let the connections write; nothing where nothing was deferred."""
-        connections, self._turn = self._turn, []
+    def end_iteration(self) -> None:
+        """Flush the runtime's batches and let the enlisted connections write; without effect if there are none."""
+        connections, self._enlisted = self._enlisted, []
         if not connections:
             return
         try:
-            self.broker.runtime.flush_turn()
+            self.broker.runtime.flush_batches()
         except Exception:
-            log.exception("flush_turn failed on broker %d", self.broker.node_id)
+            log.exception("flush_batches failed on broker %d", self.broker.node_id)
         for connection in connections:
-            connection.turn_ended()
+            connection.iteration_ended()
 
     # --- idle connections ---------------------------------------------------------------------------------------------
 
@@ -228,7 +227,7 @@ class BrokerServer:
     def _look(self) -> None:
         self.tick += 1
         oldest = self.tick - _LOOKS
-        for connection in [one for one in self.connections if one.last_active < oldest]:
+        for connection in [connection for connection in self.connections if connection.last_active < oldest]:
             log.info("closing the connection of %s: idle for %d ms", connection.client_host, self._max_idle_ms)
             connection.abort()
         self._sweep = None

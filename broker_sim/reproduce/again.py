@@ -20,7 +20,7 @@ from broker_sim.reproduce.evidence import Evidence, read
 from broker_sim.reproduce.incident import SAME, seen
 from broker_sim.scenario.model import Scenario
 from broker_sim.scenario.model import read as read_scenario
-from broker_sim.scenario.runner import Options, Outcome
+from broker_sim.scenario.runner import Outcome, ScenarioOptions
 from broker_sim.scenario.virtual import play
 
 TOUCHING_MS = 1000
@@ -41,7 +41,7 @@ def play_file(path: Path, consumer: Live | None = None) -> tuple[Outcome, Path]:
 
 def played(scenario: Scenario, data: Path, consumer: Live | None = None, **more: Any) -> Outcome:
     """Play it, with the logs in a new directory, and the journal among them."""
-    return play(scenario, Options(data=data, journal=data / "journal", **more), consumer=consumer)
+    return play(scenario, ScenarioOptions(data=data, journal=data / "journal", **more), consumer=consumer)
 
 
 def evidence_of(data: Path, group: str) -> Evidence:

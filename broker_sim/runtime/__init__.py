@@ -1,1 +1,1 @@
-"""The world of the coordinator: it performs what the pure core decides - appends, timers, replies - and carries nothing else."""
+"""The runtime of the coordinators: it executes what the pure core decides (appends, timers, replies)."""

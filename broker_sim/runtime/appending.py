@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.outcome import NOBODY, Append
+from broker_sim.coordinator.outcome import NO_PRODUCER, Append
 from broker_sim.metadata.cluster_state import Partition
 from broker_sim.runtime.commit_batching import batch_of
 from broker_sim.storage.errors import RecordTooLarge
@@ -23,10 +23,14 @@ def append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
         return partition.append_records(*batch_of(first.commits), now_ms=now_ms)
     pairs = first.records if len(appends) == 1 else [pair for append in appends for pair in append.records]
     most = partition.log.config.max_message_bytes
-    if len(pairs) > BATCH_RECORDS and partition.gate is None and sum(len(k) + len(v or b"") for k, v in pairs) > most:
+    if (
+        len(pairs) > BATCH_RECORDS
+        and partition.append_interceptor is None
+        and sum(len(k) + len(v or b"") for k, v in pairs) > most
+    ):
         raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
     producer, within = first.producer, None
-    if producer is not NOBODY:
+    if producer is not NO_PRODUCER:
         marker = marker_of(*pairs[0]) if first.is_control else None
         within = InTransaction(producer.producer_id, producer.epoch, marker)
     bodies = record_batch.record_bodies(pairs)

@@ -1,12 +1,12 @@
-"""OffsetCommits that repeat a layout: collected until the end of the turn, then appended as one batch and answered.
+"""OffsetCommits that repeat a layout: queued until the end of the event loop's iteration, then appended as one batch.
 
 A consumer commits the same partitions again and again; only offsets and leader epochs change. A `CommitLayout` holds what is common to
-all of its commits, encoded once; what changes is carried as the bytes it came in (`LateCommit`). Such a commit means exactly what the
-``CommitOffsets`` of its offsets means and passes the same checks.
+all of its commits, encoded once; what changes stays in the request's bytes (`BatchedCommit`). Such a commit passes the same checks and
+has the same effect as ``CommitOffsets`` with its offsets.
 
-The usual case - the log has the turn's commits at once, and no group has changed since a commit of that layout passed (`Passed`) -
-is one event in place of two, without tokens: at 64 connections of one commit each, where a turn makes many batches of one or two, the
-two cost a third of a commit's processor time. All else goes event by event.
+In the usual case, when the records are committed at once and no group has changed since a commit of that layout passed its checks
+(`Validation`), one event without tokens takes the place of two: with 64 connections that commit once each, an iteration makes many
+batches of one or two commits, and the two events cost a third of a commit's processor time. Otherwise the commits go event by event.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     Client,
+    CommitBatch,
     CommitOffsets,
     CommitsLogged,
-    CommitTurn,
     Offset,
     RepeatedCommit,
     Request,
@@ -35,9 +35,17 @@ from kafka_wire.record_batch import RecordBatchError, record_heads, varint
 
 if TYPE_CHECKING:
     from broker_sim.handlers.context import ConnectionLike
-    from broker_sim.runtime.group_coordinator import GroupCoordinator, GroupSlot
+    from broker_sim.runtime.group_coordinator import GroupCoordinator, GroupShardContext
 
-__all__ = ["CHUNK_BYTES", "VALUE_VERSION", "CommitLayout", "LateAnswer", "LateCommit", "batch_of", "commit_turn"]
+__all__ = [
+    "CHUNK_BYTES",
+    "VALUE_VERSION",
+    "BatchedCommit",
+    "CommitLayout",
+    "CommitResponder",
+    "batch_of",
+    "flush_commits",
+]
 
 VALUE_VERSION = 4
 """The version of the values that blocks write: flexible, as the requests whose bytes they take over."""
@@ -53,24 +61,24 @@ _CHUNK = struct.Struct(">qi")
 _NO_HEADERS = b"\0"
 
 
-_NOBODY = Client("", "", 0)
-"""The client of requests that don't look at it."""
+_NO_CLIENT = Client("", "", 0)
+"""The client of requests whose handling does not depend on it."""
 
 
-class LateAnswer(Protocol):
-    """Who knows the replies to the commits of a layout."""
+class CommitResponder(Protocol):
+    """Writes the replies to the commits of a layout."""
 
     @property
     def good(self) -> tuple[bytes, bytes]:
-        """The frame of the reply where there is no error: the part before and the one behind the correlation id."""
+        """The frame of a reply without errors: the bytes before and after the correlation id."""
 
     def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
-        """Fill in ``reply``, which has its place on the connection (``ConnectionLike.late``)."""
+        """Fill in ``reply``, which has its place on the connection (``ConnectionLike.reserve_reply``)."""
 
 
-class Passed(NamedTuple):
-    """A commit of a layout has passed the checks of its group when that had this ``version``, and its member this ``current``.
-    ``session``: its member's, with the timeout in ms."""
+class Validation(NamedTuple):
+    """A commit of a layout passed the checks of its group when the group had this ``version``, and its member this ``current``.
+    ``session``: the timer of its member's session, and the session timeout in ms."""
 
     group: Group
     version: int
@@ -92,20 +100,20 @@ class CommitLayout:
         "command",
         "count",
         "partitions",
-        "passed",
         "size_bytes",
+        "validation",
     )
 
     def __init__(self, command: CommitOffsets) -> None:
         self.command = command
         self.count = len(command.offsets)
-        self.passed: Passed | None = None
+        self.validation: Validation | None = None
         self.armed: Armed[Any] | None = None
         """The member's session among the timers."""
         self.partitions = frozenset((topic, partition) for topic, partition, _ in command.offsets)
         heads: list[bytes] = []  # of each record: key, and the value up to the chunk
-        self._tails: list[bytes] = []  # what stands between the chunk and the timestamp: the metadata
-        self._ends: list[bytes] = []  # and behind the timestamp: the topic's id, if that is stored
+        self._tails: list[bytes] = []  # between the chunk and the timestamp: the metadata
+        self._ends: list[bytes] = []  # after the timestamp: the topic's id, if that is stored
         self._sizes: list[int] = []  # of each record behind its offset delta
         for topic, partition, offset in command.offsets:
             key = offset_commit_key(command.group_id, topic, partition)
@@ -132,7 +140,7 @@ class CommitLayout:
         )
 
     def offsets(self, chunks: Sequence[bytes], commit_ts_ms: int) -> list[tuple[str, int, Offset]]:
-        """As ``CommitOffsets.offsets``."""
+        """The offsets of a commit, as in ``CommitOffsets.offsets``."""
         unpack = _CHUNK.unpack
         return [
             (topic, partition, Offset(offset, epoch, like.metadata, commit_ts_ms, -1, like.topic_id))
@@ -149,7 +157,7 @@ class CommitLayout:
         return parts
 
     def body(self, chunks: Sequence[bytes], commit_ts_ms: int, first: int) -> bytes:
-        """The records of a commit as a batch holds them, numbered from ``first`` on."""
+        """The records of a commit, numbered from ``first`` on, as in a batch."""
         parts = self._parts
         parts[2::4] = chunks
         return self._bodies(parts, _TIMESTAMP.pack(commit_ts_ms), first)
@@ -166,7 +174,7 @@ class CommitLayout:
         return b"".join(parts)
 
 
-class LateCommit:
+class BatchedCommit:
     """A commit of a layout (`coordinator.outcome.RepeatedCommit`): the request's bytes for each partition, in the layout's order; its
     reply and correlation id; who answers it, and where."""
 
@@ -178,7 +186,7 @@ class LateCommit:
         chunks: Sequence[bytes],
         reply: list[bytes],
         correlation_id: bytes,
-        answer: LateAnswer,
+        answer: CommitResponder,
         connection: ConnectionLike,
     ) -> None:
         self.layout, self.chunks = layout, chunks
@@ -190,11 +198,11 @@ class LateCommit:
 
 
 def batch_of(commits: Sequence[RepeatedCommit]) -> tuple[Sequence[bytes], int]:
-    """The records of commits as one batch holds them, in pieces that are good until the next call, and their number."""
+    """The records of commits for one batch, in pieces that are valid until the next call, and their number."""
     out: list[bytes] = []
     first = 0
     for commit in commits:
-        assert isinstance(commit, LateCommit)
+        assert isinstance(commit, BatchedCommit)
         layout = commit.layout
         if len(commits) == 1:
             return layout.alone(commit.chunks, commit.commit_ts_ms), layout.count
@@ -203,23 +211,23 @@ def batch_of(commits: Sequence[RepeatedCommit]) -> tuple[Sequence[bytes], int]:
     return out, first
 
 
-def commit_turn(runtime: GroupCoordinator, slot: GroupSlot, now_ms: int) -> None:
-    """Append the commits that were collected for a shard, and answer them."""
-    commits: list[LateCommit]
-    commits, slot.turn, slot.turn_bytes = slot.turn, [], 0
+def flush_commits(runtime: GroupCoordinator, context: GroupShardContext, now_ms: int) -> None:
+    """Append the commits that were queued for a shard, and answer them."""
+    commits: list[BatchedCommit]
+    commits, context.queued_requests, context.queued_bytes = context.queued_requests, [], 0
     for commit in commits:
         commit.commit_ts_ms = now_ms
-    partition, buggify = slot.partition, runtime.state.buggify
+    partition, buggify = context.partition, runtime.state.buggify
     if (
-        partition.held
-        or partition.gate is not None
+        partition.high_watermark_frozen
+        or partition.append_interceptor is not None
         or partition.isr_too_small
         or partition.deleted
-        or runtime.watch is not None
+        or runtime.observer is not None
         or (buggify is not None and buggify.fires("commits by events"))
-        or not _pass_again(slot, commits)
+        or not _are_still_valid(context, commits)
     ):
-        _by_events(runtime, slot, commits, now_ms)
+        _by_events(runtime, context, commits, now_ms)
         return
     error, last_offset = Err.NONE, -1
     try:
@@ -228,73 +236,73 @@ def commit_turn(runtime: GroupCoordinator, slot: GroupSlot, now_ms: int) -> None
         error = runtime.append_failed(partition, failure)
     high_watermark = partition.high_watermark
     if error is not Err.NONE or last_offset >= high_watermark:
-        _by_events(runtime, slot, commits, now_ms, (error, last_offset))
+        _by_events(runtime, context, commits, now_ms, (error, last_offset))
         return
-    slot.shard.step(CommitsLogged(commits, last_offset, high_watermark), now_ms)
+    context.shard.step(CommitsLogged(commits, last_offset, high_watermark), now_ms)
     for commit in commits:
-        _restart_session(runtime, slot, commit.layout, now_ms)
+        _restart_session(runtime, context, commit.layout, now_ms)
         before, behind = commit.answer.good
         commit.reply += (before, commit.correlation_id, behind)
         commit.connection.replied()
 
 
-def _pass_again(slot: GroupSlot, commits: Sequence[LateCommit]) -> bool:
-    """Whether all of ``commits`` would pass, and be answered at once: no group has changed, and no earlier write is on its way."""
-    if slot.shard.writes:
+def _are_still_valid(context: GroupShardContext, commits: Sequence[BatchedCommit]) -> bool:
+    """Whether all of ``commits`` pass and can be answered at once: no group has changed, and no earlier write is pending."""
+    if context.shard.writes:
         return False
     for commit in commits:
-        passed = commit.layout.passed
-        if passed is None or passed.group.version != passed.version:
+        validation = commit.layout.validation
+        if validation is None or validation.group.version != validation.version:
             return False
         if (
-            passed.current is not None
-            and passed.group.current_of(commit.layout.command.member_id) is not passed.current
+            validation.current is not None
+            and validation.group.current_of(commit.layout.command.member_id) is not validation.current
         ):
             return False
     return True
 
 
-def _restart_session(runtime: GroupCoordinator, slot: GroupSlot, layout: CommitLayout, now_ms: int) -> None:
-    """As the timer of its outcome would."""
-    if layout.passed is None or layout.passed.session is None:
+def _restart_session(runtime: GroupCoordinator, context: GroupShardContext, layout: CommitLayout, now_ms: int) -> None:
+    """Restart the session of the layout's member, as the outcome of its commit does."""
+    if layout.validation is None or layout.validation.session is None:
         return
-    session, timeout_ms = layout.passed.session
+    session, timeout_ms = layout.validation.session
     deadline_ms, armed = now_ms + timeout_ms, layout.armed
     if armed is not None and armed.alive and armed.deadline_ms <= deadline_ms:
         armed.deadline_ms = deadline_ms
     else:
-        key = (slot.shard.partition, session)
+        key = (context.shard.partition, session)
         runtime.timers.set(key, deadline_ms)
         layout.armed = runtime.timers.armed(key)
 
 
 def _by_events(
     runtime: GroupCoordinator,
-    slot: GroupSlot,
-    commits: list[LateCommit],
+    context: GroupShardContext,
+    commits: list[BatchedCommit],
     now_ms: int,
-    taken: tuple[Err, int] | None = None,
+    append_result: tuple[Err, int] | None = None,
 ) -> None:
-    """Step the shard with the turn's commits. ``taken``: the log's answer, where it has been given them (they pass, then)."""
+    """Step the shard with the queued commits. ``append_result``: error and last offset, if they were appended already."""
     tokens = [
         runtime.token(partial(commit.answer.answer, commit.connection, commit.reply, commit.correlation_id))
         for commit in commits
     ]
-    outcome = runtime._stepped(slot, Request(tokens[0], _NOBODY, CommitTurn(commits)), now_ms)
+    outcome = runtime._outcome_of(context, Request(tokens[0], _NO_CLIENT, CommitBatch(commits)), now_ms)
     for append in outcome.appends:
-        for passed in append.commits:
-            assert isinstance(passed, LateCommit)
-            _note(slot, passed.layout)
-    if taken is not None:
+        for commit in append.commits:
+            assert isinstance(commit, BatchedCommit)
+            _remember_validation(context, commit.layout)
+    if append_result is not None:
         appends, outcome.appends = outcome.appends, []
-        runtime._perform(slot, outcome, now_ms)
-        outcome = runtime._logged(slot, appends, *taken, now_ms)
-    runtime._perform(slot, outcome, now_ms)
+        runtime._perform(context, outcome, now_ms)
+        outcome = runtime._report_append(context, appends, *append_result, now_ms)
+    runtime._perform(context, outcome, now_ms)
 
 
-def _note(slot: GroupSlot, layout: CommitLayout) -> None:
-    """A commit of it has passed the checks."""
-    group = slot.shard.groups.get(layout.command.group_id)
+def _remember_validation(context: GroupShardContext, layout: CommitLayout) -> None:
+    """Store that a commit of the layout has passed its group's checks."""
+    group = context.shard.groups.get(layout.command.group_id)
     if group is not None:
         member_id = layout.command.member_id
-        layout.passed = Passed(group, group.version, group.current_of(member_id), group.session_of(member_id))
+        layout.validation = Validation(group, group.version, group.current_of(member_id), group.session_of(member_id))

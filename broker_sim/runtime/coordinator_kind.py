@@ -1,4 +1,4 @@
-"""What a coordinator is to its runtime: topic, shards, what loads them, and who may watch. Data and interfaces, nothing else."""
+"""The description of a coordinator for its runtime: topic, shards, loader, observer. Data and interfaces only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorShard(Protocol):
-    """The coordinator of one partition: a function of its events (``coordinator.outcome`` has the rules)."""
+    """The coordinator of one partition: a function of its events (rules in ``coordinator.outcome``)."""
 
     partition: int
     high_watermark: int
@@ -23,16 +23,16 @@ class CoordinatorShard(Protocol):
 
     @property
     def in_flight(self) -> bool:
-        """Whether anything of it is appended and not committed."""
+        """Whether appended records are not committed yet."""
 
     def start(self, loaded: Any, now_ms: int) -> Outcome:
-        """Take over what its loader made of the log."""
+        """Start with the state that the loader has read from the log."""
 
     def step(self, event: Event, now_ms: int) -> Outcome:
-        """Apply one event and say what to do about it."""
+        """Apply one event. Returns timers, appends and replies."""
 
     def stop(self) -> Outcome:
-        """The partition moves away: answer whoever waits."""
+        """Unload the shard. Returns replies to its deferred requests."""
 
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -41,9 +41,9 @@ Seen = TypeVar("Seen", bound=CoordinatorShard, contravariant=True)
 
 @dataclass(frozen=True)
 class CoordinatorKind(Generic[S]):
-    """What a coordinator is. ``topic``: the internal topic in which it keeps its state; ``partition_of(key, partitions)``: who
-    coordinates a key; ``load_error_disowns``: a log that can't be loaded leaves the partition without a coordinator, else it is
-    served as if it were empty; ``appends_need_min_isr``: appends ask for acks=all."""
+    """``topic``: the internal topic with the coordinator's state; ``partition_of(key, partitions)``: the partition that coordinates a
+    key; ``load_error_disowns``: a log that can't be loaded leaves the partition without a coordinator, otherwise it is served as if it
+    were empty; ``appends_need_min_isr``: appends use acks=all."""
 
     topic: str
     partition_of: Callable[[str, int], int]
@@ -54,28 +54,28 @@ class CoordinatorKind(Generic[S]):
 
 
 class ShardObserver(Protocol[Seen]):
-    """Who sees all that happens to shards, and changes nothing."""
+    """Sees all events of shards and changes nothing."""
 
     def step(self, shard: Seen, log: str, event: Event, now_ms: int) -> Outcome:
-        """``shard.step(event, now_ms)``."""
+        """Call ``shard.step(event, now_ms)`` and return its outcome."""
 
     def asked(self, token: int, ctx: RequestContext) -> None:
         """A request is about to be stepped."""
 
     def answered(self, token: int) -> None:
-        """A request has its answer."""
+        """A request was answered."""
 
     def appended(self, log: str, shard: Seen, tickets: list[int], last_offset: int, error: Err, end: int) -> None:
-        """An append got its answer; ``end`` is the high watermark. Called before the shard is told."""
+        """An append was done, or failed; ``end`` is the high watermark. Called before the shard gets the result."""
 
     def committed(self, log: str, shard: Seen, high_watermark: int) -> None:
-        """The high watermark has moved at last. Called before the shard is told."""
+        """The high watermark has advanced. Called before the shard gets it."""
 
     def loading(self, log: str) -> None:
-        """A log is being read."""
+        """A log is being loaded."""
 
     def loaded(self, shard: Seen, log: str, records: int, skipped: int, *, failed: str) -> None:
-        """The shard has read its log, or ``failed`` to."""
+        """The shard was loaded from its log; ``failed``: the error text of a load that failed, else ""."""
 
     def unloading(self, shard: Seen) -> Callable[[str], None]:
-        """The shard is about to go; what is returned is called with its log's name when it has."""
+        """The shard is about to be unloaded; the returned function is called afterwards, with its log's name."""

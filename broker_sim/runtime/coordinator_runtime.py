@@ -1,16 +1,16 @@
-"""The world of a coordinator: performs what its pure shards decide - timers, appends, replies - and tells them what came of it.
+"""Executes what the pure shards of a coordinator decide - timers, appends, replies - and reports the results to them.
 
-What a coordinator is stands in a `CoordinatorKind`: its internal topic, the partition of a key, its shards, what loads them. All
-coordinators of a cluster's brokers that are of one kind stand on one `CoordinatorRuntime`.
+A `CoordinatorKind` describes a coordinator: its internal topic, the partition of a key, its shards, their loader. One
+`CoordinatorRuntime` runs all coordinators of one kind of a cluster's brokers.
 
 Rules:
-1. A shard is stepped from here alone, and never from within its own step: what an outcome leads to is fed back after it.
-2. A shard belongs to the broker that leads its partition of the internal topic; the others answer NOT_COORDINATOR, and while its log
-   is being read everybody is answered COORDINATOR_LOAD_IN_PROGRESS.
-3. Appends that may share a batch wait for ``flush_turn`` at the end of the loop's turn. Any other event for that shard flushes first,
-   so no event overtakes them.
-4. A reply for a connection that is gone is dropped.
-5. What a shard appends to partitions of others is told to it once it is committed there, or refused; nothing of it is done again here.
+1. Only this module steps a shard, and never from within the shard's own step: results of an outcome are reported after it.
+2. A shard belongs to the broker that leads its partition of the internal topic. The other brokers return NOT_COORDINATOR, and its own
+   broker COORDINATOR_LOAD_IN_PROGRESS while the log is loaded.
+3. Appends that may share a batch wait for ``flush_batches`` at the end of the event loop's iteration. Any other event for that shard
+   flushes them first, so no event overtakes them.
+4. A reply for a closed connection is dropped.
+5. A shard's append to another topic is reported to it once it is committed there, or refused; the runtime does not retry it.
 
 Source: CoordinatorRuntime.java (4.x), which carries Kafka's group and share coordinators.
 """
@@ -28,10 +28,10 @@ from broker_sim.coordinator.outcome import (
     Append,
     Appended,
     AppendedElsewhere,
-    Ask,
     Committed,
     Event,
     Outcome,
+    PersisterRequest,
     Request,
     TimerFired,
     TimerKey,
@@ -44,7 +44,8 @@ from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import Topic
 from broker_sim.runtime.appending import BATCH_RECORDS, append_to
 from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardObserver
-from broker_sim.runtime.log_reading import feeding, some
+from broker_sim.runtime.log_reading import feeding, read_slice
+from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.runtime.timers import KeyedTimers
 from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch
@@ -57,39 +58,10 @@ _MANY_APPENDS = 300
 """Markers of one transaction from which on they are written in pieces."""
 
 _LOAD_SLICE = 2000
-"""Records that are read of a log before the loop gets its turn again."""
+"""Records that one slice of a load reads before other callbacks of the event loop run."""
 
 Finish = Callable[[Any], Any]
 """Makes the response message of a shard's answer, or a job (`slices`) that makes it."""
-
-
-class Slot(Generic[S]):
-    """A shard with what it needs of the world: its partition, its open batch, how far it is loaded."""
-
-    __slots__ = (
-        "elsewhere",
-        "failed",
-        "loading",
-        "open",
-        "open_records",
-        "partition",
-        "shard",
-        "turn",
-        "turn_bytes",
-        "waiter",
-    )
-
-    def __init__(self, shard: S, partition: Partition) -> None:
-        self.shard, self.partition = shard, partition
-        self.open: list[Append] = []  # appends that wait for the end of the turn to share a batch
-        self.open_records = 0
-        self.turn: list[Any] = []  # requests that wait for it to be looked at: their coordinator's (`flush_requests`)
-        self.turn_bytes = 0  # what their batch will have
-        # what has become of its appends to others' partitions: told after this step
-        self.elsewhere: list[AppendedElsewhere] = []
-        self.loading = False
-        self.failed = False
-        self.waiter: Callable[[], object] | None = None  # whom the partition tells when its high watermark moves
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -97,80 +69,80 @@ class CoordinatorRuntime(Generic[S]):
 
     def __init__(self, state: ClusterState, kind: CoordinatorKind[S]) -> None:
         self.state, self.clock, self.kind = state, state.clock, kind
-        self._wire = state.clock.wire  # loading takes no time of a clock that stands still
-        self._slots: dict[int, Slot[S]] = {}
-        self._dirty: list[Slot[S]] = []
+        self._wire = state.clock.wire  # loading runs in real time, also with a manual clock
+        self._contexts: dict[int, ShardContext[S]] = {}
+        self._dirty: list[ShardContext[S]] = []
         self._tokens: dict[int, Callable[[Any], object]] = {}
         self._next_token = 0
-        self.watch: ShardObserver[S] | None = None
-        """Writes the journal; set by :meth:`observe`."""
-        self.hear: Callable[[Slot[S], Request, RequestContext], None] | None = None
-        """Who steps a shard with a client's request, now or later; None: it is stepped at once."""
+        self.observer: ShardObserver[S] | None = None
+        """Writes the journal; set by ``observe``."""
+        self.request_hook: Callable[[ShardContext[S], Request, RequestContext], None] | None = None
+        """Called with each request of a client in place of the step; it steps the shard now or later."""
         self._timers: KeyedTimers[tuple[int, TimerKey]] = KeyedTimers(self.clock, self._fire)
 
-    # who coordinates what
+    # shards and their partitions
 
     def start(self) -> None:
-        """Load the shards of an internal topic that is there already."""
+        """Load the shards of an internal topic that exists already."""
         topic = self.state.topics.get(self.kind.topic)
         for partition in topic.partitions if topic is not None else ():
             if partition.log_end_offset > 0:
-                self._slot(partition)
+                self._context_of(partition)
 
     def close(self) -> None:
-        """Append what is still open and stop all timers; parked requests stay unanswered, as at a broker's end."""
+        """Append the open batches and stop all timers; deferred requests stay unanswered, as when a broker stops."""
         self._flush_dirty()
         self._timers.clear()
-        self._slots.clear()
+        self._contexts.clear()
 
     def reload(self, partition: Partition, *, keep_loading: bool = False) -> None:
-        """The partition has another leader, or its coordinator starts anew: who waits is told NOT_COORDINATOR, timers end, and what the
-        log holds is loaded at once, or with ``keep_loading`` when :meth:`end_loading` is called."""
-        slot = self._slots.get(partition.index)
-        if slot is not None:
-            self._unload(slot)
-        self.state.version += 1  # what was remembered of it holds no more
+        """The partition has another leader, or its coordinator restarts: deferred requests are answered NOT_COORDINATOR, timers are
+        cancelled, and the log is loaded at once, or with ``keep_loading`` when :meth:`end_loading` is called."""
+        context = self._contexts.get(partition.index)
+        if context is not None:
+            self._unload(context)
+        self.state.version += 1  # invalidates what was cached of it
         if partition.leader < 0 or partition.deleted:
             return
         if keep_loading:
-            slot = self._new_slot(partition)
-            slot.loading = True
-        elif slot is not None or partition.log_end_offset > partition.log_start_offset:
-            self._slot(partition)
+            context = self._new_context(partition)
+            context.loading = True
+        elif context is not None or partition.log_end_offset > partition.log_start_offset:
+            self._context_of(partition)
 
     def end_loading(self, partition: Partition) -> None:
-        """Load what :meth:`reload` kept from loading."""
-        slot = self._slots.get(partition.index)
-        if slot is not None and slot.partition is partition and slot.loading:
-            self._start_loading(slot)
+        """Load the shard that :meth:`reload` left loading."""
+        context = self._contexts.get(partition.index)
+        if context is not None and context.partition is partition and context.loading:
+            self._start_loading(context)
 
-    def _unload(self, slot: Slot[S]) -> None:
-        index = slot.partition.index
-        self._flush(slot)
-        del self._slots[index]
-        gone = None if self.watch is None else self.watch.unloading(slot.shard)
-        self._perform(slot, slot.shard.stop(), self.clock.now_ms())
+    def _unload(self, context: ShardContext[S]) -> None:
+        index = context.partition.index
+        self._flush(context)
+        del self._contexts[index]
+        unloaded = None if self.observer is None else self.observer.unloading(context.shard)
+        self._perform(context, context.shard.stop(), self.clock.now_ms())
         for _, key in list(self._timers):
             if key[0] == index:
                 self._timers.cancel(key)
-        if slot.waiter is not None:
-            slot.partition.remove_waiter(slot.waiter)
-        if gone is not None:
-            gone(slot.partition.name)
+        if context.waiter is not None:
+            context.partition.remove_waiter(context.waiter)
+        if unloaded is not None:
+            unloaded(context.partition.name)
 
     def end(self) -> None:
-        """Its process is no more: nobody is told but the journal."""
-        watch, slots = self.watch, list(self._slots.values())
-        self._slots.clear()
+        """The broker's process was killed: no request is answered; the journal reports the unload."""
+        observer, contexts = self.observer, list(self._contexts.values())
+        self._contexts.clear()
         self._dirty.clear()
         self._tokens.clear()
-        for slot in slots if watch is not None else ():
-            gone = watch.unloading(slot.shard)  # type: ignore[union-attr]
-            self.lost(slot.shard)
-            gone(slot.partition.name)
+        for context in contexts if observer is not None else ():
+            unloaded = observer.unloading(context.shard)  # type: ignore[union-attr]
+            self.discard(context.shard)
+            unloaded(context.partition.name)
 
-    def lost(self, shard: S) -> None:
-        """A shard's process is no more."""
+    def discard(self, shard: S) -> None:
+        """Discard a shard whose broker's process was killed."""
 
     @property
     def timers(self) -> KeyedTimers[tuple[int, TimerKey]]:
@@ -178,29 +150,29 @@ class CoordinatorRuntime(Generic[S]):
         return self._timers
 
     def timer_text(self, index: int, key: TimerKey) -> str:
-        """What a timer of the shard of partition ``index`` is for, in words."""
+        """Describe a timer of the shard of partition ``index``: ``expire of __consumer_offsets-3``."""
         return f"{key[0]} of {self.kind.topic}-{index}"
 
     def shard(self, index: int) -> S | None:
-        """The loaded shard of a partition; None where there is none."""
-        slot = self._slots.get(index)
-        return None if slot is None or slot.loading else slot.shard
+        """The shard of partition ``index``, or None if it is not loaded."""
+        context = self._contexts.get(index)
+        return None if context is None or context.loading else context.shard
 
     def loaded(self) -> list[tuple[int, S]]:
         """Every loaded shard, with the index of its partition."""
-        return [(index, slot.shard) for index, slot in self._slots.items() if not slot.loading]
+        return [(index, context.shard) for index, context in self._contexts.items() if not context.loading]
 
     def locate(self, broker: Broker, key: str) -> S | Err:
-        """The shard of a key, if ``broker`` coordinates it and it is loaded; else the error of the common gate."""
+        """The shard of a key if ``broker`` coordinates it and it is loaded, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         partition = self.partition_of(key)
         if partition is None or partition.leader != broker.node_id:
             return Err.NOT_COORDINATOR
-        slot = self._slots.get(partition.index)
-        if slot is None or slot.partition is not partition:
-            slot = self._slot(partition)
-        if slot.loading:
+        context = self._contexts.get(partition.index)
+        if context is None or context.partition is not partition:
+            context = self._context_of(partition)
+        if context.loading:
             return Err.COORDINATOR_LOAD_IN_PROGRESS
-        return Err.NOT_COORDINATOR if slot.failed else slot.shard
+        return Err.NOT_COORDINATOR if context.failed else context.shard
 
     def partition_of(self, key: str) -> Partition | None:
         """The partition of a key, None while there is no internal topic."""
@@ -208,31 +180,31 @@ class CoordinatorRuntime(Generic[S]):
         return None if topic is None else topic.partitions[self.kind.partition_of(key, len(topic.partitions))]
 
     def shards(self, broker: Broker) -> Iterator[S | Err]:
-        """Every shard that ``broker`` coordinates, or the error that stands in its place."""
+        """Every shard that ``broker`` coordinates, or COORDINATOR_LOAD_IN_PROGRESS for one that is loading."""
         topic = self.state.topics.get(self.kind.topic)
         for partition in topic.partitions if topic is not None else ():
             if partition.leader == broker.node_id:
-                slot = self._slots.get(partition.index)
-                if slot is None:
-                    continue  # nobody has asked for a key of it, and its log is empty
-                if slot.loading:
+                context = self._contexts.get(partition.index)
+                if context is None:
+                    continue  # no client has asked for a key of it, and its log is empty
+                if context.loading:
                     yield Err.COORDINATOR_LOAD_IN_PROGRESS
-                elif not slot.failed:
-                    yield slot.shard
+                elif not context.failed:
+                    yield context.shard
 
     # requests
 
     def submit(self, shard: S, ctx: RequestContext, body: Any, finish: Finish | None = None) -> Deferred | None:
-        """Step ``shard`` with a request; ``ctx`` is answered now, at the end of the turn (DEFERRED), or later: with ``finish(answer of
-        the shard)``, or that answer itself without one."""
+        """Step ``shard`` with a request. ``ctx`` is answered now, at the end of this iteration of the event loop (DEFERRED), or later,
+        with ``finish(answer of the shard)``; without ``finish`` with that answer itself."""
         answered = ctx.reply if finish is None else lambda answer: ctx.reply_made(finish(answer))
         return self.step_for(shard, ctx, body, answered)
 
     def step_for(self, shard: S, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> Deferred | None:
-        """As :meth:`submit`, where ``answered(answer of the shard)`` answers ``ctx``."""
+        """As :meth:`submit`, but ``answered(answer of the shard)`` answers ``ctx``."""
         token = self.ask(shard, ctx, body, answered)
         if token in self._tokens:
-            if self._slots[shard.partition].open and self._shares(body):
+            if self._contexts[shard.partition].open_batch and self._shares(body):
                 return DEFERRED
             ctx.on_disconnect(partial(self.drop, token))
         return None
@@ -242,49 +214,49 @@ class CoordinatorRuntime(Generic[S]):
         token = self._next_token
         self._next_token = token + 1
         self._tokens[token] = answered
-        if self.watch is not None:
-            self.watch.asked(token, ctx)
-        slot = self._slots[shard.partition]
+        if self.observer is not None:
+            self.observer.asked(token, ctx)
+        context = self._contexts[shard.partition]
         request = Request(token, ctx.client, body)
-        if self.hear is None:
-            self._step(slot, request)
+        if self.request_hook is None:
+            self._step(context, request)
         else:
-            self.hear(slot, request, ctx)
+            self.request_hook(context, request, ctx)
         return token
 
     def command(self, shard: S, body: Any, answered: Callable[[Any], object]) -> None:
         """Step ``shard`` with a request of a broker's own and call ``answered(answer)`` when it is answered."""
         token = self.token(answered)
-        self._step(self._slots[shard.partition], Request(token, NO_CLIENT, body))
+        self._step(self._contexts[shard.partition], Request(token, NO_CLIENT, body))
 
     def token(self, answered: Callable[[Any], object]) -> int:
-        """A new token; who is answered under it."""
+        """A new token; ``answered(answer)`` is called with the reply to it."""
         token = self._next_token
         self._next_token = token + 1
         self._tokens[token] = answered
         return token
 
     def drop(self, token: int) -> None:
-        """Nobody waits for it any more."""
+        """Drop the reply to ``token``: its connection is closed."""
         self._tokens.pop(token, None)
 
     def _shares(self, body: Any) -> bool:
-        """Whether a request's append may wait for those of others."""
+        """Whether a request's append may share a batch with those of other requests."""
         return False
 
-    def _may_wait(self, slot: Slot[S], body: Any) -> bool:
-        """Whether a request may be looked at while appends before it are waiting."""
+    def _may_wait(self, context: ShardContext[S], body: Any) -> bool:
+        """Whether a request may be stepped before the open batch is appended."""
         return False
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """These topics are no longer what they were: every shard is told, but those that are told all there is when they are loaded."""
+        """Pass changed topics to every loaded shard; a loading one gets all topics when it is loaded."""
         changed = TopicsChanged(self._images(names))
-        for slot in list(self._slots.values()):
-            if not slot.loading:
-                self._step(slot, changed)
+        for context in list(self._contexts.values()):
+            if not context.loading:
+                self._step(context, changed)
 
     def _images(self, names: Iterable[str]) -> dict[str, TopicImage | None]:
-        """With the racks of each partition's replicas' brokers, up or down, where any broker has one."""
+        """Topics by name, None for a deleted one; with the racks of each partition's replicas if any broker has a rack."""
         rack_of = {node: broker.rack for node, broker in self.state.brokers.items() if broker.rack is not None}
 
         def racks(topic: Topic) -> tuple[tuple[str, ...], ...]:
@@ -299,18 +271,20 @@ class CoordinatorRuntime(Generic[S]):
             for name in names
         }
 
-    def _begin(self, slot: Slot[S], loaded: Any) -> None:
-        """A shard takes over what its log holds, and is told of the cluster's topics."""
+    def _begin(self, context: ShardContext[S], loaded: Any) -> None:
+        """Start a shard from its loaded log, then pass it the cluster's topics."""
         now_ms = self.clock.now_ms()
-        self._perform(slot, slot.shard.start(loaded, now_ms), now_ms)
-        self._perform(slot, self._stepped(slot, TopicsChanged(self._images(self.state.topics)), now_ms), now_ms)
-        self.begun(slot)
+        self._perform(context, context.shard.start(loaded, now_ms), now_ms)
+        self._perform(
+            context, self._outcome_of(context, TopicsChanged(self._images(self.state.topics)), now_ms), now_ms
+        )
+        self.on_started(context)
 
-    def begun(self, slot: Slot[S]) -> None:
-        """A shard has taken over what its log holds: what else it is to be told."""
+    def on_started(self, context: ShardContext[S]) -> None:
+        """Called when a shard has started: subclasses pass it further state."""
 
-    def flush_turn(self) -> None:
-        """Append what was collected; it is answered before this returns, unless the log holds it up."""
+    def flush_batches(self) -> None:
+        """Append the open batches. Their requests are answered before this returns, unless the high watermark does not advance."""
         buggify = self.state.buggify
         if self._dirty and buggify is not None and buggify.fires("lingers"):
             self._wire.call_at_ms(self._wire.now_ms() + buggify.number("lingers", 5), self._flush_dirty)
@@ -322,87 +296,93 @@ class CoordinatorRuntime(Generic[S]):
         if dirty:
             now_ms = self.clock.now_ms()
             while dirty:
-                slot = dirty.pop()
-                if slot.open:
-                    self._flush(slot)
-                elif slot.turn:
-                    self.flush_requests(slot, now_ms)
+                context = dirty.pop()
+                if context.open_batch:
+                    self._flush(context)
+                elif context.queued_requests:
+                    self.flush_requests(context, now_ms)
 
-    def flush_requests(self, slot: Slot[S], now_ms: int) -> None:
-        """Look at the requests that were collected in ``slot.turn``."""
-        raise NotImplementedError("requests are collected by a coordinator that knows what to do with them")
+    def flush_requests(self, context: ShardContext[S], now_ms: int) -> None:
+        """Process ``context.queued_requests``, whose type is the subclass's."""
+        raise NotImplementedError("a coordinator that queues requests processes them")
 
     # performing
 
-    def _step(self, slot: Slot[S], event: Event) -> None:
-        if slot.turn or (slot.open and not (type(event) is Request and self._may_wait(slot, event.body))):
-            self._flush(slot)
-        now_ms, watch = self.clock.now_ms(), self.watch
-        if watch is None:
-            self._perform(slot, slot.shard.step(event, now_ms), now_ms)
+    def _step(self, context: ShardContext[S], event: Event) -> None:
+        if context.queued_requests or (
+            context.open_batch and not (type(event) is Request and self._may_wait(context, event.body))
+        ):
+            self._flush(context)
+        now_ms, observer = self.clock.now_ms(), self.observer
+        if observer is None:
+            self._perform(context, context.shard.step(event, now_ms), now_ms)
         else:
-            self._perform(slot, watch.step(slot.shard, slot.partition.name, event, now_ms), now_ms)
-        if slot.elsewhere:
-            self._tell_elsewhere(slot)
+            self._perform(context, observer.step(context.shard, context.partition.name, event, now_ms), now_ms)
+        if context.elsewhere:
+            self._report_elsewhere(context)
 
-    def _tell_elsewhere(self, slot: Slot[S]) -> None:
-        """What has become of its appends to other partitions: now that the step that has asked for them is over."""
-        told, slot.elsewhere = slot.elsewhere, []
-        for event in told:
-            if self._slots.get(slot.partition.index) is slot:  # else it has moved away
-                self._step(slot, event)
+    def _report_elsewhere(self, context: ShardContext[S]) -> None:
+        """Report the results of its appends to other topics, after the step that requested them."""
+        events, context.elsewhere = context.elsewhere, []
+        for event in events:
+            if self._contexts.get(context.partition.index) is context:  # else it was unloaded
+                self._step(context, event)
 
-    def _stepped(self, slot: Slot[S], event: Event, now_ms: int) -> Outcome:
-        if self.watch is None:
-            return slot.shard.step(event, now_ms)
-        return self.watch.step(slot.shard, slot.partition.name, event, now_ms)
+    def _outcome_of(self, context: ShardContext[S], event: Event, now_ms: int) -> Outcome:
+        if self.observer is None:
+            return context.shard.step(event, now_ms)
+        return self.observer.step(context.shard, context.partition.name, event, now_ms)
 
-    def _perform(self, slot: Slot[S], outcome: Outcome, now_ms: int) -> None:
+    def _perform(self, context: ShardContext[S], outcome: Outcome, now_ms: int) -> None:
         if outcome.timers:
-            partition, timers = slot.shard.partition, self._timers
+            partition, timers = context.shard.partition, self._timers
             for key, deadline_ms in outcome.timers:
                 if deadline_ms is None:
                     timers.cancel((partition, key))
                 else:
                     timers.set((partition, key), deadline_ms)
         if outcome.appends:
-            self._perform_appends(slot, outcome.appends, now_ms)
+            self._perform_appends(context, outcome.appends, now_ms)
         if outcome.replies:
             self._reply(outcome.replies)
-        for ask in outcome.asks:
-            self.ask_others(slot, ask)
+        for request in outcome.persister_requests:
+            self.ask_persister(context, request)
 
-    def _perform_appends(self, slot: Slot[S], appends: list[Append], now_ms: int) -> None:
+    def _perform_appends(self, context: ShardContext[S], appends: list[Append], now_ms: int) -> None:
         buggify = self.state.buggify
         if len(appends) > _MANY_APPENDS:
-            job = self._appending_elsewhere(slot, [one for one in appends if one.to is not None])
-            appends = [one for one in appends if one.to is None]
+            job = self._appending_elsewhere(context, [append for append in appends if append.to is not None])
+            appends = [append for append in appends if append.to is None]
             self.state.slices.add(job, ended)
         for append in appends:
             if append.to is not None:
-                self._append_elsewhere(slot, append, append.to, now_ms)
-            elif append.mergeable and not slot.partition.held and slot.partition.gate is None:
-                if not slot.open:
-                    self._dirty.append(slot)
-                slot.open.append(append)
-                slot.open_records += len(append.records)
+                self._append_elsewhere(context, append, append.to, now_ms)
+            elif (
+                append.mergeable
+                and not context.partition.high_watermark_frozen
+                and context.partition.append_interceptor is None
+            ):
+                if not context.open_batch:
+                    self._dirty.append(context)
+                context.open_batch.append(append)
+                context.open_batch_records += len(append.records)
                 alone = buggify is not None and buggify.fires("appends alone")
-                if slot.open_records >= BATCH_RECORDS or alone:
-                    self._flush(slot)
+                if context.open_batch_records >= BATCH_RECORDS or alone:
+                    self._flush(context)
             else:
-                if slot.open or slot.turn:
-                    self._flush(slot)
-                self._append(slot, [append], now_ms)
+                if context.open_batch or context.queued_requests:
+                    self._flush(context)
+                self._append(context, [append], now_ms)
 
-    def ask_others(self, slot: Slot[S], ask: Ask) -> None:
-        """Ask coordinators of another kind what a shard wants to know."""
-        raise NotImplementedError("whom a coordinator asks is its own to know")
+    def ask_persister(self, context: ShardContext[S], request: PersisterRequest) -> None:
+        """Send a shard's request to coordinators of another kind."""
+        raise NotImplementedError("this kind of coordinator asks no other")
 
     def _reply(self, replies: list[tuple[int, Any]]) -> None:
-        waiting, watch, buggify = self._tokens.pop, self.watch, self.state.buggify
+        waiting, observer, buggify = self._tokens.pop, self.observer, self.state.buggify
         for token, answer in replies:
-            if watch is not None:
-                watch.answered(token)
+            if observer is not None:
+                observer.answered(token)
             answered = waiting(token, None)
             if answered is None:
                 continue
@@ -411,18 +391,18 @@ class CoordinatorRuntime(Generic[S]):
             else:
                 answered(answer)
 
-    def _flush(self, slot: Slot[S]) -> None:
-        """Append what the turn has collected: either of the two lists."""
-        appends, slot.open, slot.open_records = slot.open, [], 0
+    def _flush(self, context: ShardContext[S]) -> None:
+        """Append the open batch, or process the queued requests."""
+        appends, context.open_batch, context.open_batch_records = context.open_batch, [], 0
         now_ms = self.clock.now_ms()
         if appends:
-            self._append(slot, appends, now_ms)
-        if slot.turn:
-            self.flush_requests(slot, now_ms)
+            self._append(context, appends, now_ms)
+        if context.queued_requests:
+            self.flush_requests(context, now_ms)
 
-    def _append(self, slot: Slot[S], appends: list[Append], now_ms: int) -> None:
-        """Append as one batch, tell the shard what became of each, and perform what it makes of that."""
-        partition, buggify = slot.partition, self.state.buggify
+    def _append(self, context: ShardContext[S], appends: list[Append], now_ms: int) -> None:
+        """Append as one batch, report the result to the shard, and perform its outcome."""
+        partition, buggify = context.partition, self.state.buggify
         if buggify is not None and buggify.fires("rolls and cleans"):
             self.state.roll_and_clean(partition, now_ms)
         error, last_offset = Err.NONE, -1
@@ -435,44 +415,46 @@ class CoordinatorRuntime(Generic[S]):
                 last_offset = append_to(partition, appends, now_ms)
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = self.append_failed(partition, failure)
-        self._perform(slot, self._logged(slot, appends, error, last_offset, now_ms), now_ms)
+        self._perform(context, self._report_append(context, appends, error, last_offset, now_ms), now_ms)
 
     def append_failed(self, partition: Partition, failure: StorageError | record_batch.RecordBatchError) -> Err:
-        """Tell the operator, and the error."""
+        """Log the failure. Returns its error code."""
         log.warning("append to %s failed: %s", partition.name, failure)
         return failure.error
 
-    def _logged(self, slot: Slot[S], appends: list[Append], error: Err, last_offset: int, now_ms: int) -> Outcome:
-        """Tell the shard what became of its appends."""
-        partition = slot.partition
+    def _report_append(
+        self, context: ShardContext[S], appends: list[Append], error: Err, last_offset: int, now_ms: int
+    ) -> Outcome:
+        """Report the result of an append to the shard."""
+        partition = context.partition
         high_watermark = partition.high_watermark
         if high_watermark <= last_offset:
-            self._await_high_watermark(slot)
+            self._await_high_watermark(context)
         more = [append.ticket for append in appends[1:]] if len(appends) > 1 else ()
         event = Appended(appends[0].ticket, last_offset, error, high_watermark, more)
-        if self.watch is None:
-            return slot.shard.step(event, now_ms)
+        if self.observer is None:
+            return context.shard.step(event, now_ms)
         tickets = [append.ticket for append in appends]
-        self.watch.appended(partition.name, slot.shard, tickets, last_offset, error, high_watermark)
-        return self._stepped(slot, event, now_ms)
+        self.observer.appended(partition.name, context.shard, tickets, last_offset, error, high_watermark)
+        return self._outcome_of(context, event, now_ms)
 
-    def _await_high_watermark(self, slot: Slot[S]) -> None:
-        if slot.waiter is None:
-            slot.waiter = lambda: self._high_watermark_moved(slot)
-            slot.partition.add_waiter(slot.waiter)
+    def _await_high_watermark(self, context: ShardContext[S]) -> None:
+        if context.waiter is None:
+            context.waiter = lambda: self._high_watermark_moved(context)
+            context.partition.add_waiter(context.waiter)
 
-    def _high_watermark_moved(self, slot: Slot[S]) -> None:
-        partition, shard = slot.partition, slot.shard
-        # a shard that is behind its log is told even if its writes were given up meanwhile: else what it answers later waits for them
+    def _high_watermark_moved(self, context: ShardContext[S]) -> None:
+        partition, shard = context.partition, context.shard
+        # also if the writes were given up meanwhile: later answers wait until the shard's high watermark reaches its last write
         waits = shard.in_flight or shard.last_written >= shard.high_watermark
         if waits and partition.high_watermark > shard.high_watermark:
-            if self.watch is not None:
-                self.watch.committed(partition.name, shard, partition.high_watermark)
+            if self.observer is not None:
+                self.observer.committed(partition.name, shard, partition.high_watermark)
             error = Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.isr_too_small else Err.NONE
-            self._step(slot, Committed(partition.high_watermark, error))
+            self._step(context, Committed(partition.high_watermark, error))
 
-    def _append_elsewhere(self, slot: Slot[S], append: Append, to: tuple[str, int], now_ms: int) -> None:
-        """Append to a partition that isn't the shard's own; the shard is told after this step, or when all of it is committed there."""
+    def _append_elsewhere(self, context: ShardContext[S], append: Append, to: tuple[str, int], now_ms: int) -> None:
+        """Append to a partition of another topic. The shard gets the result after this step, or once the records are committed."""
         partition, error, last_offset = self.state.partition(*to), Err.NONE, -1
         if partition is None or partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -486,115 +468,115 @@ class CoordinatorRuntime(Generic[S]):
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = self.append_failed(partition, failure)
         if partition is not None and last_offset >= partition.high_watermark:
-            self._await_elsewhere(slot, append.ticket, partition, last_offset)
+            self._await_elsewhere(context, append.ticket, partition, last_offset)
         else:
-            slot.elsewhere.append(AppendedElsewhere(append.ticket, error))
+            context.elsewhere.append(AppendedElsewhere(append.ticket, error))
 
-    def _appending_elsewhere(self, slot: Slot[S], appends: list[Append]) -> Job:
-        """The markers of a large transaction, in pieces. A shard that has moved away meanwhile has its successor write the rest."""
+    def _appending_elsewhere(self, context: ShardContext[S], appends: list[Append]) -> Job:
+        """Append the markers of a large transaction in pieces. If the shard is unloaded meanwhile, its successor appends the rest."""
         pace = Pace(_MANY_APPENDS)
         for append in appends:
             if pace.full():
-                self._tell_elsewhere(slot)
+                self._report_elsewhere(context)
                 yield
-            if self._slots.get(slot.partition.index) is not slot:
+            if self._contexts.get(context.partition.index) is not context:
                 return
             assert append.to is not None
-            self._append_elsewhere(slot, append, append.to, self.clock.now_ms())
-        self._tell_elsewhere(slot)
+            self._append_elsewhere(context, append, append.to, self.clock.now_ms())
+        self._report_elsewhere(context)
 
-    def _await_elsewhere(self, slot: Slot[S], ticket: int, partition: Partition, last_offset: int) -> None:
+    def _await_elsewhere(self, context: ShardContext[S], ticket: int, partition: Partition, last_offset: int) -> None:
         def moved() -> None:
             if partition.deleted or last_offset < partition.high_watermark:
                 partition.remove_waiter(moved)
-                gone = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NONE
-                self._tell_later(slot, AppendedElsewhere(ticket, gone))
+                error = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NONE
+                self._report_later(context, AppendedElsewhere(ticket, error))
 
         partition.add_waiter(moved)
 
-    def _tell_later(self, slot: Slot[S], event: AppendedElsewhere) -> None:
-        """Once whoever moved the high watermark is done, and not to a shard that has moved away."""
+    def _report_later(self, context: ShardContext[S], event: AppendedElsewhere) -> None:
+        """Report in the next iteration of the event loop, after the code that advanced the high watermark; not to an unloaded shard."""
 
-        def tell() -> None:
-            if self._slots.get(slot.partition.index) is slot:
-                self._step(slot, event)
+        def report() -> None:
+            if self._contexts.get(context.partition.index) is context:
+                self._step(context, event)
 
-        self._wire.call_at_ms(self._wire.now_ms(), tell)
+        self._wire.call_at_ms(self._wire.now_ms(), report)
 
     def _fire(self, key: tuple[int, TimerKey]) -> None:
-        slot = self._slots.get(key[0])
-        if slot is None:
+        context = self._contexts.get(key[0])
+        if context is None:
             return
-        later_ms = self._spared(slot, key[1])
+        later_ms = self._postponed_deadline(context, key[1])
         buggify = self.state.buggify
         if later_ms is None and buggify is not None and buggify.fires("fires late"):
             later_ms = self.clock.now_ms() + buggify.number("fires late", 50)
         if later_ms is None:
-            self._step(slot, TimerFired(key[1]))
+            self._step(context, TimerFired(key[1]))
         else:
             self._timers.set(key, later_ms)
 
-    def _spared(self, slot: Slot[S], key: TimerKey) -> int | None:
-        """When a timer that is due is to fire instead; None: now."""
+    def _postponed_deadline(self, context: ShardContext[S], key: TimerKey) -> int | None:
+        """The new deadline, in ms, of a due timer that must not fire now; None if it fires."""
         return None
 
     # loading
 
-    def _slot(self, partition: Partition) -> Slot[S]:
-        slot = self._slots.get(partition.index)
-        if slot is None or slot.partition is not partition:
-            slot = self._new_slot(partition)
-            slot.shard.high_watermark = partition.high_watermark
+    def _context_of(self, partition: Partition) -> ShardContext[S]:
+        context = self._contexts.get(partition.index)
+        if context is None or context.partition is not partition:
+            context = self._new_context(partition)
+            context.shard.high_watermark = partition.high_watermark
             if partition.log_end_offset == partition.log_start_offset:
-                self._begin(slot, self.kind.new_loader().finish())
-                self._tell_elsewhere(slot)
+                self._begin(context, self.kind.new_loader().finish())
+                self._report_elsewhere(context)
             else:
-                self._start_loading(slot)
-        return slot
+                self._start_loading(context)
+        return context
 
-    def _new_slot(self, partition: Partition) -> Slot[S]:
-        slot = self._slots[partition.index] = Slot(self.kind.new_shard(partition.index), partition)
-        return slot
+    def _new_context(self, partition: Partition) -> ShardContext[S]:
+        context = self._contexts[partition.index] = ShardContext(self.kind.new_shard(partition.index), partition)
+        return context
 
-    def _start_loading(self, slot: Slot[S]) -> None:
-        slot.loading = True
-        if self.watch is not None:
-            self.watch.loading(slot.partition.name)
+    def _start_loading(self, context: ShardContext[S]) -> None:
+        context.loading = True
+        if self.observer is not None:
+            self.observer.loading(context.partition.name)
         loader = self.kind.new_loader()
-        self._wire.call_at_ms(self._wire.now_ms(), self._load_on, slot, loader, feeding(loader, slot.partition))
+        self._wire.call_at_ms(self._wire.now_ms(), self._load_on, context, loader, feeding(loader, context.partition))
 
-    def _load_on(self, slot: Slot[S], loader: ShardLoader, work: Iterator[None]) -> None:
-        """Read a slice of the log, then let the loop turn; at the end the shard opens."""
-        if self._slots.get(slot.partition.index) is not slot:
-            return  # it has moved away meanwhile
+    def _load_on(self, context: ShardContext[S], loader: ShardLoader, work: Iterator[None]) -> None:
+        """Read a slice of the log and schedule the next one; start the shard after the last."""
+        if self._contexts.get(context.partition.index) is not context:
+            return  # it was unloaded meanwhile
         failed, buggify = "", self.state.buggify
         slow = buggify is not None and buggify.fires("loads slowly")
         try:
-            if some(work, 1 if slow else _LOAD_SLICE):
+            if read_slice(work, 1 if slow else _LOAD_SLICE):
                 pause_ms = buggify.number("loads slowly", 20) if slow and buggify is not None else 0
-                self._wire.call_at_ms(self._wire.now_ms() + pause_ms, self._load_on, slot, loader, work)
+                self._wire.call_at_ms(self._wire.now_ms() + pause_ms, self._load_on, context, loader, work)
                 return
         except (DecodeError, StorageError, record_batch.RecordBatchError) as error:
-            log.error("loading %s failed after %d records: %s", slot.partition.name, loader.records, error)
-            slot.failed = self.kind.load_error_disowns
+            log.error("loading %s failed after %d records: %s", context.partition.name, loader.records, error)
+            context.failed = self.kind.load_error_disowns
             failed = f"{error}"
             loader = self.kind.new_loader()
-        self._open(slot, loader, failed)
+        self._open(context, loader, failed)
 
-    def _open(self, slot: Slot[S], loader: ShardLoader, failed: str) -> None:
-        """The log has been read: the shard takes over."""
-        slot.loading = False
-        partition, shard = slot.partition, slot.shard
+    def _open(self, context: ShardContext[S], loader: ShardLoader, failed: str) -> None:
+        """Start the shard after its log was read, or could not be read (``failed``)."""
+        context.loading = False
+        partition, shard = context.partition, context.shard
         shard.last_written, shard.high_watermark = partition.log_end_offset - 1, partition.high_watermark
         if shard.last_written >= shard.high_watermark:
-            self._await_high_watermark(slot)
+            self._await_high_watermark(context)
         loaded = loader.finish()
         log.info("%s: %s loaded from %d records", partition.name, loader.found(), loader.records)
         skipped = sum(loader.skipped_kinds.values())
         if skipped:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loader.skipped_kinds.items()))
             log.info("%s: %d records of other kinds were skipped: %s", partition.name, skipped, kinds)
-        self._begin(slot, loaded)
-        if self.watch is not None:
-            self.watch.loaded(shard, partition.name, loader.records, skipped, failed=failed)
-        self._tell_elsewhere(slot)
+        self._begin(context, loaded)
+        if self.observer is not None:
+            self.observer.loaded(shard, partition.name, loader.records, skipped, failed=failed)
+        self._report_elsewhere(context)

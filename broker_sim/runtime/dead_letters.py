@@ -1,11 +1,12 @@
-"""Dead letters of share groups (KIP-1191, 4.4): what was rejected, or delivered as often as it may be, goes to a topic of the group's.
+"""Dead letters of share groups (KIP-1191, 4.4): rejected records, and those that reach the delivery limit, are written to a topic of
+the group.
 
 Rules:
-1. A record is ARCHIVING when that is written down, then its letter goes out, then it is ARCHIVED. Who dies in between has its successor
-   begin with the letter again: at least once.
-2. A letter that can't be written is given up, with a line in the log: the record is archived all the same.
-3. A letter tells where the record was in headers, and carries its key and value where the group asks for a copy, its own headers
-   never. It goes to the partition of the record's number, counted round the topic's.
+1. A record is stored as ARCHIVING, then its dead letter is written, then it is ARCHIVED. If the broker dies in between its successor
+   writes the letter again: at least once.
+2. If a letter can't be written, that is logged and the record is archived nevertheless.
+3. A letter has the record's topic, partition and offset in headers, and its key and value if the group asks for a copy, but never its
+   own headers. Its partition is that of the record, modulo the topic's number of partitions.
 
 Source: DefaultShareGroupDLQManager.java, ShareGroupDLQStateManager.java, SharePartition.initiateDLQAndArchive (4.4).
 """
@@ -41,7 +42,7 @@ _BACKOFF_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Records ``first`` to ``last`` of a partition, delivered so often in vain, and why they are given up."""
+    """Records ``first`` to ``last`` of a partition that reached the delivery limit, or why else they were archived."""
 
     group_id: str
     partition: Partition
@@ -52,7 +53,7 @@ class Letters:
 
 
 Sent = Callable[[str, str], object]
-"""``sent(where, problem)``: the partition that has them, as in ``dlq.orders-0``, or why there is none."""
+"""``sent(where, problem)``: the partition with the letters, as in ``dlq.orders-0``, or why they were not written."""
 
 
 class _Refused(Exception):
@@ -143,7 +144,7 @@ def _records(letters: Letters, now_ms: int, *, copies: bool) -> Iterator[Record]
     contents = _contents(letters) if copies else {}
     for at, offset in enumerate(range(letters.first, letters.last + 1)):
         key, value = contents.get(offset, (None, None))
-        told = {
+        fields = {
             "topic": letters.partition.topic.name,
             "partition": letters.partition.index,
             "offset": offset,
@@ -151,20 +152,20 @@ def _records(letters: Letters, now_ms: int, *, copies: bool) -> Iterator[Record]
             "delivery.count": letters.deliveries,
             "message": letters.why,
         }
-        headers = [(f"__dlq.errors.{name}", str(what).encode()) for name, what in told.items()]
+        headers = [(f"__dlq.errors.{name}", str(what).encode()) for name, what in fields.items()]
         yield Record(at, now_ms, key, value, headers)
 
 
 def _contents(letters: Letters) -> dict[int, tuple[bytes | None, bytes | None]]:
     """Keys and values, as far as the log has them and they can be read."""
-    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    contents: dict[int, tuple[bytes | None, bytes | None]] = {}
     try:
         for batch in letters.partition.log.batches(max(letters.first, letters.partition.log.log_start_offset)):
             if batch.header.base_offset > letters.last:
                 break
             for record in batch.records():
                 if letters.first <= record.offset <= letters.last:
-                    found[record.offset] = record.key, record.value
+                    contents[record.offset] = record.key, record.value
     except (StorageError, OffsetOutOfRange, ValueError) as problem:
         log.warning("records %s to %s of %s: %s", letters.first, letters.last, letters.partition.name, problem)
-    return found
+    return contents

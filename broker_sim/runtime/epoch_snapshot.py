@@ -23,7 +23,7 @@ GONE: dict[str, Any] = {
     "size": 0,
     "members": [],
 }
-"""Of a group that is no more, or a classic one from here on."""
+"""The snapshot of a deleted group, or of one that is a classic group now."""
 
 
 Shown = ConsumerGroup | ShareGroup | StreamsGroup
@@ -58,7 +58,7 @@ def _shown(group: Shown, member_id: str, topics: Topics) -> dict[str, Any]:
 def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, Any]:
     member, current = group.stored.members[member_id], group.stored.current(member_id)
     target = group.stored.target(member_id)
-    lacks = {
+    missing = {
         topic: [number for number in numbers if number not in current.assigned.get(topic, ())]
         for topic, numbers in target.items()
     }
@@ -75,12 +75,12 @@ def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, A
         "topics": in_order([*member.subscribed_topic_names, *group.stored.matched_by(member)]),
         "assignment": _named(current.assigned, topics),
         "gives_up": _named(current.revoking, topics),
-        "lacks": _named(lacks, topics),
+        "lacks": _named(missing, topics),
     }
 
 
 def _sharer(group: ShareGroup, member_id: str, topics: Topics) -> dict[str, Any]:
-    """A member of a share group: it gives nothing up by handshake, and what it has others may have as well."""
+    """A member of a share group: it revokes nothing, and other members may share its partitions."""
     member, current = group.stored.members[member_id], group.stored.current(member_id)
     return {
         "member": member_id,
@@ -106,7 +106,7 @@ def _topology(group: StreamsGroup, topics: Topics) -> dict[str, Any]:
     try:
         problem = group.configured(topology, topics).problem
     except Refused:
-        problem = None  # no topics would make it work: its heartbeats are refused, and say so
+        problem = None  # invalid for any topics: heartbeats with it are refused
     status = None if problem is None else {"status": problem[0].name, "detail": problem[1]}
     return {"topology": {"epoch": topology.epoch, "problem": status}}
 
@@ -115,12 +115,12 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
     """A member of a streams group: its tasks, and of the active ones the partitions that they read."""
     stored, topology = group.stored, group.stored.topology
     member, current = stored.members[member_id], stored.current(member_id)
-    lacks = {
+    missing = {
         key: [number for number in numbers if number not in current.assigned.get(key, ())]
         for key, numbers in stored.target(member_id).items()
     }
     session = group.session_of(member_id)
-    read = [] if topology is None else [name for one in topology.subtopologies for name in _read(one)]
+    read = [] if topology is None else [name for subtopology in topology.subtopologies for name in _read(subtopology)]
     return {
         "member": member_id,
         "client_id": member.client_id,
@@ -133,48 +133,48 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
         "topics": sorted(set(read)),
         "assignment": _partitions(current.assigned, topology, topics),
         "gives_up": _partitions(current.revoking, topology, topics),
-        "lacks": _partitions(lacks, topology, topics),
+        "lacks": _partitions(missing, topology, topics),
         "process": member.process_id,
         "topology_epoch": member.topology_epoch,
         "tasks": _tasks(current.assigned),
         "tasks_given_up": _tasks(current.revoking),
-        "tasks_lacking": _tasks(lacks),
+        "tasks_lacking": _tasks(missing),
     }
 
 
-def _tasks(held: Mapping[TaskKey, Iterable[int]]) -> dict[str, list[str]]:
+def _tasks(owned: Mapping[TaskKey, Iterable[int]]) -> dict[str, list[str]]:
     """Role -> task ids as Kafka Streams writes them, of the roles in which there are any."""
-    found = {
+    by_role = {
         role: [
-            f"{key.subtopology}_{number}" for key in sorted(held) if key.role == role for number in sorted(held[key])
+            f"{key.subtopology}_{number}" for key in sorted(owned) if key.role == role for number in sorted(owned[key])
         ]
         for role in ROLES
     }
-    return {role: tasks for role, tasks in found.items() if tasks}
+    return {role: tasks for role, tasks in by_role.items() if tasks}
 
 
-def _read(one: Subtopology) -> list[str]:
+def _read(subtopology: Subtopology) -> list[str]:
     """The topics that a subtopology's tasks read."""
-    return [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
+    return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
 
 
 def _partitions(
     tasks: Mapping[TaskKey, Iterable[int]], topology: Topology | None, topics: Topics
 ) -> dict[str, list[int]]:
     """What active tasks read: a task has the partition of its number of each topic of its subtopology."""
-    found: dict[str, list[int]] = {}
-    for one in topology.subtopologies if topology is not None else ():
-        numbers = sorted(tasks.get(TaskKey(ACTIVE, one.subtopology_id), ()))
-        for name in _read(one):
+    result: dict[str, list[int]] = {}
+    for subtopology in topology.subtopologies if topology is not None else ():
+        numbers = sorted(tasks.get(TaskKey(ACTIVE, subtopology.subtopology_id), ()))
+        for name in _read(subtopology):
             image = topics.by_name.get(name)
             has = [number for number in numbers if image is not None and number < image.partitions]
             if has:
-                found[name] = has
-    return dict(sorted(found.items()))
+                result[name] = has
+    return dict(sorted(result.items()))
 
 
 def _named(units: Mapping[bytes, Iterable[int]], topics: Topics) -> dict[str, list[int]]:
-    """By the topics' names; one that is gone has none, and isn't there."""
+    """By the topics' names, without deleted topics."""
     named = {topics.names[topic]: list(numbers) for topic, numbers in units.items() if topic in topics.names}
     return {name: numbers for name, numbers in sorted(named.items()) if numbers}
 

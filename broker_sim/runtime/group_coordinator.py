@@ -1,9 +1,9 @@
-"""The group coordinators of a cluster: `CoordinatorRuntime` over ``__consumer_offsets``, and what groups need of it beyond.
+"""The group coordinators of a cluster: `CoordinatorRuntime` for ``__consumer_offsets``, with fast paths for groups.
 
-1. OffsetCommits of one turn of the loop are appended as one batch (where the policy shares batches); those that repeat a layout are
-   collected before they are looked at (``commit_batching``).
+1. OffsetCommits of one iteration of the event loop are appended as one batch (if the policy shares batches); those that repeat a layout
+   are queued before their checks (``commit_batching``).
 2. A request that repeats the last one and changes nothing, as Heartbeats do, costs no event (``unchanged``).
-3. While somebody moves the clock by hand, members that could heartbeat are kept alive (``session_keepalive``).
+3. While a manual clock is advanced, the sessions of members that could send heartbeats are extended (``session_keepalive``).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from broker_sim.coordinator.assignors import ASSIGNORS
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
-    NOBODY,
-    Ask,
+    NO_PRODUCER,
     CommitOffsets,
     GroupConfigured,
     Offset,
+    PersisterRequest,
     StateAnswered,
     TimerKey,
     TransactionEnded,
@@ -35,11 +35,12 @@ from broker_sim.coordinator.share_state.commands import Result
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.metadata.topics import TRANSACTION_TOPIC
-from broker_sim.runtime.commit_batching import LateCommit, commit_turn
+from broker_sim.runtime.commit_batching import BatchedCommit, flush_commits
 from broker_sim.runtime.coordinator_kind import CoordinatorKind
-from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime, Slot
-from broker_sim.runtime.journal_observer import GroupWatch
-from broker_sim.runtime.session_keepalive import Presence, timer_text
+from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
+from broker_sim.runtime.journal_observer import GroupObserver
+from broker_sim.runtime.session_keepalive import SessionKeepAlive, timer_text
+from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.storage import partition_for
 from broker_sim.storage.producer_state import EndedTransaction
 from kafka_wire.api_keys import release
@@ -67,18 +68,18 @@ _GROUP_CONFIGS = {
 ``streams`` of `StreamsSettings`."""
 
 _AT_ONCE = -1
-"""The token of requests whose answer is read from the outcome, or that have none."""
+"""The token of requests whose answer is read from the outcome, or that have no answer."""
 
 partition_of = lru_cache(maxsize=65536)(partition_for)
 
-GroupSlot = Slot[Shard]
+GroupShardContext = ShardContext[Shard]
 
 
 class GroupCoordinator(CoordinatorRuntime[Shard]):
-    """The group coordinators of a cluster's brokers. ``chance`` gives the random part of member ids, at each partition its own:
-    who comes to one group changes the ids of no other."""
+    """The group coordinators of a cluster's brokers. ``chance`` gives the random part of member ids, from a source for each partition,
+    so that joins of one partition don't change the ids of another."""
 
-    watch: GroupWatch | None
+    observer: GroupObserver | None
 
     def __init__(
         self,
@@ -103,38 +104,38 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         )
         self.max_metadata_chars = state.config.int("offset.metadata.max.bytes")
         self.legacy_offsets: dict[tuple[str, str, int], Offset] = {}
-        """What OffsetCommit v0 stored (ZooKeeper's part, once): by group, topic and partition; read by OffsetFetch v0 alone."""
+        """What OffsetCommit v0 stored (in Kafka in ZooKeeper), by group, topic and partition; only OffsetFetch v0 reads it."""
         self.failed_internal_topics: dict[str, str] = {}
         """Internal topics of streams groups that could not be created: name -> why, until one could be."""
         self.coming_internal_topics: set[str] = set()
         """Those that are being created, in pieces."""
-        self.presence: Presence | None = None
-        """Keeps members alive while somebody moves the clock; None beside a clock that moves by itself."""
+        self.keepalive: SessionKeepAlive | None = None
+        """Extends sessions while a manual clock is advanced; None for clocks that move by themselves."""
 
-    def observe(self, watch: GroupWatch) -> None:
-        """Let ``watch`` see every step from here on, and first what there is."""
+    def observe(self, observer: GroupObserver) -> None:
+        """Report every step to ``observer`` from now on, and first the present groups."""
         self._flush_dirty()
-        self.watch = watch
-        for slot in self._slots.values():
-            watch.look(slot.shard, slot.partition.name, list(slot.shard.groups), {"kind": "load"})
+        self.observer = observer
+        for context in self._contexts.values():
+            observer.look(context.shard, context.partition.name, list(context.shard.groups), {"kind": "load"})
 
     def keep_members_alive(self, is_open: Callable[[Any], bool]) -> None:
-        """The clock is going to be moved by hand: see ``session_keepalive``. ``is_open`` tells whether a connection still is."""
-        presence = self.presence = Presence(is_open, self.loaded, self._timers)
-        self.hear = lambda slot, request, ctx: presence.heard(
-            slot.shard, request.body, ctx, partial(self._step, slot, request)
+        """Extend sessions while a manual clock is advanced (``session_keepalive``). ``is_open``: whether a connection is open."""
+        keepalive = self.keepalive = SessionKeepAlive(is_open, self.loaded, self._timers)
+        self.request_hook = lambda context, request, ctx: keepalive.on_request(
+            context.shard, request.body, ctx, partial(self._step, context, request)
         )
 
     def pending(self, partition: Partition) -> int:
-        """How many requests wait until what was appended to an offsets partition is committed."""
-        slot = self._slots.get(partition.index)
-        if slot is None or slot.partition is not partition:
+        """How many requests wait until appends to an offsets partition are committed."""
+        context = self._contexts.get(partition.index)
+        if context is None or context.partition is not partition:
             return 0
-        writes = slot.shard.writes.values()
+        writes = context.shard.writes.values()
         waiting = {
             token for write in writes for token in getattr(write, "tokens", (write.token,)) if token in self._tokens
         }
-        for group in slot.shard.classic_groups() if slot.shard.writes else ():
+        for group in context.shard.classic_groups() if context.shard.writes else ():
             waiting |= {m.sync_token for m in group.members.values() if m.sync_token in self._tokens}
         return len(waiting)
 
@@ -142,61 +143,68 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         """As in ``session of consumer-1 in billing``."""
         return timer_text(index, key, self.shard(index))
 
-    # what the runtime asks
+    # overrides of the runtime
 
     def _shares(self, body: Any) -> bool:
-        return type(body) is CommitOffsets and body.producer is NOBODY
+        return type(body) is CommitOffsets and body.producer is NO_PRODUCER
 
-    def _may_wait(self, slot: GroupSlot, body: Any) -> bool:
-        return type(body) is CommitOffsets and body.group_id in slot.shard.groups  # else one before may make the group
+    def _may_wait(self, context: GroupShardContext, body: Any) -> bool:
+        return (
+            type(body) is CommitOffsets and body.group_id in context.shard.groups
+        )  # else an earlier request may create the group
 
-    def _new_slot(self, partition: Partition) -> GroupSlot:
-        slot = super()._new_slot(partition)
-        partition.on_transaction_ended = partial(self._transaction_ended, slot)
-        return slot
+    def _new_context(self, partition: Partition) -> GroupShardContext:
+        context = super()._new_context(partition)
+        partition.on_transaction_ended = partial(self._transaction_ended, context)
+        return context
 
-    def _transaction_ended(self, slot: GroupSlot, ended: EndedTransaction) -> None:
-        """The marker of a transaction is in a shard's log, which a shard that is being loaded will find there."""
-        partition = slot.partition
-        if self._slots.get(partition.index) is not slot or slot.loading or slot.failed:
+    def _transaction_ended(self, context: GroupShardContext, ended: EndedTransaction) -> None:
+        """Report the marker of a transaction in the shard's log; a loading shard reads it there."""
+        partition = context.partition
+        if self._contexts.get(partition.index) is not context or context.loading or context.failed:
             return
         if ended.last_offset >= partition.high_watermark:
-            self._await_high_watermark(slot)
+            self._await_high_watermark(context)
         self._step(
-            slot, TransactionEnded(ended.producer_id, ended.committed, ended.last_offset, partition.high_watermark)
+            context, TransactionEnded(ended.producer_id, ended.committed, ended.last_offset, partition.high_watermark)
         )
 
-    def _spared(self, slot: GroupSlot, key: TimerKey) -> int | None:
+    def _postponed_deadline(self, context: GroupShardContext, key: TimerKey) -> int | None:
         if key[0] == "transactions" and TRANSACTION_TOPIC in self.state.topics:
-            return self.clock.now_ms() + self.settings.open_transaction_timeout_ms  # their coordinator ends them
-        return None if self.presence is None else self.presence.spares(slot.shard, key)
+            return (
+                self.clock.now_ms() + self.settings.open_transaction_timeout_ms
+            )  # the transaction coordinator ends them
+        return None if self.keepalive is None else self.keepalive.postponed_deadline(context.shard, key)
 
-    def ask_others(self, slot: GroupSlot, ask: Ask) -> None:
-        """Share groups ask the share coordinators."""
-        assert self._persister is not None, "there are share coordinators where there are share groups"
+    def ask_persister(self, context: GroupShardContext, request: PersisterRequest) -> None:
+        """Send a share group's request to the share coordinators."""
+        assert self._persister is not None, "share groups need share coordinators"
 
         def answered(answers: list[Result]) -> None:
-            if self._slots.get(slot.partition.index) is slot and ask.ticket in slot.shard.asked:
-                self._step(slot, StateAnswered(ask.ticket, answers))
+            if (
+                self._contexts.get(context.partition.index) is context
+                and request.ticket in context.shard.persister_callbacks
+            ):
+                self._step(context, StateAnswered(request.ticket, answers))
 
-        self._persister().ask(ask.commands, answered)
+        self._persister().ask(request.commands, answered)
 
-    def lost(self, shard: Shard) -> None:
-        """Its groups are no more."""
+    def discard(self, shard: Shard) -> None:
+        """Discard the shard's groups."""
         shard.groups.clear()
 
-    def begun(self, slot: GroupSlot) -> None:
-        """Which settings groups have of their own."""
+    def on_started(self, context: GroupShardContext) -> None:
+        """Pass the groups' own settings to their shard."""
         for group_id in self.state.entity_configs[Entity.GROUP]:
-            if self.partition_of(group_id) is slot.partition:
-                self._step(slot, self._configured(group_id))
+            if self.partition_of(group_id) is context.partition:
+                self._step(context, self._configured(group_id))
 
     def group_configured(self, group_id: str) -> None:
-        """A group has other settings of its own than before: its shard is told."""
+        """Pass the changed settings of a group to its shard."""
         partition = self.partition_of(group_id)
-        slot = None if partition is None else self._slots.get(partition.index)
-        if slot is not None and not slot.loading:
-            self._step(slot, self._configured(group_id))
+        context = None if partition is None else self._contexts.get(partition.index)
+        if context is not None and not context.loading:
+            self._step(context, self._configured(group_id))
 
     def _configured(self, group_id: str) -> GroupConfigured:
         own = self.state.entity_configs[Entity.GROUP].get(group_id, {})
@@ -204,25 +212,25 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             group_id, {field: _value(name, own[name]) for name, field in _GROUP_CONFIGS.items() if name in own}
         )
 
-    def flush_requests(self, slot: GroupSlot, now_ms: int) -> None:
-        """Commit what was collected."""
-        commit_turn(self, slot, now_ms)
+    def flush_requests(self, context: GroupShardContext, now_ms: int) -> None:
+        """Append and answer the queued commits."""
+        flush_commits(self, context, now_ms)
 
-    # requests that come again and again
+    # repeated requests
 
     def unchanged(self, shard: Shard, group_id: str, member_id: str) -> Callable[[], bool] | None:
-        """For an answer to a member that hangs on nothing but its group, and was given at once: a function that returns True while the
-        same request would be answered so again, and restarts the member's session; else it returns False and has done nothing. None
-        where there is no such member, or somebody watches.
+        """For an answer that depends only on the member's group and was given at once: a function that restarts the member's session
+        and returns True while the same request would get the same answer; otherwise it returns False and does nothing. None if
+        the member is unknown, or an observer or a keep-alive is set.
 
-        ``Group.version`` and ``current_of`` are all that the group's requests are answered by; what is outside of the group - who
-        coordinates, that nothing is on its way into the log, behind which answers wait - is looked at here.
+        ``Group.version`` and ``current_of`` cover all changes of the group that can change its answers. The rest is checked here: the
+        coordinator is the same, and no write is pending, which answers would wait for.
         """
         group = shard.groups.get(group_id)
         session = None if group is None else group.session_of(member_id)
-        if group is None or session is None or self.watch is not None or self.presence is not None:
+        if group is None or session is None or self.observer is not None or self.keepalive is not None:
             return None
-        slot, state = self._slots[shard.partition], self.state
+        context, state = self._contexts[shard.partition], self.state
         armed = self._timers.armed((shard.partition, session[0]))
         if armed is None:
             return None
@@ -236,8 +244,8 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
                 or (current is not None and current_of(member_id) is not current)
                 or state.version != state_version
                 or not armed.alive
-                or slot.open
-                or slot.turn
+                or context.open_batch
+                or context.queued_requests
                 or writes
             ):
                 return False
@@ -246,15 +254,15 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
 
         return again
 
-    def heard_at_once(
+    def heartbeat_at_once(
         self, shard: Shard, group_id: str, member_id: str, answer: Callable[[Group], A | None]
     ) -> A | None:
-        """The answer to a heartbeat that changes nothing but the end of the member's session: the group is asked, and the shard is not
-        stepped. None, and nothing done, if ``answer(group)`` is None, if it has to wait for the log, or if events are observed."""
-        group, slot = shard.groups.get(group_id), self._slots[shard.partition]
-        if group is None or slot.open or slot.turn or shard.writes or shard.behind_writes:
+        """Answer a heartbeat that extends the member's session and changes nothing else, without a step of the shard. Returns None and
+        does nothing if ``answer(group)`` is None or must wait for the log, or if an observer or a keep-alive is set."""
+        group, context = shard.groups.get(group_id), self._contexts[shard.partition]
+        if group is None or context.open_batch or context.queued_requests or shard.writes or shard.behind_writes:
             return None
-        if self.watch is not None or self.presence is not None:
+        if self.observer is not None or self.keepalive is not None:
             return None
         answered = answer(group)
         session = None if answered is None else group.session_of(member_id)
@@ -267,27 +275,27 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         armed.deadline_ms = deadline_ms
         return answered
 
-    def slot_of(self, shard: Shard) -> GroupSlot:
-        """Where to :meth:`commit_later` for a shard that was located: its own as long as the state's version stays."""
-        return self._slots[shard.partition]
+    def context_of(self, shard: Shard) -> GroupShardContext:
+        """The context of a located shard, for :meth:`queue_commit`; valid while ``ClusterState.version`` is the same."""
+        return self._contexts[shard.partition]
 
-    def commit_later(self, slot: GroupSlot, commit: LateCommit) -> None:
-        """Collect a commit that repeats a layout for this turn; it is answered from :meth:`flush_turn`, or later where the log holds
-        it up by then."""
+    def queue_commit(self, context: GroupShardContext, commit: BatchedCommit) -> None:
+        """Queue a commit that repeats a layout. It is answered from :meth:`flush_batches`, or later if its records are not committed by
+        then."""
         size_bytes = commit.layout.size_bytes
-        if slot.open or slot.turn_bytes + size_bytes > slot.partition.log.config.max_message_bytes:
-            self._flush(slot)
-        if not slot.turn:
-            self._dirty.append(slot)
-        slot.turn.append(commit)
-        slot.turn_bytes += size_bytes
+        if context.open_batch or context.queued_bytes + size_bytes > context.partition.log.config.max_message_bytes:
+            self._flush(context)
+        if not context.queued_requests:
+            self._dirty.append(context)
+        context.queued_requests.append(commit)
+        context.queued_bytes += size_bytes
         buggify = self.state.buggify
         if buggify is not None and buggify.fires("appends alone"):
-            self._flush(slot)
+            self._flush(context)
 
 
 def _value(name: str, text: str) -> int | tuple[str, ...]:
-    """A setting of a group's own as the coordinator has it."""
+    """The value of a group's own setting, parsed for the coordinator."""
     if name == "streams.rack.aware.assignment.tags":
         return tuple(tag.strip() for tag in text.split(",") if tag.strip())
     return int(text)

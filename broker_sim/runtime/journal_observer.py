@@ -1,13 +1,14 @@
-"""Writes into the journal what becomes of groups: the coordinator's steps, seen from outside.
+"""Writes the events of groups into the journal: the coordinator's steps, seen from outside.
 
-    watch = GroupWatch(journal)
-    outcome = watch.step(shard, "__consumer_offsets-12", event, now_ms)     # in place of shard.step(event, now_ms)
+    observer = GroupObserver(journal)
+    outcome = observer.step(shard, "__consumer_offsets-12", event, now_ms)     # in place of shard.step(event, now_ms)
 
 Rules:
 1. It looks at a shard before and after a step and never changes it.
-2. A ``group`` event is written where a step changed what a snapshot shows. Heartbeats and commits only restart sessions: no look.
-3. The cost of a look grows with the group, and so does its event: of a group larger than WHOLE only the members that changed stand in
-   it (``size`` tells how many there are).
+2. A ``group`` event is written if a step changed the group's snapshot. Heartbeats and commits only restart sessions: they are not
+   compared.
+3. The cost of a snapshot grows with the group, and so does its event: of a group larger than WHOLE the event has only the changed
+   members (``size`` is the number of all).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.classic.group import CUT_OFF, ClassicGroup, Member
+from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, ClassicGroup, Member
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.offsets import EndTransactionWrite, TransactionalCommitWrite
 from broker_sim.coordinator.outcome import (
     Appended,
+    CommitBatch,
     CommitOffsets,
     Committed,
-    CommitTurn,
     Event,
     Heartbeat,
     Offset,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 WHOLE = 64
 """Members that a snapshot shows all of."""
 
-_QUIET = (Heartbeat, CommitOffsets, CommitTurn, StableFetch)
+_QUIET = (Heartbeat, CommitOffsets, CommitBatch, StableFetch)
 _APIS = {
     JoinGroupRequest: "JoinGroup",
     SyncGroupRequest: "SyncGroup",
@@ -65,7 +66,7 @@ _APIS = {
 Snapshot = dict[str, Any]
 
 
-class GroupWatch:
+class GroupObserver:
     """The journal's eye on all shards of a cluster."""
 
     def __init__(self, journal: Journal) -> None:
@@ -73,7 +74,7 @@ class GroupWatch:
         self.requests: dict[int, tuple[int, str]] = {}
         """Token of a request that is not answered -> its number in the journal and its API."""
         self._known: dict[tuple[int, str], Snapshot] = {}  # what was last seen of a group, by shard and group id
-        self._epochs: dict[tuple[int, str], Snapshot] = {}  # likewise, of consumer groups
+        self._epochs: dict[tuple[int, str], Snapshot] = {}  # the same, of consumer groups
         self._epoch_causes: dict[tuple[int, str], dict[str, Any]] = {}  # who has written to them last
         self._deletions: dict[tuple[int, int], dict[str, Any]] = {}  # why offsets are deleted, by shard and ticket
 
@@ -85,20 +86,20 @@ class GroupWatch:
             return shard.step(event, now_ms)
         before = list(shard.groups)
         writes = dict(shard.writes)
-        staged = _staged(shard) if shard.store.transactions else None
+        staged = _pending_offsets(shard) if shard.store.transactions else None
         outcome = shard.step(event, now_ms)
         for ticket, write in shard.writes.items():
             if ticket not in writes and _deletes(write):
                 self._deletions[shard.partition, ticket] = self._why(event)
-        gone = {t: w for t, w in writes.items() if t not in shard.writes}
-        why = {ticket: self._deletions.pop((shard.partition, ticket), None) for ticket in gone}
-        published = list(gone.values()) if _publishes(event) else []
+        ended = {t: w for t, w in writes.items() if t not in shard.writes}
+        why = {ticket: self._deletions.pop((shard.partition, ticket), None) for ticket in ended}
+        published = list(ended.values()) if _publishes(event) else []
         touched = _touched(event, writes, published)
         if touched is None or len(before) != len(shard.groups):
             touched = dict.fromkeys([*(touched or ()), *before, *shard.groups])
         for write in published:
             self._offsets(log, write)
-        for ticket, write in gone.items() if published else ():
+        for ticket, write in ended.items() if published else ():
             if (reason := why[ticket]) is not None:
                 self._deleted(log, write, reason)
         if staged:
@@ -108,7 +109,7 @@ class GroupWatch:
         return outcome
 
     def look(self, shard: Shard, log: str, groups: Iterable[str], cause: dict[str, Any]) -> None:
-        """Write what is no longer as it was last seen."""
+        """Write the groups whose snapshot has changed since the last one."""
         for group_id in groups:
             key = (shard.partition, group_id)
             self._look_at_epochs(shard, log, group_id, cause)
@@ -158,7 +159,7 @@ class GroupWatch:
         self.journal.write("load", log=log, action="started")
 
     def appended(self, log: str, shard: Shard, tickets: list[int], last_offset: int, error: Err, end: int) -> None:
-        """An append got its answer; ``end`` is the high watermark. Called before the shard is told."""
+        """An append was done, or failed; ``end`` is the high watermark. Called before the shard gets the result."""
         writes = [shard.writes[ticket] for ticket in tickets]
         records = [record for write in writes for record in write.records]
         tokens = [token for write in writes for token in tokens_of(write)]
@@ -177,7 +178,7 @@ class GroupWatch:
         )
 
     def committed(self, log: str, shard: Shard, high_watermark: int) -> None:
-        """The high watermark has moved at last. Called before the shard is told."""
+        """The high watermark has advanced. Called before the shard gets it."""
         groups = [r.group_id for w in shard.writes.values() if w.last_offset < high_watermark for r in w.records]
         self.journal.write("committed", log=log, high_watermark=high_watermark, groups=list(dict.fromkeys(groups)))
 
@@ -191,7 +192,7 @@ class GroupWatch:
         self.look(shard, log, groups, {"kind": "load"})
 
     def unloading(self, shard: Shard) -> Callable[[str], None]:
-        """The shard is about to go with all its groups; what is returned is called with its log's name when it has."""
+        """The shard is about to be unloaded with its groups; the returned function is called afterwards, with its log's name."""
         groups = list(shard.groups)
 
         def unloaded(log: str) -> None:
@@ -221,8 +222,8 @@ class GroupWatch:
         for group_id, offsets in groups.items():
             if isinstance(write, TransactionalCommitWrite):
                 producer_id = write.producer.producer_id
-                told = {"action": "staged", "producer_id": producer_id, **request}
-                self.journal.write("staged", log=log, group=group_id, offsets=offsets, **told)
+                fields = {"action": "staged", "producer_id": producer_id, **request}
+                self.journal.write("staged", log=log, group=group_id, offsets=offsets, **fields)
             else:
                 self.journal.write("offsets", log=log, group=group_id, offsets=offsets, **request)
 
@@ -243,19 +244,23 @@ class GroupWatch:
             return {"reason": "topic deleted"}
         return {"reason": "expired" if type(event) is TimerFired and event.key[0] == "expire" else "unknown"}
 
-    def _transactions(self, shard: Shard, log: str, staged: _Staged, committed: dict[int, bool]) -> None:
-        """Of transactions that were open before a step: those that are not any more, and what of them shows now."""
+    def _transactions(self, shard: Shard, log: str, staged: _PendingOffsets, committed: dict[int, bool]) -> None:
+        """Report transactions that have ended in a step, with their offsets that are committed now."""
         for producer_id, groups in staged.items():
             if producer_id in shard.store.transactions:
                 continue
             for group_id, offsets in groups.items():
                 group = shard.groups.get(group_id)
-                there = {} if group is None else group.offsets
-                shown = {f"{t}-{p}": one.offset for (t, p), one in offsets.items() if there.get(t, {}).get(p) is one}
-                left = {f"{t}-{p}": one.offset for (t, p), one in offsets.items() if f"{t}-{p}" not in shown}
+                committed_offsets = {} if group is None else group.offsets
+                shown = {
+                    f"{t}-{p}": offset.offset
+                    for (t, p), offset in offsets.items()
+                    if committed_offsets.get(t, {}).get(p) is offset
+                }
+                left = {f"{t}-{p}": offset.offset for (t, p), offset in offsets.items() if f"{t}-{p}" not in shown}
                 if shown:
-                    told = {"producer_id": producer_id}
-                    self.journal.write("offsets", log=log, group=group_id, offsets=shown, **told)
+                    fields = {"producer_id": producer_id}
+                    self.journal.write("offsets", log=log, group=group_id, offsets=shown, **fields)
                 if left:
                     action = "passed over" if committed.get(producer_id, False) else "aborted"
                     self.journal.write(
@@ -287,24 +292,24 @@ class GroupWatch:
         return {"kind": "marker" if type(event) is TransactionEnded else "topics"}
 
 
-_Staged = dict[int, dict[str, dict[tuple[str, int], Offset]]]
+_PendingOffsets = dict[int, dict[str, dict[tuple[str, int], Offset]]]
 """Producer id -> group -> partition -> what its open transaction commits there."""
 
 
-def _staged(shard: Shard) -> _Staged:
-    found: _Staged = {}
+def _pending_offsets(shard: Shard) -> _PendingOffsets:
+    result: _PendingOffsets = {}
     for producer_id, places in shard.store.transactions.items():
         for group_id, topic, partition in places:
             group = shard.groups.get(group_id)
-            staged = None if group is None else group.staged.get((topic, partition))
+            staged = None if group is None else group.pending_txn_offsets.get((topic, partition))
             if staged is not None and producer_id in staged.by_producer:
                 _, offset = staged.by_producer[producer_id]
-                found.setdefault(producer_id, {}).setdefault(group_id, {})[topic, partition] = offset
-    return found
+                result.setdefault(producer_id, {}).setdefault(group_id, {})[topic, partition] = offset
+    return result
 
 
 def _ends(writes: Iterable[Write]) -> dict[int, bool]:
-    """Producer id -> whether it commits, of markers that wait for what was written before them."""
+    """Producer id -> whether it commits, of markers that wait for earlier writes."""
     return {write.producer_id: write.committed for write in writes if isinstance(write, EndTransactionWrite)}
 
 
@@ -335,8 +340,8 @@ def snapshot(group: ClassicGroup) -> Snapshot:
 
 
 def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
-    parked = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
-    waits = next((api for api, token in parked.items() if token not in (None, CUT_OFF)), None)
+    deferred = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
+    waits = next((api for api, token in deferred.items() if token not in (None, ANSWERED_STILL_COUNTED)), None)
     consumer = member.protocol_type == "consumer"
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     worker = {"worker": _worker(metadata, member.assignment)} if member.protocol_type == CONNECT else {}
@@ -357,11 +362,11 @@ def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
 @lru_cache(4096)
 def _worker(metadata: bytes, assignment: bytes) -> dict[str, Any] | None:
     """A worker of Connect: its url and config offset, the connectors and tasks that it has; None where that can't be read."""
-    said, work = worker_state(metadata), work_of(assignment) if assignment else None
-    if said is None:
+    worker, work = worker_state(metadata), work_of(assignment) if assignment else None
+    if worker is None:
         return None
     given = {} if work is None else {"connectors": work.connectors, "tasks": work.tasks}
-    return {"url": said.url, "config_offset": said.config_offset, **given}
+    return {"url": worker.url, "config_offset": worker.config_offset, **given}
 
 
 _topics = lru_cache(4096)(subscribed_topics)
@@ -369,12 +374,12 @@ _partitions = lru_cache(4096)(assigned_partitions)
 """The same bytes are looked at again at every step of a group's, and most members subscribe to the same."""
 
 
-def _shown(one: Snapshot | None, other: Snapshot | None) -> Snapshot | None:
+def _shown(snapshot: Snapshot | None, other: Snapshot | None) -> Snapshot | None:
     """``one`` as it is written: of a large group the members that ``other`` has not, or has otherwise."""
-    if one is None or one["size"] <= WHOLE:
-        return one
+    if snapshot is None or snapshot["size"] <= WHOLE:
+        return snapshot
     known = {member["member"]: member for member in other["members"]} if other else {}
-    return {**one, "members": [member for member in one["members"] if known.get(member["member"]) != member]}
+    return {**snapshot, "members": [member for member in snapshot["members"] if known.get(member["member"]) != member]}
 
 
 def _kind(record: Record) -> str:
@@ -392,7 +397,7 @@ def _publishes(event: Event) -> bool:
 
 
 def _touched(event: Event, writes: dict[int, Write], published: list[Write]) -> dict[str, None] | None:
-    """The groups to look at; None for all."""
+    """The groups that an event may have changed; None for all."""
     if type(event) is TopicsChanged:
         return None
     if type(event) is Request:
@@ -405,10 +410,10 @@ def _touched(event: Event, writes: dict[int, Write], published: list[Write]) -> 
             return {} if write is None else _groups(write)
         return {str(rest[0]): None} if rest else None
     if type(event) is Appended:
-        found: dict[str, None] = {}
+        touched: dict[str, None] = {}
         for ticket in (event.ticket, *event.more):
-            found.update(_groups(writes[ticket]))
-        return found
+            touched.update(_groups(writes[ticket]))
+        return touched
     return dict.fromkeys(group for write in published or writes.values() for group in _groups(write))
 
 

@@ -1,4 +1,4 @@
-"""What a coordinator's log holds, for whoever loads it: a shard of a broker, or an import of groups."""
+"""Reads a coordinator's log, for a shard of a broker or an import of groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def feeding(loader: ShardLoader, partition: Partition) -> Generator[None, None, 
     yield from loader.settling()
 
 
-def some(work: Iterator[None], at_most: int) -> bool:
+def read_slice(work: Iterator[None], at_most: int) -> bool:
     """Do so much of the work; whether there may be more."""
     return sum(1 for _ in islice(work, at_most)) == at_most
 

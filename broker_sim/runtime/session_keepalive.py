@@ -1,18 +1,19 @@
-"""Which members could send a heartbeat, and which are to be kept alive while a manual clock leaps ahead.
+"""Extends the sessions of members that could send heartbeats while a manual clock is advanced.
 
-A client can't heartbeat in no real time: when a test moves the broker's clock by a minute, every session would end. So while time
-is moved, a session that comes due begins anew, as if its member had gone on with its heartbeats, unless
+Clients send heartbeats in real time: when a test advances the broker's clock by a minute, every session would expire. So during an
+advance a session that is due is restarted, as if its member had sent heartbeats, unless
 
-* the connection that the member was last heard on was gone before: it has crashed. One that goes while time is moved is no crash:
-  clients hang up on some errors (a coordinator that timed out) and come back a moment later, which is hours too late on this clock;
-* it is named in ``expire``: it is silent, whatever it sends meanwhile;
-* it waits in its first JoinGroup: what runs then is no session but Kafka's limit of five minutes, which no heartbeat moves.
+* the connection of the member's last request was closed before the advance: the member has crashed. A connection that is closed during
+  the advance doesn't count: clients disconnect after some errors (a coordinator that timed out) and reconnect a moment later, which is
+  hours later on this clock;
+* the member is named in ``expire``: it is silent, and its requests don't count;
+* the member waits in its first JoinGroup: its timer is Kafka's limit of five minutes, which no heartbeat restarts.
 
-The same holds for a member id that was given out (MEMBER_ID_REQUIRED) and has not come back yet. All other timers fire.
+The same holds for a member id that was returned with MEMBER_ID_REQUIRED and has not joined yet. All other timers fire.
 
-A client can't join in no real time either. ``owed`` tells which living members a rebalance still waits for when its timer is next:
-they would be thrown out for a request that they had no time to send. Whoever moves time waits for them. Of the silent no JoinGroup is
-looked at before the step is over, else they would be back in that real time.
+Clients join in real time, too. ``awaited_requests`` lists the live members that a rebalance still waits for when its timer is the next
+to fire; they would be removed for a request that they had no time to send. The caller waits for them. JoinGroups of silent members are
+deferred until the advance is over, as the members would otherwise rejoin during it.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
     from broker_sim.handlers.context import RequestContext
     from broker_sim.runtime.timers import KeyedTimers
 
-__all__ = ["Owed", "Presence", "timer_text"]
+__all__ = ["AwaitedRequest", "SessionKeepAlive", "timer_text"]
 
 _BY_EPOCHS = (ConsumerGroup, ShareGroup, StreamsGroup)
-"""The kinds of groups whose members heartbeat, and whose heartbeat says all there is to say."""
+"""The kinds of groups whose members send only one kind of request, a heartbeat."""
 
 _PRUNE_AT = 1024
 
@@ -47,8 +48,8 @@ _Key = tuple[int, TimerKey]
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
-    """A request that a rebalance waits for: ``api`` of the member ``name``, at the latest when the timer ``key`` fires."""
+class AwaitedRequest:
+    """A request that a rebalance waits for until the timer ``key`` fires: ``api`` of the member ``name``."""
 
     key: _Key
     generation: int
@@ -58,80 +59,80 @@ class Owed:
 
     @property
     def group_id(self) -> str:
-        """The group that rebalances."""
+        """The group of the rebalance that waits."""
         return str(self.key[1][1])
 
     @property
     def timer(self) -> tuple[_Key, int]:
-        """Which run of which timer."""
+        """The timer and the generation in which it was armed."""
         return self.key, self.generation
 
 
-class Presence:
-    """``is_open`` tells whether a connection is still there; ``shards`` those that are loaded, with their numbers."""
+class SessionKeepAlive:
+    """``is_open(connection)``: whether a connection is open; ``shards()``: the loaded shards with their partitions."""
 
     def __init__(self, is_open: Callable[[Any], bool], shards: _Shards, timers: KeyedTimers[_Key]) -> None:
         self._is_open, self._shards, self._timers = is_open, shards, timers
-        self._heard: dict[tuple[str, str], Any] = {}
+        self._connections: dict[tuple[str, str], Any] = {}
         self._target_ms: int | None = None
         self._silent: dict[str, None] = {}  # as they are named
         self._silent_members: tuple[str, ...] = ()  # and their member ids
         self._connected: set[tuple[str, str]] | None = None  # when time began to move
         self._due: dict[_Key, tuple[int, int]] = {}  # of silent members: generation, and when their session ends
-        self._kept_out: list[Callable[[], object]] = []
+        self._deferred: list[Callable[[], object]] = []
         self.fired: list[str] = []
-        """The timers that fired since the last look, while time is moved: what they were for."""
-        self.on_heard: Callable[[], object] | None = None
+        """Descriptions of the timers that fired during the advance; the caller clears it."""
+        self.after_request: Callable[[], object] | None = None
         """Called after each request of a group."""
 
-    # what the runtime tells
+    # calls of the runtime
 
-    def heard(self, shard: Shard, body: Any, ctx: RequestContext, step: Callable[[], object]) -> None:
-        """A group's request has come: ``step()`` is called, now or, for what a silent member must not do, when time stands still."""
-        if self._is_kept_out(body, ctx):
-            self._kept_out.append(partial(self._heard_late, shard, body, ctx, step))
+    def on_request(self, shard: Shard, body: Any, ctx: RequestContext, step: Callable[[], object]) -> None:
+        """Call ``step()`` for a group's request: now, or after the advance for a JoinGroup of a silent member."""
+        if self._is_deferred(body, ctx):
+            self._deferred.append(partial(self._on_deferred_request, shard, body, ctx, step))
             return
         step()
-        self._note(shard, body, ctx.connection)
-        if self.on_heard is not None:
-            self.on_heard()
+        self._remember_connection(shard, body, ctx.connection)
+        if self.after_request is not None:
+            self.after_request()
 
-    def _heard_late(self, shard: Shard, body: Any, ctx: RequestContext, step: Callable[[], object]) -> None:
-        """Time stands still again; the client may have gone meanwhile, or the group's coordinator have moved."""
-        if self._is_open(ctx.connection) and any(each is shard for _, each in self._shards()):
-            self.heard(shard, body, ctx, step)
+    def _on_deferred_request(self, shard: Shard, body: Any, ctx: RequestContext, step: Callable[[], object]) -> None:
+        """After the advance: the client may have disconnected meanwhile, or the group's coordinator have moved."""
+        if self._is_open(ctx.connection) and any(loaded is shard for _, loaded in self._shards()):
+            self.on_request(shard, body, ctx, step)
 
-    def _is_kept_out(self, body: Any, ctx: RequestContext) -> bool:
+    def _is_deferred(self, body: Any, ctx: RequestContext) -> bool:
         """Whether this is a silent member's JoinGroup."""
         if not self._silent or type(body) is not JoinGroupRequest:
             return False
-        connections = (self._heard.get((body.group_id, member)) for member in self._silent_members)
+        connections = (self._connections.get((body.group_id, member)) for member in self._silent_members)
         return self._names(body.member_id, ctx.client_id, body.group_instance_id) or ctx.connection in connections
 
-    def _note(self, shard: Shard, body: Any, connection: Any) -> None:
+    def _remember_connection(self, shard: Shard, body: Any, connection: Any) -> None:
         group_id, member_id = getattr(body, "group_id", None), getattr(body, "member_id", None)
         group = None if group_id is None else shard.classic(group_id)
         if group is None and member_id and isinstance(shard.groups.get(str(group_id)), _BY_EPOCHS):
-            self._heard[str(group_id), member_id] = connection
+            self._connections[str(group_id), member_id] = connection
             return
         if group is None or member_id is None:
             return
         if not member_id:
             member_id = self._new_id(group, body)
         if member_id:
-            if len(self._heard) > _PRUNE_AT:
+            if len(self._connections) > _PRUNE_AT:
                 self._prune()
-            self._heard[group.group_id, member_id] = connection
+            self._connections[group.group_id, member_id] = connection
 
     def _new_id(self, group: ClassicGroup, body: Any) -> str | None:
-        """The id that a JoinGroup without one was given, which is the last one of its kind."""
+        """The member id that was assigned to a JoinGroup without one: the last one added."""
         if type(body) is not JoinGroupRequest:
             return None
         if body.group_instance_id is not None:
             return group.static_members.get(body.group_instance_id)
         for ids in (group.pending_members, group.members):
             last = next(reversed(ids), None)
-            if last is not None and (group.group_id, last) not in self._heard:
+            if last is not None and (group.group_id, last) not in self._connections:
                 return last
         return None
 
@@ -143,10 +144,10 @@ class Presence:
             for member in (*group.members, *group.pending_members)
         }
         live |= {(group.group_id, member) for group in self._consumer_groups() for member in group.latest.members}
-        self._heard = {key: connection for key, connection in self._heard.items() if key in live}
+        self._connections = {key: connection for key, connection in self._connections.items() if key in live}
 
-    def spares(self, shard: Shard, key: TimerKey) -> int | None:
-        """The new deadline of a timer that is due and does not fire; None where it does."""
+    def postponed_deadline(self, shard: Shard, key: TimerKey) -> int | None:
+        """The new deadline, in ms, of a due timer that must not fire; None if it fires."""
         if self._target_ms is None:
             return None
         session_ms = self._session_ms(shard, key)
@@ -156,18 +157,22 @@ class Presence:
         return None
 
     def _session_ms(self, shard: Shard, key: TimerKey) -> int | None:
-        """How long the session lasts that is to begin anew."""
+        """The timeout in ms of the session to restart; None if the timer fires."""
         if key[0] not in ("session", "pending"):
             return None
         group_id, member_id = str(key[1]), str(key[2])
         group = shard.classic(group_id)
-        who = group_id, member_id
+        member_key = group_id, member_id
         consumer = shard.groups.get(group_id)
         if isinstance(consumer, _BY_EPOCHS):
             session = consumer.session_of(member_id)
-            kept = session is not None and self._is_there(who) and not self._is_silent_holder(consumer, member_id)
+            kept = (
+                session is not None
+                and self._is_connected(member_key)
+                and not self._is_silent_member(consumer, member_id)
+            )
             return session[1] if kept and session is not None else None
-        if group is None or not self._is_there(who):
+        if group is None or not self._is_connected(member_key):
             return None
         if key[0] == "pending":
             return None if member_id in self._silent else group.pending_members.get(member_id)
@@ -181,12 +186,12 @@ class Presence:
             group for _, shard in self._shards() for group in shard.groups.values() if isinstance(group, _BY_EPOCHS)
         ]
 
-    def _is_silent_holder(self, group: ConsumerGroup | ShareGroup | StreamsGroup, member_id: str) -> bool:
+    def _is_silent_member(self, group: ConsumerGroup | ShareGroup | StreamsGroup, member_id: str) -> bool:
         member = group.latest.members[member_id]
         return self._names(member_id, member.client_id, getattr(member, "instance_id", None))
 
-    def _is_there(self, who: tuple[str, str]) -> bool:
-        return who in (self._connected or ()) or self._is_open(self._heard.get(who))
+    def _is_connected(self, key: tuple[str, str]) -> bool:
+        return key in (self._connected or ()) or self._is_open(self._connections.get(key))
 
     def _is_silent(self, member: Member) -> bool:
         return self._names(member.member_id, member.client_id, member.instance_id)
@@ -194,11 +199,11 @@ class Presence:
     def _names(self, *names: str | None) -> bool:
         return any(name in self._silent for name in names if name is not None)
 
-    # while time is moved
+    # during an advance
 
     def begin(self, target_ms: int, silent: Iterable[str]) -> None:
-        """Time is going to be moved to ``target_ms``. ``silent``: member, client or instance ids. Raises UsageError for one that
-        nobody has."""
+        """Begin an advance to ``target_ms``. ``silent``: member, client or instance ids of silent members. Raises UsageError for an
+        unknown id."""
         known: dict[str, None] = {}
         for _, shard in self._shards():
             for group in shard.classic_groups():
@@ -228,11 +233,11 @@ class Presence:
         self._target_ms = target_ms
         self.fired.clear()
 
-    def keep_silent(self) -> None:
-        """What the silent members have sent since the last call did not count: their sessions end when they would have. The first
-        call, when what was at hand is done, notes who is connected."""
+    def expire_silent(self) -> None:
+        """Reset the sessions of silent members to their deadlines before requests since the last call. The first call, after the
+        requests at hand were handled, stores the connected members."""
         if self._connected is None:
-            self._connected = {who for who, connection in self._heard.items() if self._is_open(connection)}
+            self._connected = {key for key, connection in self._connections.items() if self._is_open(connection)}
         if not self._silent:
             return
         for key, generation in self._silent_sessions():
@@ -253,55 +258,57 @@ class Presence:
                         yield (index, ("session", group.group_id, member.member_id)), group.generation
             for consumer in [group for group in shard.groups.values() if isinstance(group, _BY_EPOCHS)]:
                 for member_id in consumer.latest.members:
-                    if self._is_silent_holder(consumer, member_id):
+                    if self._is_silent_member(consumer, member_id):
                         yield (index, ("session", consumer.group_id, member_id)), 0
 
-    def owed(self, by_ms: int) -> list[Owed]:
-        """What living members owe to rebalances whose timers fire by ``by_ms``."""
+    def awaited_requests(self, by_ms: int) -> list[AwaitedRequest]:
+        """The requests of live members that rebalances wait for whose timers fire by ``by_ms``."""
         return [
-            each
+            request
             for index, shard in self._shards()
             for group in shard.classic_groups()
-            for each in self._owed(index, group, by_ms)
+            for request in self._awaited_requests(index, group, by_ms)
         ]
 
-    def _owed(self, index: int, group: ClassicGroup, by_ms: int) -> Iterator[Owed]:
+    def _awaited_requests(self, index: int, group: ClassicGroup, by_ms: int) -> Iterator[AwaitedRequest]:
         if group.state is State.PREPARING_REBALANCE and not group.in_initial_delay:
-            kind, api, owing = "rebalance", "JoinGroup", [m for m in group.members.values() if m.join_token is None]
+            kind, api, members = "rebalance", "JoinGroup", [m for m in group.members.values() if m.join_token is None]
         else:
-            kind, api, owing = "sync", "SyncGroup", [group.members[each] for each in group.pending_sync]
+            kind, api, members = "sync", "SyncGroup", [group.members[member_id] for member_id in group.pending_sync]
         key: _Key = (index, (kind, group.group_id))
-        deadline_ms = self._timers.deadline_ms(key) if owing else None
+        deadline_ms = self._timers.deadline_ms(key) if members else None
         if deadline_ms is None or deadline_ms > by_ms:
             return
-        for member in owing:
-            if self._is_there((group.group_id, member.member_id)) and not self._is_silent(member):
-                yield Owed(key, group.generation, member.member_id, _name_in(group, member), api)
+        for member in members:
+            if self._is_connected((group.group_id, member.member_id)) and not self._is_silent(member):
+                yield AwaitedRequest(key, group.generation, member.member_id, _name_in(group, member), api)
 
-    def thrown_out(self, owed: Iterable[Owed]) -> list[Owed]:
-        """Those of them whose members are in their groups no more."""
+    def removed(self, awaited: Iterable[AwaitedRequest]) -> list[AwaitedRequest]:
+        """Those of the requests whose members were removed from their groups."""
         groups = {group.group_id: group for _, shard in self._shards() for group in shard.classic_groups()}
         return [
-            each for each in owed if each.group_id not in groups or each.member_id not in groups[each.group_id].members
+            request
+            for request in awaited
+            if request.group_id not in groups or request.member_id not in groups[request.group_id].members
         ]
 
     def end(self) -> list[Callable[[], object]]:
-        """Time stands still again. Returns what lets those in, one by one, who were kept out."""
+        """End the advance. Returns functions that handle the deferred requests."""
         self._target_ms = None
         self._silent, self._silent_members = {}, ()
         self._due.clear()
-        kept_out, self._kept_out = self._kept_out, []
-        return kept_out
+        deferred, self._deferred = self._deferred, []
+        return deferred
 
 
 def _name_in(group: ClassicGroup, member: Member) -> str:
-    """What people call a member: its instance id, its client id where no other has it, else its member id."""
-    alone = sum(each.client_id == member.client_id for each in group.members.values()) == 1
+    """The member's instance id, else its client id if it is unique in the group, else its member id."""
+    alone = sum(other.client_id == member.client_id for other in group.members.values()) == 1
     return member.instance_id or (member.client_id if alone and member.client_id else member.member_id)
 
 
 def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
-    """What a timer of the group coordinator is for."""
+    """Describe a timer of the group coordinator: ``session of consumer-1 in billing``."""
     kind, *rest = key
     if kind == "session":
         return f"session of {rest[1]} in {rest[0]}"

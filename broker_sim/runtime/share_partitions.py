@@ -1,14 +1,14 @@
-"""The world of share partitions: what a partition's leader holds for share groups (`SharePartition`), from its load to its end.
+"""Runs the share partitions (`SharePartition`) of the partitions' leaders, from load to unload.
 
 Rules:
 
-1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader, and dropped when it
-   has another leader or epoch, or nobody reads it for the group any more: the next to come loads what was written down, and writes
-   of the one before are refused.
-2. What becomes of records is written by the share coordinator before anybody is told; where that is refused all is as it was.
+1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader. It is dropped when the
+   leader or its epoch changes, or no session reads it for the group any more; the next fetch loads the stored state, and writes of the
+   former leader are refused.
+2. A change of records is written by the share coordinator before it is reported; if that is refused the change is undone.
 3. Locks end on the brokers' clock.
-4. What is given up goes to the group's dead letters first, where it has any (`dead_letters`).
-5. Who waits for records is called when any may be free, or when there is an error to tell.
+4. Archived records are first copied to the group's dead letter topic, if it has one (`dead_letters`).
+5. Waiting fetches are called when any record may be available, or when there is an error.
 
 Source: SharePartitionManager.java, SharePartition.java (4.x).
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from broker_sim.common.slices import Job, Pace, ended
 from broker_sim.coordinator.share_partition.partition import Acquired, Limits, PartitionPolicy, SharePartition
 from broker_sim.coordinator.share_partition.sessions import ShareSession, ShareSessions, TopicPartition
-from broker_sim.coordinator.share_partition.transition import Transition, Why
+from broker_sim.coordinator.share_partition.transition import Reason, Transition
 from broker_sim.coordinator.share_state.commands import Found, Read, Result, Write
 from broker_sim.coordinator.share_state.state import NOWHERE, UNCOUNTED, ShareKey
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
@@ -34,13 +34,13 @@ from broker_sim.runtime.timers import KeyedTimers
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.runtime.share_watch import ShareWatch
+    from broker_sim.runtime.share_observer import ShareObserver
 
 log = logging.getLogger("broker_sim.coordinator")
 
 __all__ = ["LivePartition", "SharePartitions"]
 
-_TOLD: dict[Err, Err] = {
+_CLIENT_ERRORS: dict[Err, Err] = {
     Err.NOT_COORDINATOR: Err.COORDINATOR_NOT_AVAILABLE,
     Err.COORDINATOR_NOT_AVAILABLE: Err.COORDINATOR_NOT_AVAILABLE,
     Err.COORDINATOR_LOAD_IN_PROGRESS: Err.COORDINATOR_NOT_AVAILABLE,
@@ -49,7 +49,7 @@ _TOLD: dict[Err, Err] = {
     Err.FENCED_LEADER_EPOCH: Err.NOT_LEADER_OR_FOLLOWER,
     Err.FENCED_STATE_EPOCH: Err.NOT_LEADER_OR_FOLLOWER,
 }
-"""What members are told of the share coordinator's errors; of all others UNKNOWN_SERVER_ERROR (SharePartition.fetchPersisterError)."""
+"""The share coordinator's error -> the member's; the others become UNKNOWN_SERVER_ERROR (SharePartition.fetchPersisterError)."""
 
 _FENCED = frozenset(
     {Err.FENCED_LEADER_EPOCH, Err.FENCED_STATE_EPOCH, Err.UNKNOWN_TOPIC_OR_PARTITION, Err.GROUP_ID_NOT_FOUND}
@@ -61,13 +61,13 @@ _PIECE = 2000
 """Records that a session gives back before others are served."""
 
 
-def _nobody(error: Err) -> None:
-    """Nobody waits for it."""
+def _ignore(error: Err) -> None:
+    """The callback of writes that no request waits for."""
 
 
 @dataclass(eq=False, slots=True)
 class LivePartition:
-    """A share group's partition at its leader. ``share`` is None until it is loaded; ``error`` says why it never will be."""
+    """A share group's partition at its leader. ``share`` is None until it is loaded; ``error``: why it can't be used."""
 
     key: ShareKey
     partition: Partition
@@ -79,7 +79,7 @@ class LivePartition:
     waiters: dict[Callable[[], object], None] = field(default_factory=dict)
 
     def wake(self) -> None:
-        """Records may be free, or there is an error to tell."""
+        """Call the waiting fetches: records may be available, or there is an error."""
         for waiter in list(self.waiters):
             if waiter in self.waiters:
                 waiter()
@@ -95,14 +95,14 @@ class SharePartitions:
         self._sessions: dict[int, ShareSessions] = {}
         self.timers: KeyedTimers[tuple[int, tuple[str, ShareKey]]] = KeyedTimers(self.clock, self._fire)
         self.fired: list[str] | None = None
-        """What timers that fire are for, in words; None where nobody wants to know."""
-        self.watch: ShareWatch | None = None
+        """Descriptions of the timers that have fired; None if they are not collected."""
+        self.observer: ShareObserver | None = None
         release = state.config.release
         self.policy = PartitionPolicy(
             given_back_uncounted=release < (4, 2),
             completed_leave_room=release >= (4, 2),
             bad_records_come_alone=release >= (4, 2),
-            neighbours_are_told_as_one=release >= (4, 2),
+            neighbours_are_joined=release >= (4, 2),
             old_words=release < (4, 2),
             ids_are_uuids=release < (4, 2),
         )
@@ -117,16 +117,16 @@ class SharePartitions:
         self._sessions.clear()
         self.state.on_leader_changed.remove(self._leader_changed)
 
-    def observe(self, watch: ShareWatch) -> None:
+    def observe(self, observer: ShareObserver) -> None:
         """Have a journal written from here on."""
-        self.watch = watch
+        self.observer = observer
         for live in self.loaded():
-            watch.loaded(live)
+            observer.loaded(live)
 
     def timer_text(self, index: int, key: tuple[str, ShareKey]) -> str:
         """As in ``lock of group billing on orders-3``."""
         topic = self.state.topics_by_id.get(key[1].topic_id)
-        return f"lock of group {key[1].group_id} on {'a topic that is gone' if topic is None else topic.name}-{key[1].partition}"
+        return f"lock of group {key[1].group_id} on {'a deleted topic' if topic is None else topic.name}-{key[1].partition}"
 
     # settings
 
@@ -138,11 +138,11 @@ class SharePartitions:
         return self.state.config.int(f"group.{name}") if own is None else int(own)
 
     def lock_ms(self, group_id: str) -> int:
-        """How long a lock of a group holds."""
+        """The duration of the group's acquisition locks, in ms."""
         return self._int(group_id, "share.record.lock.duration.ms")
 
     def limits(self, group_id: str) -> Limits:
-        """What a group allows, now."""
+        """The group's limits, as set now."""
         return Limits(
             self.lock_ms(group_id),
             self._int(group_id, "share.delivery.count.limit"),
@@ -177,7 +177,7 @@ class SharePartitions:
         return live
 
     def known(self, group_id: str, at: TopicPartition) -> LivePartition | None:
-        """A group's partition that somebody has fetched from."""
+        """A group's share partition, if any member has fetched from it."""
         return self._live.get(ShareKey(group_id, *at))
 
     def live(self, key: ShareKey) -> LivePartition | None:
@@ -185,36 +185,36 @@ class SharePartitions:
         return self._live.get(key)
 
     def loaded(self) -> list[LivePartition]:
-        """All that are loaded."""
+        """All loaded share partitions."""
         return [live for live in self._live.values() if live.share is not None]
 
     def _load(self, live: LivePartition) -> None:
-        def told(answers: list[Found]) -> None:
+        def on_read(answers: list[Found]) -> None:
             if self._live.get(live.key) is not live:
                 return
-            found = answers[0]
-            if found.error is not Err.NONE:
-                log.warning("share group %s on %s: %s", live.key.group_id, live.partition.name, found.error.name)
-                self._drop(live, _TOLD.get(found.error, Err.UNKNOWN_SERVER_ERROR))
+            answer = answers[0]
+            if answer.error is not Err.NONE:
+                log.warning("share group %s on %s: %s", live.key.group_id, live.partition.name, answer.error.name)
+                self._drop(live, _CLIENT_ERRORS.get(answer.error, Err.UNKNOWN_SERVER_ERROR))
                 return
             group_id = live.key.group_id
             live.read_committed = self._setting(group_id, "share.isolation.level") == "read_committed"
-            start = found.start_offset
+            start = answer.start_offset
             if start == NOWHERE:
                 start = self._first_offset(live)
-            live.state_epoch = found.state_epoch
-            live.share = SharePartition.loaded(self.policy, self.limits(group_id), start, found.batches)
-            if self.watch is not None:
-                self.watch.loaded(live)
-            for first, last, one in live.share.archiving():
-                often = one.deliveries >= live.share.limits.deliveries
-                self._send_letters(live, first, last, one.deliveries, TOO_OFTEN if often else REJECTED)
+            live.state_epoch = answer.state_epoch
+            live.share = SharePartition.loaded(self.policy, self.limits(group_id), start, answer.batches)
+            if self.observer is not None:
+                self.observer.loaded(live)
+            for first, last, delivery in live.share.archiving():
+                often = delivery.deliveries >= live.share.limits.deliveries
+                self._send_letters(live, first, last, delivery.deliveries, TOO_OFTEN if often else REJECTED)
             live.wake()
 
-        self._persister.ask([Read(live.key, live.leader_epoch)], told)
+        self._persister.ask([Read(live.key, live.leader_epoch)], on_read)
 
     def _first_offset(self, live: LivePartition) -> int:
-        """Where a group begins that has read nothing of a partition yet."""
+        """The start offset of a group that has read nothing of the partition (share.auto.offset.reset)."""
         partition, reset = live.partition, self._setting(live.key.group_id, "share.auto.offset.reset") or "latest"
         end = partition.last_stable_offset if live.read_committed else partition.high_watermark
         if reset == "earliest":
@@ -222,21 +222,21 @@ class SharePartitions:
         if reset == "latest":
             return end
         since = self.clock.now_ms() - duration_ms(reset.removeprefix("by_duration:"))
-        found = partition.log.offset_for_timestamp(since)
-        return end if found is None or found.offset >= end else found.offset
+        located = partition.log.offset_for_timestamp(since)
+        return end if located is None or located.offset >= end else located.offset
 
     def _drop(self, live: LivePartition, error: Err) -> None:
-        """What is held is of no use any more: who waits is told why, and the next to ask loads it anew."""
+        """Unload a partition: waiting fetches get the error, and the next fetch loads it again."""
         if self._live.get(live.key) is live:
             del self._live[live.key]
         self.timers.cancel((live.key.partition, ("lock", live.key)))
-        if self.watch is not None:
-            self.watch.dropped(live, error)
+        if self.observer is not None:
+            self.observer.dropped(live, error)
         live.error = error
         live.wake()
 
     def _leader_changed(self, partition: Partition) -> None:
-        for live in [one for one in self._live.values() if one.partition is partition]:
+        for live in [live for live in self._live.values() if live.partition is partition]:
             self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 
     # what becomes of records
@@ -252,33 +252,34 @@ class SharePartitions:
         exactly: bool,
         request: int,
     ) -> list[Acquired]:
-        """Give a member what is free of what was read: see `SharePartition.acquire`. ``request``: its number in the journal."""
+        """Acquire available records among those that were read: see `SharePartition.acquire`. ``request``: its number in the
+        journal."""
         share, now_ms = live.share, self.clock.now_ms()
         assert share is not None
         acquired = share.acquire(member, read, now_ms, batch_size=batch_size, max_records=max_records, exactly=exactly)
-        if acquired and self.watch is not None:
-            self.watch.acquired(live, member, acquired, request, now_ms)
-        self.watch_locks(live)
+        if acquired and self.observer is not None:
+            self.observer.acquired(live, member, acquired, request, now_ms)
+        self.arm_lock_timer(live)
         return acquired
 
     def write(
         self,
         live: LivePartition,
         moved: Transition,
-        told: Callable[[Err], object] = _nobody,
+        on_written: Callable[[Err], object] = _ignore,
         request: int = 0,
         *,
         letter: tuple[str, str] = ("", ""),
     ) -> None:
-        """Have a transition written down; ``told`` with what the member is to be told. ``request``: its number in the journal, 0 where
-        nobody has asked."""
+        """Store a transition; ``on_written`` is called with the member's error. ``request``: its number in the journal, 0 without a
+        request."""
         share = live.share
         assert share is not None
-        if moved.renewed and self.watch is not None:
-            self.watch.moved(live, Transition(renewed=moved.renewed), request)
+        if moved.renewed and self.observer is not None:
+            self.observer.moved(live, Transition(renewed=moved.renewed), request)
         if not moved.changes:
-            self.watch_locks(live)
-            told(Err.NONE)
+            self.arm_lock_timer(live)
+            on_written(Err.NONE)
             return
 
         def answered(answers: list[Result]) -> None:
@@ -287,25 +288,25 @@ class SharePartitions:
                 share.settle(moved)
             else:
                 share.undo(moved)
-            if self.watch is not None:
-                self.watch.moved(live, Transition(moved.changes), request, error, letter=letter)
+            if self.observer is not None:
+                self.observer.moved(live, Transition(moved.changes), request, error, letter=letter)
             if error is Err.NONE:
                 self._write_letters(live, moved)
             if self._live.get(live.key) is live:
                 if error in _FENCED:
-                    self._drop(live, _TOLD[error])
+                    self._drop(live, _CLIENT_ERRORS[error])
                 else:
-                    self.watch_locks(live)
+                    self.arm_lock_timer(live)
                     live.wake()
-            told(Err.NONE if error is Err.NONE else _TOLD.get(error, Err.UNKNOWN_SERVER_ERROR))
+            on_written(Err.NONE if error is Err.NONE else _CLIENT_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR))
 
         self._persister.ask([self._command(live, moved)], answered)
 
     def _write_letters(self, live: LivePartition, moved: Transition) -> None:
-        """What a transition gives up, and that is stored, goes to where the group keeps its dead letters."""
-        for one in moved.archiving:
-            why = REJECTED if one.why is Why.REJECTED else TOO_OFTEN
-            self._send_letters(live, one.first, one.last, one.delivery.deliveries, why)
+        """Write the dead letters of a stored transition to the group's dead letter topic."""
+        for archived in moved.archiving:
+            why = REJECTED if archived.why is Reason.REJECTED else TOO_OFTEN
+            self._send_letters(live, archived.first, archived.last, archived.delivery.deliveries, why)
 
     def _send_letters(self, live: LivePartition, first: int, last: int, deliveries: int, why: str) -> None:
         def sent(where: str, problem: str) -> None:
@@ -318,7 +319,7 @@ class SharePartitions:
         count = moved.complete_count if self.policy.completed_leave_room else UNCOUNTED
         return Write(live.key, live.state_epoch, live.leader_epoch, moved.start_offset, moved.batches, count)
 
-    def watch_locks(self, live: LivePartition) -> None:
+    def arm_lock_timer(self, live: LivePartition) -> None:
         """Be there when the next lock ends."""
         share, key = live.share, (live.key.partition, ("lock", live.key))
         deadline_ms = None if share is None else share.next_deadline_ms()
@@ -343,9 +344,9 @@ class SharePartitions:
 
     def _expired(self, live: LivePartition, share: SharePartition, ended: list[Transition]) -> None:
         """Locks have ended: that counts at once, and is written down."""
-        if self.watch is not None:
+        if self.observer is not None:
             for moved in ended:
-                self.watch.moved(live, moved, 0)
+                self.observer.moved(live, moved, 0)
 
         def answered(answers: list[Result]) -> None:
             for moved, answer in zip(ended, answers, strict=True):
@@ -356,21 +357,21 @@ class SharePartitions:
                     log.warning("a lock's end on %s can't be stored: %s", live.partition.name, answer.error.name)
 
         self._persister.ask([self._command(live, moved) for moved in ended], answered)
-        self.watch_locks(live)
+        self.arm_lock_timer(live)
         live.wake()
 
     # sessions
 
     def sessions(self, broker: Broker) -> ShareSessions:
-        """Those of a broker."""
-        found = self._sessions.get(broker.node_id)
-        if found is None:
+        """The share sessions of a broker."""
+        sessions = self._sessions.get(broker.node_id)
+        if sessions is None:
             most = self.state.config.int("group.share.max.share.sessions")
-            found = self._sessions[broker.node_id] = ShareSessions(most)
-        return found
+            sessions = self._sessions[broker.node_id] = ShareSessions(most)
+        return sessions
 
     def end_session(self, broker: Broker, session: ShareSession) -> None:
-        """A session is over: what its member has is free again."""
+        """End a session: the records that its member has acquired are released."""
         self.sessions(broker).end(session)
         job = self._ending(broker, session)
         if not ended(job):
@@ -385,12 +386,14 @@ class SharePartitions:
                 self.write(live, (yield from live.share.releasing(session.key.member_id, pace)))
         if any(other.key.group_id == group_id for other in self.sessions(broker)):
             return
-        for live in list(self._live.values()):  # nobody reads for the group here: the next to come loads what there is
+        for live in list(
+            self._live.values()
+        ):  # no session reads the partition for the group: the next fetch loads it again
             if live.key.group_id == group_id and live.partition.leader == broker.node_id:
                 self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 
     def _closed(self, broker: Broker, connection: object) -> None:
-        """A connection is gone, and with it the sessions that were opened on it."""
+        """A connection was closed: end the sessions that were opened on it."""
         sessions = self._sessions.get(broker.node_id)
         for session in () if sessions is None else sessions.of(connection):
             self.end_session(broker, session)

@@ -65,7 +65,7 @@ class ShareStateCoordinator(CoordinatorRuntime[ShareStateShard]):
         return f"append timeout of {SHARE_STATE_TOPIC}-{index}"
 
     def leading(self, key: ShareKey) -> ShareStateShard | Err:
-        """The shard of a share group in a partition, on whatever broker it is, or the error of the common gate."""
+        """The shard of a share partition, on whichever broker it is, or the error of ``locate``."""
         named = coordinator_key(key)
         partition = self.partition_of(named)
         leader = None if partition is None else self.state.brokers.get(partition.leader)
@@ -101,7 +101,7 @@ class Persister:
             self._slices.add(job, ended)
 
     def close(self) -> None:
-        """What was not asked yet never is."""
+        """Drop the commands that were not sent yet."""
         self._slices.clear()
 
     def _asking(self, all_of_it: Sequence[tuple[Command, Callable[[Result], object]]]) -> Job:
@@ -112,24 +112,24 @@ class Persister:
             self._attempt(command, answered, 1)
 
     def _attempt(self, command: Command, answered: Callable[[Result], object], attempt: int) -> None:
-        def told(answer: Result) -> None:
+        def on_reply(answer: Result) -> None:
             if answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
                 answered(answer)
                 return
-            wire = self._state.clock.wire  # brokers talk though their time stands still
+            wire = self._state.clock.wire  # brokers communicate in real time, also with a manual clock
             pause_ms = _BACKOFF_MS << (attempt - 1)
             wire.call_at_ms(wire.now_ms() + pause_ms, self._attempt, command, answered, attempt + 1)
 
         try:
             self._state.ensure_internal_topic(SHARE_STATE_TOPIC)
         except KafkaError as failure:
-            answered(failed(command, Err.COORDINATOR_NOT_AVAILABLE, failure.message))
+            on_reply(failed(command, Err.COORDINATOR_NOT_AVAILABLE, failure.message))
             return
         shard = self._coordinators.leading(command.key)
         if isinstance(shard, Err):
-            told(failed(command, shard))
+            on_reply(failed(command, shard))
         else:
-            self._coordinators.command(shard, command, told)
+            self._coordinators.command(shard, command, on_reply)
 
 
 def settings_of(config: BrokerConfig) -> ShareStateSettings:

@@ -1,19 +1,18 @@
-"""Keyed timers over one clock: thousands of sessions that are moved at every heartbeat cost one loop timer.
+"""Keyed timers over one clock: thousands of sessions, each restarted at every heartbeat, cost one timer of the event loop.
 
-Moving an armed key to a later time only notes the new deadline; its place in the order stays, and when that comes up the noted deadline
-decides. So a heartbeat costs one look-up, or none where the ``Armed`` is at hand. ``cancel`` takes the key out: a group that is gone
-leaves nothing behind.
+Moving an armed key to a later time only stores the new deadline; its place in the order stays, and the deadline is checked when the
+place is reached. So a heartbeat costs one look-up, or none if the ``Armed`` is at hand. ``cancel`` removes the key.
 
-Where the loop was held up past a deadline - by work of ours, by a process that got no processor - two things must hold. Nobody's
-session may end while its heartbeat lies unread in a socket: so what is late fires only after the sockets were read once more
-(``Clock.call_after_reading``). And a request that came behind the deadline must not see the time before it: so whoever handles one
-that is no sign of life asks ``overdue`` first, and waits by ``then``. Loops give neither: which of timers and sockets they look at
-first differs, and a timer that rings late would take along all that came due since the sockets were last read. Time that stands still
-while code runs, moved by hand or virtual, is never late.
+If the event loop was blocked past a deadline, by long callbacks or by a process without processor time, two rules hold. A session must
+not expire while its member's heartbeat is unread in a socket: overdue timers fire only after the sockets were read once more
+(``Clock.call_after_reading``). And a request that arrived after the deadline must not be handled before it: handlers of requests other
+than heartbeats check ``overdue`` first, and wait with ``then``. Event loops guarantee neither: their order of timers and sockets
+differs, and an overdue timer would also fire all timers that came due since the sockets were last read. Manual and virtual time, which
+does not pass while code runs, is never overdue.
 
-A deadline may be in the past: an interval that is over, a timeout below 0 that a client sent. Such a key fires at once. One that arms
-itself so each time that it fires would never let go of the loop, nor of time that is moved by hand; so a key that has fired in a pass
-over what is due, and arms itself for the past in it, fires a millisecond later. For the present it may: a delay of 0 is over at once.
+A deadline may be in the past: an interval that is over, a timeout below 0 from a client. Such a key fires at once. A key that arms
+itself for the past each time that it fires would block the loop, and an advance of manual time; so a key that has fired in a pass over
+due keys and arms itself for the past in it fires a millisecond later. For the present it may: a delay of 0 is over at once.
 """
 
 from __future__ import annotations
@@ -58,42 +57,42 @@ class KeyedTimers(Generic[K]):
 
     def __iter__(self) -> Iterator[tuple[int, K]]:
         """Every armed (deadline, key), the next one first."""
-        return iter(sorted(((one.deadline_ms, key) for key, one in self._armed.items()), key=lambda pair: pair[0]))
+        return iter(sorted(((armed.deadline_ms, key) for key, armed in self._armed.items()), key=lambda pair: pair[0]))
 
     def armed(self, key: K) -> Armed[K] | None:
-        """The key's deadline to move on, None if it isn't armed."""
+        """The key's `Armed`, whose deadline may be moved to a later time; None if it isn't armed."""
         return self._armed.get(key)
 
     def deadline_ms(self, key: K) -> int | None:
-        """When ``key`` will fire, None if it isn't armed."""
-        one = self._armed.get(key)
-        return None if one is None else one.deadline_ms
+        """The deadline of ``key``, None if it isn't armed."""
+        armed = self._armed.get(key)
+        return None if armed is None else armed.deadline_ms
 
     def set(self, key: K, deadline_ms: int) -> None:
         """Arm ``key``, or move it."""
         if deadline_ms < self._due_ms and key in self._fired:
             deadline_ms = self._due_ms + 1
-        one = self._armed.get(key)
-        if one is None:
-            one = self._armed[key] = Armed(key, deadline_ms)
-            self._enter(one)
+        armed = self._armed.get(key)
+        if armed is None:
+            armed = self._armed[key] = Armed(key, deadline_ms)
+            self._enter(armed)
             return
-        one.deadline_ms = deadline_ms
-        if deadline_ms < one.place[0]:
-            self._order.remove((*one.place, one))
-            self._enter(one)
+        armed.deadline_ms = deadline_ms
+        if deadline_ms < armed.place[0]:
+            self._order.remove((*armed.place, armed))
+            self._enter(armed)
 
     def cancel(self, key: K) -> None:
         """Disarm ``key``; nothing happens if it isn't armed."""
-        one = self._armed.pop(key, None)
-        if one is not None:
-            one.alive = False
-            self._order.remove((*one.place, one))
+        armed = self._armed.pop(key, None)
+        if armed is not None:
+            armed.alive = False
+            self._order.remove((*armed.place, armed))
 
     def clear(self) -> None:
-        """Disarm everything."""
-        for one in self._armed.values():
-            one.alive = False
+        """Disarm all keys and cancel the loop's timer."""
+        for armed in self._armed.values():
+            armed.alive = False
         self._armed.clear()
         self._order.clear()
         self._waiting.clear()
@@ -101,11 +100,11 @@ class KeyedTimers(Generic[K]):
             self._alarm.cancel()
             self._alarm = None
 
-    def _enter(self, one: Armed[K]) -> None:
+    def _enter(self, armed: Armed[K]) -> None:
         self._number += 1
-        deadline_ms = one.deadline_ms
-        one.place = (deadline_ms, self._number)
-        self._order.add((deadline_ms, self._number, one))
+        deadline_ms = armed.deadline_ms
+        armed.place = (deadline_ms, self._number)
+        self._order.add((deadline_ms, self._number, armed))
         if self._alarm is None or deadline_ms < self._alarm_ms:
             self._set_alarm(deadline_ms)
 
@@ -116,7 +115,7 @@ class KeyedTimers(Generic[K]):
         self._alarm = self._clock.call_at_ms(deadline_ms, self._run)
 
     def overdue(self) -> bool:
-        """Whether a timer should have fired before this very millisecond, and will have when a callback given to :meth:`then` is
+        """Whether a timer should have fired before this millisecond. If so, it has fired when a callback given to :meth:`then` is
         called."""
         if self._reading_ms is None:
             now = self._clock.now_ms()
@@ -134,14 +133,14 @@ class KeyedTimers(Generic[K]):
             self._fire_due(now)
 
     def _late(self, now: int) -> bool:
-        """Whether a deadline has passed, and not just now."""
+        """Whether a deadline lies before the present millisecond."""
         order = self._order
         while order and order[0][0] < now:
-            one: Armed[K] = order[0][2]
-            if one.deadline_ms < now:
+            armed: Armed[K] = order[0][2]
+            if armed.deadline_ms < now:
                 return True
             order.pop(0)
-            self._enter(one)
+            self._enter(armed)
         return False
 
     def _read_first(self, now: int) -> bool:
@@ -151,7 +150,7 @@ class KeyedTimers(Generic[K]):
         return True
 
     def _caught_up(self) -> None:
-        """The sockets were read: what was due when that began fires. What has come due since then is another matter."""
+        """Called when the sockets were read: fire what was due when the reading began, and nothing that came due since."""
         due_ms, self._reading_ms = self._reading_ms, None
         assert due_ms is not None
         self._fire_due(due_ms)
@@ -163,14 +162,14 @@ class KeyedTimers(Generic[K]):
         order, fired, self._due_ms = self._order, self._fired, now
         try:
             while order and order[0][0] <= now:
-                one: Armed[K] = order.pop(0)[2]
-                if one.deadline_ms > now:
-                    self._enter(one)
+                armed: Armed[K] = order.pop(0)[2]
+                if armed.deadline_ms > now:
+                    self._enter(armed)
                 else:
-                    one.alive = False
-                    del self._armed[one.key]
-                    fired.add(one.key)
-                    self._fire(one.key)
+                    armed.alive = False
+                    del self._armed[armed.key]
+                    fired.add(armed.key)
+                    self._fire(armed.key)
         finally:
             fired.clear()
         if order and (self._alarm is None or order[0][0] < self._alarm_ms):

@@ -13,13 +13,14 @@ from broker_sim.coordinator.transaction.store import TransactionLoader
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.topics import TRANSACTION_TOPIC
 from broker_sim.runtime.coordinator_kind import CoordinatorKind
-from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime, Slot
+from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
+from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.storage import partition_for
 from kafka_wire.api_keys import release
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.runtime.transaction_watch import TransactionWatch
+    from broker_sim.runtime.transaction_observer import TransactionObserver
 
 _TIMERS: dict[str | int, str] = {
     "timeout": "timeout of the transaction of {0}",
@@ -38,7 +39,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
     def __init__(self, state: ClusterState) -> None:
         self.settings = settings_of(state.config)
         self.fired: list[str] | None = None
-        """What timers that fire are for, in words; None where nobody wants to know."""
+        """Descriptions of the timers that have fired; None if they are not collected."""
         super().__init__(
             state,
             CoordinatorKind(
@@ -50,16 +51,16 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             ),
         )
 
-    def observe(self, watch: TransactionWatch) -> None:
-        """Let ``watch`` see every step from here on, and first what there is."""
-        self.watch = watch
-        for slot in self._slots.values():
-            if not slot.loading:
-                watch.look(slot.shard, slot.partition.name)
+    def observe(self, observer: TransactionObserver) -> None:
+        """Report every step to ``observer`` from now on, and first the open transactions."""
+        self.observer = observer
+        for context in self._contexts.values():
+            if not context.loading:
+                observer.look(context.shard, context.partition.name)
 
     def leading(self, transactional_id: str) -> TransactionShard | Err:
-        """The shard of a transactional id, on whatever broker it is: partition leaders ask the coordinator's broker on behalf of their
-        clients. COORDINATOR_NOT_AVAILABLE where there is none, or the error of the common gate."""
+        """The shard of a transactional id, on whichever broker it is: partition leaders ask the coordinator's broker on behalf of their
+        clients. COORDINATOR_NOT_AVAILABLE without a coordinator, otherwise the error of ``locate``."""
         partition = self.partition_of(transactional_id)
         leader = None if partition is None else self.state.brokers.get(partition.leader)
         return Err.COORDINATOR_NOT_AVAILABLE if leader is None else self.locate(leader, transactional_id)
@@ -68,9 +69,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         """As in ``timeout of the transaction of billing``."""
         return _TIMERS[key[0]].format(key[-1], f"{TRANSACTION_TOPIC}-{index}")
 
-    def _spared(self, slot: Slot[TransactionShard], key: TimerKey) -> int | None:
+    def _postponed_deadline(self, context: ShardContext[TransactionShard], key: TimerKey) -> int | None:
         if self.fired is not None:
-            self.fired.append(self.timer_text(slot.partition.index, key))
+            self.fired.append(self.timer_text(context.partition.index, key))
         return None
 
     def _new_shard(self, index: int) -> TransactionShard:

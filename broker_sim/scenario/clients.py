@@ -28,9 +28,9 @@ from broker_sim.scenario.model import ClientPlan
 
 __all__ = [
     "APPS",
-    "Client",
     "Clients",
     "ProcessClient",
+    "ScenarioClient",
     "Tell",
     "check_given",
     "kind_or_command",
@@ -68,14 +68,14 @@ _PATIENCE_S = 2.0
 _TAIL = 20
 
 
-class Client(ABC):
+class ScenarioClient(ABC):
     """One client, wherever it runs."""
 
     def __init__(self, plan: ClientPlan, tell: Tell) -> None:
         self.plan, self._tell = plan, tell
         self.errors: deque[str] = deque(maxlen=_TAIL)
         """The last lines of its stderr."""
-        self._told_to_end = False
+        self._end_requested = False
 
     @property
     @abstractmethod
@@ -111,12 +111,12 @@ class Client(ABC):
             raise UsageError(f"the client {self.plan.name} is not running")
 
     def _exited(self, code: int) -> None:
-        """It has ended."""
-        words = "" if self._told_to_end else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
+        """Report the exit of the client's process and its exit code."""
+        words = "" if self._end_requested else f"without a request; its last lines: {' / '.join(self.errors) or 'none'}"
         self._tell(self.plan.name, "exited", code=code, text=words)
 
 
-class ProcessClient(Client):
+class ProcessClient(ScenarioClient):
     """A client that is a process."""
 
     def __init__(self, plan: ClientPlan, command: list[str], tell: Tell) -> None:
@@ -132,7 +132,7 @@ class ProcessClient(Client):
     async def start(self) -> None:
         if self.running:
             return
-        self._told_to_end = False
+        self._end_requested = False
         self.errors.clear()
         try:
             process = self.process = await asyncio.create_subprocess_exec(
@@ -174,12 +174,12 @@ class ProcessClient(Client):
         self._need_running()
         assert self.process is not None
         assert self.process.stdin is not None
-        self._told_to_end |= text == "leave"
+        self._end_requested |= text == "leave"
         self.process.stdin.write(f"{text}\n".encode())
 
     async def crash(self) -> None:
         self._need_running()
-        self._told_to_end = True
+        self._end_requested = True
         self._signal(signal.SIGKILL)
         await self.ended()
 
@@ -211,7 +211,7 @@ class ProcessClient(Client):
         if self.process is None:
             return
         if self.running:
-            self._told_to_end = True
+            self._end_requested = True
             self._signal(signal.SIGCONT)
             if self.process.stdin is not None:
                 self.process.stdin.close()
@@ -225,16 +225,16 @@ class ProcessClient(Client):
 class Clients:
     """All clients of a scenario."""
 
-    def __init__(self, clients: Iterable[Client]) -> None:
+    def __init__(self, clients: Iterable[ScenarioClient]) -> None:
         self.all = {client.plan.name: client for client in clients}
 
-    def _one(self, name: str) -> Client:
+    def _one(self, name: str) -> ScenarioClient:
         if name not in self.all:
             raise UsageError(f"the client {name} belongs to another program; a scenario can't do that with it")
         return self.all[name]
 
     async def do(
-        self, action: str, names: list[str], for_s: float | None, later: Callable[[float, Client], object]
+        self, action: str, names: list[str], for_s: float | None, later: Callable[[float, ScenarioClient], object]
     ) -> None:
         """Do ``action`` to the clients. ``later(seconds, client)`` undoes a freeze. Raises UsageError."""
         for name in names:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from broker_sim.scenario.model import Scenario
-    from broker_sim.scenario.runner import Options, Outcome
-    from broker_sim.simulation.virtual.recording import Recording
+    from broker_sim.scenario.runner import Outcome, ScenarioOptions
+    from broker_sim.simulation.virtual.recording import RunRecording
 
 from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
 from broker_sim.common.text import UsageError, expected, visible, visible_lines
@@ -47,7 +47,7 @@ examples:
   broker-sim run incident.yaml --virtual --seeds 0..1000 --jobs 4
       a thousand seeds; prints those that fail
 
-exit codes: 0 held, 1 broken (an expectation failed), 2 invalid file or argument, 3 timed out waiting for the sign of a step
+exit codes: 0 held, 1 broken (an expectation failed), 2 invalid file or argument, 3 timed out waiting for the matcher of a step
 """
 
 _SCENARIO_EXAMPLES = """\
@@ -165,7 +165,7 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.exists() or path.suffix in (".yaml", ".yml") or "/" in name:
         return path
-    there = {one.stem: one for one in shipped().glob("*.yaml")}
+    there = {path.stem: path for path in shipped().glob("*.yaml")}
     if name in there:
         return there[name]
     raise WrongFile(name, f"no such file or scenario; {expected(name, there)}")
@@ -176,9 +176,9 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from broker_sim.api.cluster import ClusterError
-    from broker_sim.scenario.runner import Options
+    from broker_sim.scenario.runner import ScenarioOptions
 
-    options = Options(
+    options = ScenarioOptions(
         clock=arguments.clock,
         as_version=arguments.as_version,
         seed=arguments.seed,
@@ -206,7 +206,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
 
 
-def _real(arguments: argparse.Namespace, options: Options) -> int:
+def _real(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
     """On real sockets, with processes as clients."""
     import asyncio
 
@@ -215,7 +215,7 @@ def _real(arguments: argparse.Namespace, options: Options) -> int:
 
     worst, stories = 0, []
     for _ in range(max(1, arguments.repeat)):
-        scenario = read(find(arguments.file))  # anew: its signs remember what they saw
+        scenario = read(find(arguments.file))  # anew: its matchers remember what they saw
         outcome = asyncio.run(_until_terminated(play(scenario, options)))
         _show(outcome, arguments)
         worst = max(worst, outcome.code)
@@ -228,7 +228,7 @@ def _real(arguments: argparse.Namespace, options: Options) -> int:
     return worst
 
 
-def _virtual(arguments: argparse.Namespace, options: Options) -> int:
+def _virtual(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
     """Run a scenario in virtual time, as often as ``--repeat`` says; returns the exit code. If a repetition differs, the first
     different event is printed."""
     if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
@@ -238,11 +238,11 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
     from broker_sim.scenario.model import read
     from broker_sim.scenario.virtual import play
     from broker_sim.simulation.errors import SimError
-    from broker_sim.simulation.virtual.recording import Recording
+    from broker_sim.simulation.virtual.recording import RunRecording
 
     worst, first, schedules = 0, None, set[str | None]()
     for _ in range(max(1, arguments.repeat)):
-        recording = Recording(first) if arguments.repeat > 1 else None
+        recording = RunRecording(first) if arguments.repeat > 1 else None
         try:
             outcome = play(read(find(arguments.file)), options, recording=recording)
         except SimError as error:
@@ -260,7 +260,7 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    """Many seeds."""
+    """Run a scenario with many seeds (``--seeds``)."""
     from broker_sim.scenario.sweeping import show
 
     if not arguments.virtual:
@@ -294,15 +294,15 @@ def simulate(arguments: argparse.Namespace) -> int:
         return 130
 
 
-def _differs(recording: Recording, otherwise: bool) -> bool:
+def _differs(recording: RunRecording, otherwise: bool) -> bool:
     """Whether a run is another one than the first was, and where. ``otherwise``: its schedule is."""
     recording.end()
-    told = recording.difference
-    if told is None and otherwise:
-        told = "the same events, but not the same turns of the loop"
-    if told is not None:
-        print(f"broker-sim run: not the same run: {told}", file=sys.stderr)
-    return told is not None
+    difference = recording.difference
+    if difference is None and otherwise:
+        difference = "the same events, but not the same turns of the loop"
+    if difference is not None:
+        print(f"broker-sim run: not the same run: {difference}", file=sys.stderr)
+    return difference is not None
 
 
 async def _until_terminated(playing: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -323,14 +323,14 @@ def _progress(line: str) -> None:
 
 def _clients(given: list[str]) -> dict[str, str]:
     """``KIND``, ``NAME=KIND`` or ``NAME=COMMAND`` -> by name, "*" for all."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, rest = one.partition("=")
+    commands: dict[str, str] = {}
+    for option in given:
+        name, equals, rest = option.partition("=")
         if equals and " " not in name and "/" not in name:
-            found[name] = rest
+            commands[name] = rest
         else:
-            found["*"] = one
-    return found
+            commands["*"] = option
+    return commands
 
 
 def _show(outcome: Outcome, arguments: argparse.Namespace) -> None:
@@ -367,7 +367,7 @@ def scenario(arguments: argparse.Namespace) -> int:
     for name in arguments.file:
         try:
             path = find(name)
-            found = read(path)
+            scenario_file = read(path)
         except UsageError as error:
             complain("broker-sim scenario", error)
             worst = 2
@@ -375,8 +375,8 @@ def scenario(arguments: argparse.Namespace) -> int:
         if arguments.action == "show":
             print(path.read_text(encoding="utf-8"), end="")
         else:
-            words = f"{len(found.steps)} steps, {len(found.clients)} clients, {len(found.expect)} expectations"
-            print(json.dumps(_told(found)) if arguments.json else f"{path}: right, {words}")
+            words = f"{len(scenario_file.steps)} steps, {len(scenario_file.clients)} clients, {len(scenario_file.expect)} expectations"
+            print(json.dumps(_described(scenario_file)) if arguments.json else f"{path}: right, {words}")
     return worst
 
 
@@ -386,25 +386,25 @@ def _list(directory: Path, *, as_json: bool) -> int:
     worst = 0
     for path in sorted(directory.glob("*.yaml")):
         try:
-            found = read(path)
+            scenario = read(path)
         except UsageError as error:
             complain("broker-sim scenario", error)
             worst = 2
             continue
         print(
-            json.dumps(_told(found))
+            json.dumps(_described(scenario))
             if as_json
-            else f"{path.stem}\n    {shorten(found.summary, LINE - 4, placeholder=' ...')}"
+            else f"{path.stem}\n    {shorten(scenario.summary, LINE - 4, placeholder=' ...')}"
         )
     return worst
 
 
-def _told(found: Scenario) -> dict[str, Any]:
+def _described(scenario: Scenario) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "file": str(found.path),
-        "story": found.story,
-        "as_version": found.cluster["as_version"],
-        "clients": [client.name for client in found.clients],
-        "steps": [step.name for step in found.steps],
+        "name": scenario.name,
+        "file": str(scenario.path),
+        "story": scenario.story,
+        "as_version": scenario.cluster["as_version"],
+        "clients": [client.name for client in scenario.clients],
+        "steps": [step.name for step in scenario.steps],
     }

@@ -1,6 +1,6 @@
-"""Signs: what a scenario waits for, expects or forbids.
+"""Matchers: what a scenario waits for, expects or forbids.
 
-A sign is a map in the file and a question to the run:
+A matcher is a map in the file and a question to the run:
 
     {group: billing, state: Stable, members: 3, generation: ">=2", lag_below: 500, committed: {orders-0: 50}, reading: true}
     {api: OffsetCommit, error: REQUEST_TIMED_OUT, group: billing, count: ">=2"}      # requests, or with error/answered their answers
@@ -9,7 +9,7 @@ A sign is a map in the file and a question to the run:
     {fault: lost, hits: 2}
     {group: billing, committed: went_back}                                           # for never
 
-``Sign.seen(event)`` is fed with every event once, in order; ``holds(run)`` answers now.
+``Matcher.seen(event)`` is fed with every event once, in order; ``holds(run)`` answers now.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.api.handles.consumption import Consumption
 
-__all__ = ["Run", "Sign", "sign_of", "signs_of"]
+__all__ = ["Matcher", "ScenarioState", "matcher_of", "matchers_of"]
 
 Event = dict[str, Any]
 
 _GLOB = re.compile(r"[*?\[]")
 
 
-class Run(Protocol):
-    """What a sign may ask."""
+class ScenarioState(Protocol):
+    """What a matcher may ask."""
 
     kafka: Cluster
     faults: dict[str, Any]
@@ -49,8 +49,8 @@ class Run(Protocol):
         """The request that an event belongs to."""
 
 
-class Sign:
-    """One sign; see the module."""
+class Matcher:
+    """One matcher; see the module."""
 
     what = ""
     """In words."""
@@ -61,18 +61,18 @@ class Sign:
     def begin(self) -> None:
         """Forget what was seen: count from here."""
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         """An event of the journal."""
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         raise NotImplementedError
 
-    def now(self, run: Run) -> str:
-        """The present state of the sign, as text for reports and errors."""
+    def now(self, run: ScenarioState) -> str:
+        """The present state of the matcher, as text for reports and errors."""
         return ""
 
 
-class GroupSign(Sign):
+class GroupMatcher(Matcher):
     """A group as it is now."""
 
     def __init__(self, group: str, table: Table) -> None:
@@ -91,18 +91,18 @@ class GroupSign(Sign):
             raise table.error(f"no condition for {group}; expected one of {', '.join(_OF_GROUPS)}")
         self.what = f"group {group}: " + ", ".join(f"{key} {value}" for key, value in asked.items())
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         if self._consumption is not None:
             self._consumption.see(event)
 
-    def _obstacle_to_reading(self, run: Run) -> str | None:
+    def _obstacle_to_reading(self, run: ScenarioState) -> str | None:
         from broker_sim.api.handles.consumption import Consumption
 
         if self._consumption is None:
             self._consumption = Consumption(self.group, run.kafka.observe().events)
         return run.kafka.group(self.group).obstacle_to_reading(self._consumption)
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         group = run.kafka.group(self.group)
         members = group.members
         return (
@@ -118,13 +118,13 @@ class GroupSign(Sign):
             and (not self.reading or self._obstacle_to_reading(run) is None)
         )
 
-    def _committed(self, run: Run) -> bool:
+    def _committed(self, run: ScenarioState) -> bool:
         offsets = {
             f"{topic}-{index}": offset for (topic, index), offset in run.kafka.group(self.group).committed().items()
         }
         return all(at_least <= offsets.get(log, -1) for log, at_least in (self.committed or {}).items())
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         group = run.kafka.group(self.group)
         parts = [f"it is {group.state} with {len(group.members)} members in generation {group.generation}"]
         parts += [group.lag().obstacle(self.lag_below)] if self.lag_below is not None else []
@@ -132,7 +132,7 @@ class GroupSign(Sign):
         return ", ".join(part for part in parts if part)
 
 
-class EventSign(Sign):
+class EventMatcher(Matcher):
     """Events of the journal, counted."""
 
     def __init__(self, table: Table) -> None:
@@ -158,7 +158,7 @@ class EventSign(Sign):
     def begin(self) -> None:
         self.hits = 0
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         if event["event"] != self.kind:
             return
         whole = event
@@ -169,14 +169,14 @@ class EventSign(Sign):
         if all(_matches(whole.get(key), wanted) for key, wanted in self.fields.items()):
             self.hits += 1
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         return self.count(self.hits)
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         return f"it was seen {self.hits} times"
 
 
-class ClientSign(EventSign):
+class ClientMatcher(EventMatcher):
     """Reports of a client of the scenario: ``says``, ``text`` and their number."""
 
     def __init__(self, table: Table) -> None:
@@ -189,21 +189,21 @@ class ClientSign(EventSign):
         self.what = f"client {client} says {says}" + ("" if words == "*" else f" {words}")
 
 
-class FaultSign(Sign):
+class FaultMatcher(Matcher):
     """The number of requests that a rule of the scenario has matched: ``{fault: NAME, hits: 2}``."""
 
     def __init__(self, table: Table) -> None:
         self.name, self.hits = table.take("fault", text), table.take("hits", count, count(">=1"))
         self.what = f"fault {self.name} hits"
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         return self.name in run.faults and self.hits(run.faults[self.name].hits)
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         return f"it hit {run.faults[self.name].hits} times" if self.name in run.faults else "it isn't installed yet"
 
 
-class WentBack(Sign):
+class OffsetRegression(Matcher):
     """A committed offset that became smaller."""
 
     def __init__(self, group: str) -> None:
@@ -211,7 +211,7 @@ class WentBack(Sign):
         self.highest: dict[str, int] = {}
         self.fallen = ""
 
-    def seen(self, event: Event, run: Run) -> None:
+    def seen(self, event: Event, run: ScenarioState) -> None:
         if event["event"] != "offsets" or event["group"] != self.group:
             return
         for log, offset in event["offsets"].items():
@@ -219,33 +219,33 @@ class WentBack(Sign):
                 self.fallen = f"{log} went from {self.highest[log]} to {offset}"
             self.highest[log] = max(offset, self.highest.get(log, -1))
 
-    def holds(self, run: Run) -> bool:
+    def holds(self, run: ScenarioState) -> bool:
         return bool(self.fallen)
 
-    def now(self, run: Run) -> str:
+    def now(self, run: ScenarioState) -> str:
         return self.fallen
 
 
-def sign_of(table: Table) -> Sign:
-    """The sign that a map describes. Raises WrongFile."""
+def matcher_of(table: Table) -> Matcher:
+    """The matcher that a map describes. Raises WrongFile."""
     if "client" in table and "event" not in table and "api" not in table:
-        sign: Sign = ClientSign(table)
+        matcher: Matcher = ClientMatcher(table)
     elif "fault" in table and "event" not in table:
-        sign = FaultSign(table)
+        matcher = FaultMatcher(table)
     elif "api" in table or "event" in table:
-        sign = EventSign(table)
+        matcher = EventMatcher(table)
     elif "group" in table:
         group = table.take("group", text)
         if table.take("committed", lambda value: value, None) == "went_back":
-            sign = WentBack(group)
+            matcher = OffsetRegression(group)
         else:
-            sign = GroupSign(group, table)
+            matcher = GroupMatcher(group, table)
     else:
         _guess(table, (*_HEADS, "never", "happened"))
         raise table.error(f"{table.what} has no subject; expected one of {', '.join(_HEADS)}")
     table.done()
-    sign.where = table.place
-    return sign
+    matcher.where = table.place
+    return matcher
 
 
 def _guess(table: Table, known: tuple[str, ...]) -> None:
@@ -256,23 +256,23 @@ def _guess(table: Table, known: tuple[str, ...]) -> None:
             raise table.error(f"{table.what} has no key {key!r}; did you mean {meant!r}?", key)
 
 
-def signs_of(table: Table) -> list[Sign]:
-    """As ``sign_of``; ``group: {billing: {...}, audit: {...}}`` is one for each."""
+def matchers_of(table: Table) -> list[Matcher]:
+    """As ``matcher_of``; ``group: {billing: {...}, audit: {...}}`` is one for each."""
     nested = table.peek("group")
     if not isinstance(nested, Table):
-        return [sign_of(table)]
+        return [matcher_of(table)]
     table.take("group", lambda value: value)
-    found: list[Sign] = []
+    matchers: list[Matcher] = []
     for name in nested.names():
         inner = nested.take(name, lambda value: table_of(value, "a group"))
         if inner.take("committed", lambda value: value, None) == "went_back":
-            found.append(WentBack(name))
+            matchers.append(OffsetRegression(name))
         else:
-            found.append(GroupSign(name, inner))
+            matchers.append(GroupMatcher(name, inner))
         inner.done()
-        found[-1].where = nested.where(name)
+        matchers[-1].where = nested.where(name)
     table.done()
-    return found
+    return matchers
 
 
 _OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader", "reading")
@@ -305,8 +305,8 @@ def _known(key: str) -> Callable[[Any], str]:
     def read(value: object) -> str:
         if isinstance(value, str) and _GLOB.search(value):
             return value
-        found = _NAMES[key].read(value, key)
-        return found.name if isinstance(found, Err) else str(found)
+        name = _NAMES[key].read(value, key)
+        return name.name if isinstance(name, Err) else str(name)
 
     return read
 
@@ -325,7 +325,7 @@ def _matches(value: object, wanted: object) -> bool:
     if isinstance(wanted, str) and isinstance(value, str):
         return fnmatchcase(value, wanted)
     if isinstance(value, list) and not isinstance(wanted, list):
-        return any(_matches(one, wanted) for one in value)
+        return any(_matches(item, wanted) for item in value)
     return bool(value == wanted)
 
 

@@ -40,8 +40,10 @@ class WrongFile(UsageError):
     @classmethod
     def of(cls, errors: Iterable[WrongFile]) -> WrongFile:
         """One for all of these, in the order of their lines; there is at least one."""
-        ordered = sorted((one for each in errors for one in (each, *each.more)), key=lambda one: _line_of(one.place))
-        return cls(ordered[0].place, ordered[0].what, *(cls(one.place, one.what) for one in ordered[1:]))
+        ordered = sorted(
+            (error for group in errors for error in (group, *group.more)), key=lambda error: _line_of(error.place)
+        )
+        return cls(ordered[0].place, ordered[0].what, *(cls(error.place, error.what) for error in ordered[1:]))
 
 
 def _line_of(place: str) -> int:
@@ -88,8 +90,11 @@ class Table:
 
     def errors_of(self, error: WrongInput, what: str = "", key: str | None = None) -> WrongFile:
         """The errors of a value of this map, or of the one under ``key``, each with the line of its own key if the file has that."""
-        found = [self.error(what + one.text, key or (str(one.path[0]) if one.path else None)) for one in error.problems]
-        return WrongFile.of(found)
+        errors = [
+            self.error(what + problem.text, key or (str(problem.path[0]) if problem.path else None))
+            for problem in error.problems
+        ]
+        return WrongFile.of(errors)
 
     def take(self, key: str, read: Callable[[Any], T], default: T = _REQUIRED) -> T:
         """The value of a key, read by ``read``, which raises UsageError for what it can't be: that is noted, and the key has its
@@ -207,7 +212,7 @@ class _Reader:
         if isinstance(node, self._yaml.MappingNode):
             return self._table(node, place)
         if isinstance(node, self._yaml.SequenceNode):
-            return [self.value(one) for one in node.value]
+            return [self.value(item) for item in node.value]
         try:
             return self._scalars.construct_object(node)
         except ValueError as error:  # 2001-02-30 is read as a date, and is none
@@ -231,10 +236,10 @@ class _Reader:
 
 
 def plain(value: object) -> Any:
-    """Tables as dicts."""
+    """The value with tables as dicts."""
     if isinstance(value, Table):
         return value.plain()
-    return [plain(one) for one in value] if isinstance(value, list) else value
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 # readers: value -> value in its type, or UsageError. Those that are kinds of fields read as everywhere.

@@ -9,8 +9,8 @@
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
     expect:   [{within: 30s, ...SIGN}, {happened: SIGN}, {never: SIGN, between: [jam, heal]}]
 
-A step begins when the one before is done, its ``when`` holds (a deadline: ``within``) and ``after`` has passed. Events that its sign
-counts are those since the step before began to act. Signs: see signs.py.
+A step begins when the one before is done, its ``when`` holds (a deadline: ``within``) and ``after`` has passed. Events that its matcher
+counts are those since the step before began to act. Matchers: see matchers.py.
 An action is an operation of the control plane (``op: leader.move``, with its parameters), or one of these short forms:
 
     {log: offsets(billing), state: stuck, for: 40s}      {log: offsets(billing), state: online}
@@ -37,7 +37,7 @@ from broker_sim.common.text import UsageError, unknown
 from broker_sim.fields.kafka import ErrorCode
 from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, SettingValue
 from broker_sim.fields.problems import WrongInput
-from broker_sim.scenario.expectations import Sign, signs_of
+from broker_sim.scenario.expectations import Matcher, matchers_of
 from broker_sim.scenario.files import (
     Table,
     WrongFile,
@@ -54,7 +54,7 @@ from kafka_wire.errors import Err
 
 T = TypeVar("T")
 
-__all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
+__all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "ScenarioStep", "TopicPlan", "parse", "read"]
 
 SETTINGS_OF = MapOf(SettingValue())
 KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "streams", "transactional", "outside")
@@ -64,7 +64,7 @@ SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
 BROKER_ACTIONS = ("down", "up", "restart")
 MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS, MAX_STEPS = 1000, 100, 10_000, 1_000_000, 100_000
 WITHIN_S = 30.0
-"""How long a step waits for its sign, unless it says otherwise; an expectation, too."""
+"""How long a step waits for its matcher, unless it says otherwise; an expectation, too."""
 
 
 @dataclass(slots=True)
@@ -108,13 +108,13 @@ class Action:
 
 
 @dataclass(slots=True)
-class Step:
+class ScenarioStep:
     """One step. ``when`` None: at once; ``after_s`` counts from the moment that it held."""
 
     name: str
     where: str
     actions: list[Action]
-    when: list[Sign] | None
+    when: list[Matcher] | None
     within_s: float
     after_s: float
 
@@ -125,7 +125,7 @@ class Expectation:
     then), "never" (at no moment ``after`` one step or ``between`` two; the whole run without them)."""
 
     kind: str
-    signs: list[Sign]
+    matchers: list[Matcher]
     where: str
     within_s: float = WITHIN_S
     begin: str | None = None
@@ -143,7 +143,7 @@ class Scenario:
     imported: dict[str, str]
     topics: list[TopicPlan]
     clients: list[ClientPlan]
-    steps: list[Step]
+    steps: list[ScenarioStep]
     expect: list[Expectation]
     outside: dict[str, list[str]] = field(default_factory=dict)
     """Patterns of the names that somebody else makes: topics, groups, client_ids, transactional_ids."""
@@ -154,8 +154,8 @@ class Scenario:
     def summary(self) -> str:
         """The story's first sentence, on one line; the name where there is no story."""
         words = " ".join(self.story.split("\n\n")[0].split())
-        found = re.match(r".*?[.!?](?=\s|$)", words)
-        return found[0] if found else words or self.name
+        sentence = re.match(r".*?[.!?](?=\s|$)", words)
+        return sentence[0] if sentence else words or self.name
 
 
 def read(path: Path) -> Scenario:
@@ -165,11 +165,11 @@ def read(path: Path) -> Scenario:
 
 def parse(table: Table, path: Path | None = None) -> Scenario:
     """The scenario of a table. Raises WrongFile with all that is wrong with it."""
-    from broker_sim.scenario.names import examine
+    from broker_sim.scenario.references import examine
 
     table.only("name", "story", "known", "cluster", "import", "topics", "outside", "clients", "steps", "expect")
     sections = ["cluster", "topics", "clients", "steps"]
-    unread = sections if table.errors else []  # one of them stands there under another name
+    unread = sections if table.errors else []  # one of them may be misspelled
 
     def section(name: str, read: Callable[[], T], otherwise: T) -> T:
         """A part of the file; what can't be made of it is noted, and remembered as not read."""
@@ -201,12 +201,12 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     declared = _Declared(scenario.clients, "clients" not in unread)
     places = iter(range(1, MAX_STEPS))
     scenario.steps = section(
-        "steps", lambda: table.each("steps", "a step", lambda one: _step(one, next(places), declared)), []
+        "steps", lambda: table.each("steps", "a step", lambda item: _step(item, next(places), declared)), []
     )
     _twice(table, "steps", [(step.name, step.where) for step in scenario.steps])
     _twice(table, "faults", declared.faults)
     steps = None if "steps" in unread else [step.name for step in scenario.steps]
-    scenario.expect = table.each("expect", "an expectation", lambda one: _expectation(one, steps))
+    scenario.expect = table.each("expect", "an expectation", lambda item: _expectation(item, steps))
     table.errors += examine(scenario, unread)
     if "expect" not in table or not (scenario.expect or table.errors):
         table.errors.append(table.error("a scenario needs the key 'expect', with one expectation or more"))
@@ -252,7 +252,7 @@ def _cluster(table: Table) -> dict[str, Any]:
         if value is not None:
             config[setting] = str(round(value * factor))
     config.setdefault("group.initial.rebalance.delay.ms", "0")
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "brokers": table.take("brokers", Count(1, MAX_BROKERS), 1),
         "as_version": table.take("as_version", text, "4.1"),
         "clock": table.take("clock", _clock, "real"),
@@ -261,22 +261,22 @@ def _cluster(table: Table) -> dict[str, Any]:
     }
     table.done()
     try:
-        BrokerConfig(config, found["as_version"])
+        BrokerConfig(config, options["as_version"])
     except ConfigError as error:
         table.errors += [table.error(line, "config" if "config" in table else None) for line in str(error).split("\n")]
         config.clear()
-    return found
+    return options
 
 
 def _imported(table: Table, path: Path | None) -> dict[str, str]:
-    found = {key: table.take(key, text, "") for key in ("describe", "data")}
+    paths = {key: table.take(key, text, "") for key in ("describe", "data")}
     table.done()
     base = path.parent if path else Path()
-    for key, value in found.items():
+    for key, value in paths.items():
         if value and path and not (base / value).exists():
             table.errors.append(table.error(f"{key}: {base / value}: no such file", key))
-            found[key] = ""
-    return {key: str(base / value) for key, value in found.items() if value}
+            paths[key] = ""
+    return {key: str(base / value) for key, value in paths.items() if value}
 
 
 def _known(table: Table) -> dict[str, str]:
@@ -286,9 +286,9 @@ def _known(table: Table) -> dict[str, str]:
 
 def _outside(table: Table) -> dict[str, list[str]]:
     nobody: list[str] = []
-    found = {key: table.take(key, texts, nobody) for key in ("topics", "groups", "client_ids", "transactional_ids")}
+    names = {key: table.take(key, texts, nobody) for key in ("topics", "groups", "client_ids", "transactional_ids")}
     table.done()
-    return found
+    return names
 
 
 def _topic(table: Table) -> TopicPlan:
@@ -338,8 +338,8 @@ def _clients(table: Table) -> list[ClientPlan]:
     where = next((table.where(key) for key in ("topics", "pattern") if key in table), table.place)
     if many == 1:
         return [ClientPlan(name, kind, settings, start, joins, where)]
-    names = [f"{name}-{each}" for each in range(1, many + 1)]
-    return [ClientPlan(each, kind, dict(settings), start, joins, where) for each in names]
+    names = [f"{name}-{number}" for number in range(1, many + 1)]
+    return [ClientPlan(name, kind, dict(settings), start, joins, where) for name in names]
 
 
 def _check_subscription(table: Table, name: str, kind: str, settings: dict[str, Any]) -> None:
@@ -357,13 +357,13 @@ def _check_subscription(table: Table, name: str, kind: str, settings: dict[str, 
             table.errors.append(table.error(f"the client {name} has both {other} and pattern; remove one", "pattern"))
 
 
-def _step(table: Table, place: int, declared: _Declared) -> Step:
+def _step(table: Table, place: int, declared: _Declared) -> ScenarioStep:
     before = len(table.errors)
-    step = Step(
+    step = ScenarioStep(
         table.take("name", text, f"step {place}"),
         table.place,
         _actions(table, declared),
-        table.take("when", lambda value: signs_of(table_of(value, "when")), None),
+        table.take("when", lambda value: matchers_of(table_of(value, "when")), None),
         table.take("within", duration, WITHIN_S),
         table.take("after", duration, 0.0),
     )
@@ -377,7 +377,7 @@ def _step(table: Table, place: int, declared: _Declared) -> Step:
 def _actions(table: Table, declared: _Declared) -> list[Action]:
     """Of ``do``: an action, or a list of them."""
     if isinstance(table.peek("do"), list):
-        return table.each("do", "do", lambda one: _action(one, declared))
+        return table.each("do", "do", lambda item: _action(item, declared))
     return table.take("do", lambda value: [_action(table_of(value, "do"), declared)], [])
 
 
@@ -510,21 +510,21 @@ def _expectation(table: Table, steps: list[str] | None) -> Expectation:
         raise table.error("never and happened are two expectations; write an entry for each")
     if not kinds:
         within = table.take("within", duration, WITHIN_S)
-        return Expectation("within", signs_of(table), place, within)
-    found = Expectation(kinds[0], signs_of(table.table(kinds[0])), place)
+        return Expectation("within", matchers_of(table), place, within)
+    expectation = Expectation(kinds[0], matchers_of(table.table(kinds[0])), place)
     begin, end = _between(table, steps)
     if end is not None and "after" in table:
         raise table.error("after and between exclude each other; remove one", "after")
-    found.begin, found.end = table.take("after", text, begin), end
-    if found.kind == "happened" and found.begin is not None:
+    expectation.begin, expectation.end = table.take("after", text, begin), end
+    if expectation.kind == "happened" and expectation.begin is not None:
         raise table.error("happened applies to the whole run; remove after and between")
-    if found.kind == "never" and "within" in table:
+    if expectation.kind == "never" and "within" in table:
         raise table.error("never applies to the whole time; remove within", "within")
-    found.within_s = table.take("within", duration, WITHIN_S)
+    expectation.within_s = table.take("within", duration, WITHIN_S)
     table.done()
-    if steps is not None and "after" in table and found.begin not in steps:
-        raise table.error(str(unknown("step", found.begin, steps)), "after")
-    return found
+    if steps is not None and "after" in table and expectation.begin not in steps:
+        raise table.error(str(unknown("step", expectation.begin, steps)), "after")
+    return expectation
 
 
 def _between(table: Table, steps: list[str] | None) -> tuple[str | None, str | None]:

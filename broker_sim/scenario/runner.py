@@ -1,11 +1,11 @@
 """Runs a scenario: a fresh cluster, its clients, the steps in their order, and the verdict.
 
-    outcome = await run(read(path), Options())
-    outcome.code            # 0 held, 1 broken, 3 a step's sign did not come in time
+    outcome = await run(read(path), ScenarioOptions())
+    outcome.code            # 0 held, 1 broken, 3 a step's matcher did not come in time
     print(outcome.report())
 
 Rules:
-1. Everything is listened to, nothing is polled: signs are fed from the journal, to which the clients' words come too.
+1. Everything is listened to, nothing is polled: matchers are fed from the journal, to which the clients' words come too.
 2. ``never`` is evaluated after every event; the first event that violates it is reported.
 3. Whatever happens, clients are ended and the cluster is stopped.
 4. A verdict that holds because nothing was tried is broken: see tried.py. So is one whose attached program failed, at once.
@@ -28,8 +28,8 @@ from broker_sim.control.operations import find, perform
 from broker_sim.metadata.topics import KafkaError
 from broker_sim.scenario.attached import ADDRESS, Attached
 from broker_sim.scenario.clients import Clients, Tell, check_given, kind_or_command, processes
-from broker_sim.scenario.expectations import Sign
-from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, Step
+from broker_sim.scenario.expectations import Matcher
+from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, ScenarioStep
 from broker_sim.scenario.sending import commit_as, delete_as
 from broker_sim.scenario.vacuity import Lasting, absent, came_from_outside, never_held, never_hit, never_met
 from broker_sim.storage.errors import StorageError
@@ -38,9 +38,20 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.faults.order import Hold
     from broker_sim.faults.registry import Fault
-    from broker_sim.scenario.clients import Client
+    from broker_sim.scenario.clients import ScenarioClient
 
-__all__ = ["BROKEN", "HELD", "LATE", "SCRATCH", "Options", "Outcome", "Result", "cluster_arguments", "play", "run"]
+__all__ = [
+    "BROKEN",
+    "HELD",
+    "LATE",
+    "SCRATCH",
+    "ExpectationResult",
+    "Outcome",
+    "ScenarioOptions",
+    "cluster_arguments",
+    "play",
+    "run",
+]
 
 HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
 FEED_S = 0.05
@@ -56,7 +67,7 @@ MakeClients = Callable[[list[ClientPlan], str, Tell, Mapping[str, str]], Clients
 
 
 @dataclass(slots=True)
-class Options:
+class ScenarioOptions:
     """How to run it. ``clients``: command lines in place of the apps, by kind, client or "*"; ``attach``: the user's own program;
     ``data``: a new directory in which the logs stay; ``progress`` hears one line for each thing that happens."""
 
@@ -71,7 +82,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Result:
+class ExpectationResult:
     """One line of the verdict."""
 
     held: bool
@@ -86,14 +97,14 @@ class Outcome:
 
     name: str
     code: int
-    results: list[Result]
+    results: list[ExpectationResult]
     late: str
     seconds: float
     events: list[Event]
     groups: list[str]
     story: list[str]
     ended: dict[str, str] = field(default_factory=dict)
-    """Clients that ended although nobody told them to, and their last words."""
+    """Clients that ended without a request, and the last lines of their stderr."""
     known: list[str] = field(default_factory=list)
     """What the file knows of these clients, where the verdict did not hold."""
     journal_hash: str | None = None
@@ -104,7 +115,7 @@ class Outcome:
         """The verdict, and where it is broken what happened to the groups."""
         from broker_sim.explain import explain
 
-        marks = [f"  {'held  ' if one.held else 'BROKEN'}  {one.text}" for one in self.results]
+        marks = [f"  {'held  ' if result.held else 'BROKEN'}  {result.text}" for result in self.results]
         lines = [*marks, *([f"  LATE    {self.late}"] if self.late else [])]
         lines += [f"  CLIENT  {name} {why}" for name, why in self.ended.items()]
         lines += [f"  KNOWN   {what}" for what in self.known]
@@ -116,11 +127,11 @@ class Outcome:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The outcome as an object that can be written as JSON."""
         return {
             "scenario": self.name,
             "verdict": {HELD: "held", BROKEN: "broken", LATE: "late"}[self.code],
-            "results": [{"held": one.held, "text": one.text, "where": one.where} for one in self.results],
+            "results": [{"held": result.held, "text": result.text, "where": result.where} for result in self.results],
             "late": self.late or None,
             "ended": self.ended,
             "known": self.known,
@@ -135,7 +146,7 @@ def _hashes(outcome: Outcome) -> dict[str, Any]:
 
 
 class _Late(Exception):
-    """A step's sign did not come in time."""
+    """A step's matcher did not come in time."""
 
 
 class _Broken(Exception):
@@ -150,7 +161,7 @@ class _Stage:
     """A running scenario: its cluster, clients, faults and expectations."""
 
     def __init__(
-        self, scenario: Scenario, options: Options, kafka: Cluster, make_clients: MakeClients, virtual: bool
+        self, scenario: Scenario, options: ScenarioOptions, kafka: Cluster, make_clients: MakeClients, virtual: bool
     ) -> None:
         self.scenario, self.options, self.kafka = scenario, options, kafka
         self.journal = kafka.observe()
@@ -158,18 +169,18 @@ class _Stage:
         self.rules: list[tuple[Fault, str, str]] = []
         self.holds: list[tuple[Hold, str]] = []
         self.states: list[Lasting] = []
-        """Every rule, its name in the file, and where it stands."""
+        """Every rule, its name and its place in the file."""
         self.events: list[Event] = []
         self.requests: dict[int, Event] = {}
-        self.signs: list[Sign] = []
+        self.matchers: list[Matcher] = []
         self.changed = asyncio.Event()
-        self.nevers: list[tuple[Expectation, list[Sign]]] = []
+        self.nevers: list[tuple[Expectation, list[Matcher]]] = []
         self.broken: dict[int, str] = {}
         self.began: dict[str, bool] = {}
         self.story: list[str] = []
         self.ended: dict[str, str] = {}
         self.heard_once: dict[str, None] = {}
-        self.clients = make_clients(scenario.clients, kafka.bootstrap, self.told, options.clients)
+        self.clients = make_clients(scenario.clients, kafka.bootstrap, self.on_report, options.clients)
         self.virtual = virtual
         self.program = Attached(options.attach)
         self.tasks: list[asyncio.Task[None]] = []
@@ -177,21 +188,21 @@ class _Stage:
 
     # listening
 
-    def told(self, name: str, says: str, /, **details: Any) -> None:
+    def on_report(self, name: str, says: str, /, **details: Any) -> None:
         """Write a client's report to the journal, as an event ``client``."""
         words = str(details.pop("text", ""))
         if says == "exited" and words:
             self.ended[name] = f"ended with code {details.get('code')}; {words}"
         self.journal.write("client", client=name, says=says, text=words, details=details)
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """An event of the journal."""
         self.events.append(event)
         kind = event["event"]
         if kind == "request":
             self.requests[event["request"]] = event
-        for sign in self.signs:
-            sign.seen(event, self)
+        for matcher in self.matchers:
+            matcher.seen(event, self)
         self._look_at_nevers(event)
         self._say(kind, event)
         self.changed.set()
@@ -215,17 +226,17 @@ class _Stage:
         return f"; nothing came from {_PROGRAM}: {ADDRESS}"
 
     def request_of(self, event: Event) -> Event | None:
-        """For signs: the request that a response answers."""
+        """For matchers: the request that a response answers."""
         return self.requests.get(event.get("request", -1))
 
     def _look_at_nevers(self, event: Event) -> None:
-        for number, (never, signs) in enumerate(self.nevers):
+        for number, (never, matchers) in enumerate(self.nevers):
             if number in self.broken or not self._is_on(never):
                 continue
-            for sign in signs:
-                sign.seen(event, self)
-                if sign.holds(self):
-                    self.broken[number] = f"{sign.now(self)} at {self.at(event)} ({event['event']} {event['seq']})"
+            for matcher in matchers:
+                matcher.seen(event, self)
+                if matcher.holds(self):
+                    self.broken[number] = f"{matcher.now(self)} at {self.at(event)} ({event['event']} {event['seq']})"
 
     def _is_on(self, never: Expectation) -> bool:
         return (never.begin is None or never.begin in self.began) and (never.end is None or never.end not in self.began)
@@ -233,9 +244,9 @@ class _Stage:
     def _say(self, kind: str, event: Event) -> None:
         if kind == "group":
             after = event["after"]
-            if event["before"] and after and _told(event["before"]) == _told(after):
+            if event["before"] and after and _progress_of(event["before"]) == _progress_of(after):
                 return
-            line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is gone")
+            line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is deleted")
             self.story.append(line)
             self.options.progress(f"{self.at(event)}  {line}")
         elif kind == "client":
@@ -250,41 +261,41 @@ class _Stage:
         """The broker's time since the start."""
         return f"+{(event['ts_ms'] - self.events[0]['ts_ms']) / 1000:8.3f} s"
 
-    async def until(self, signs: list[Sign], within_s: float, what: str) -> None:
-        """Wait until all signs hold. Raises _Late, _ProgramFailed."""
+    async def until(self, matchers: list[Matcher], within_s: float, what: str) -> None:
+        """Wait until all matchers hold. Raises _Late, _ProgramFailed."""
         deadline_s = _now_s() + within_s
-        while not all(sign.holds(self) for sign in signs):
+        while not all(matcher.holds(self) for matcher in matchers):
             self.changed.clear()
-            self.need_program(f"{what} waited for {'; '.join(sign.what for sign in signs)}")
+            self.need_program(f"{what} waited for {'; '.join(matcher.what for matcher in matchers)}")
             try:
                 async with asyncio.timeout_at(deadline_s):
                     await self.changed.wait()
             except TimeoutError:
-                missing = [f"{sign.what} ({sign.now(self)})" for sign in signs if not sign.holds(self)]
+                missing = [f"{matcher.what} ({matcher.now(self)})" for matcher in matchers if not matcher.holds(self)]
                 waited = f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}"
                 raise _Late(waited + self.hint()) from None
 
     # doing
 
-    async def steps(self, results: list[Result]) -> None:
+    async def steps(self, results: list[ExpectationResult]) -> None:
         """All steps. Raises _Late, _ProgramFailed; what a step finds broken is a result, and ends them."""
         try:
             for step in self.scenario.steps:
                 await self.step(step)
         except _Broken as error:
-            results.append(Result(False, str(error), self.scenario.name))
+            results.append(ExpectationResult(False, str(error), self.scenario.name))
         self.finished_s = _now_s()
 
-    async def step(self, step: Step) -> None:
-        """Run one step: wait for its sign and its pause, then perform its actions."""
+    async def step(self, step: ScenarioStep) -> None:
+        """Run one step: wait for its matcher and its pause, then perform its actions."""
         if step.when is not None:
             await self.until(step.when, step.within_s, f"{step.where}: {step.name}")
         if step.after_s:
             await self.pass_time(step.after_s)
         self.began[step.name] = True
         place = self.scenario.steps.index(step) + 1
-        for sign in self.scenario.steps[place].when or () if place < len(self.scenario.steps) else ():
-            sign.begin()
+        for matcher in self.scenario.steps[place].when or () if place < len(self.scenario.steps) else ():
+            matcher.begin()
         self.journal.write("mark", text=step.name)
         for action in step.actions:
             try:
@@ -364,7 +375,7 @@ class _Stage:
         await self.pass_time(seconds)
         await self.clients.do("thaw", silent, None, self._thaw_later)
 
-    def _thaw_later(self, seconds: float, client: Client) -> None:
+    def _thaw_later(self, seconds: float, client: ScenarioClient) -> None:
         async def thaw() -> None:
             await self.pass_time(seconds)
             if client.running:
@@ -391,31 +402,43 @@ class _Stage:
 
     # the verdict
 
-    async def verdict(self) -> list[Result]:
+    async def verdict(self) -> list[ExpectationResult]:
         """Every expectation, in the order of the file; then what was not tried. Raises _ProgramFailed."""
         self.need_program("the steps are done")
-        results: list[Result] = []
+        results: list[ExpectationResult] = []
         numbers = {id(never): number for number, (never, _) in enumerate(self.nevers)}
-        waiting = [one for one in self.scenario.expect if one.kind != "never"]
+        waiting = [expectation for expectation in self.scenario.expect if expectation.kind != "never"]
         late: dict[int, str] = {}
-        for one in sorted(waiting, key=lambda each: each.within_s):
+        for expected in sorted(waiting, key=lambda expectation: expectation.within_s):
             spent_s = _now_s() - self.finished_s
             try:
-                await self.until(one.signs, max(0.0, one.within_s - spent_s), one.kind)
+                await self.until(expected.matchers, max(0.0, expected.within_s - spent_s), expected.kind)
             except _Late as error:
-                late[id(one)] = str(error)
-        for one in self.scenario.expect:
-            words = "; ".join(sign.what for sign in one.signs)
-            if one.kind == "never":
-                why = self.broken.get(numbers[id(one)], "")
-                scope = f" from {one.begin!r} on" if one.begin and not one.end else ""
-                scope = f" between {one.begin!r} and {one.end!r}" if one.end else scope
-                results.append(Result(not why, f"never{scope}: {words}" + (f" - {why}" if why else ""), one.where))
+                late[id(expected)] = str(error)
+        for expected in self.scenario.expect:
+            words = "; ".join(matcher.what for matcher in expected.matchers)
+            if expected.kind == "never":
+                why = self.broken.get(numbers[id(expected)], "")
+                scope = f" from {expected.begin!r} on" if expected.begin and not expected.end else ""
+                scope = f" between {expected.begin!r} and {expected.end!r}" if expected.end else scope
+                results.append(
+                    ExpectationResult(not why, f"never{scope}: {words}" + (f" - {why}" if why else ""), expected.where)
+                )
             else:
-                within = f"within {duration_text(one.within_s * 1000)}: " if one.kind == "within" else "happened: "
-                why = late.get(id(one), "")
-                now = "; ".join(sign.now(self) for sign in one.signs if not sign.holds(self)) if why else ""
-                results.append(Result(not why, within + words + (f" - {now}{self.hint()}" if now else ""), one.where))
+                within = (
+                    f"within {duration_text(expected.within_s * 1000)}: " if expected.kind == "within" else "happened: "
+                )
+                why = late.get(id(expected), "")
+                now = (
+                    "; ".join(matcher.now(self) for matcher in expected.matchers if not matcher.holds(self))
+                    if why
+                    else ""
+                )
+                results.append(
+                    ExpectationResult(
+                        not why, within + words + (f" - {now}{self.hint()}" if now else ""), expected.where
+                    )
+                )
         untried = [
             *never_hit(self.rules),
             *never_held(self.holds),
@@ -427,7 +450,7 @@ class _Stage:
             ),
             *absent(self.scenario, self.events, self.options.clients),
         ]
-        return results + [Result(False, what, where) for what, where in untried]
+        return results + [ExpectationResult(False, what, where) for what, where in untried]
 
     finished_s = 0.0
 
@@ -440,9 +463,9 @@ _TOLD = {
     "load": "{log}: load {action}",
     "broker": "broker {broker}: {action}",
     "fault_added": "fault {fault}: {rule}",
-    "fault_removed": "fault {fault} is gone after {hits} hits",
+    "fault_removed": "fault {fault} is removed after {hits} hits",
 }
-"""The events that are progress, and how they are told."""
+"""The events that are progress, and their texts."""
 
 _PROGRAM = "the program of --attach"
 
@@ -454,22 +477,22 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _told(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
+def _progress_of(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
     return snapshot["state"], snapshot["generation"], snapshot["size"]
 
 
-async def run(scenario: Scenario, options: Options | None = None) -> Outcome:
+async def run(scenario: Scenario, options: ScenarioOptions | None = None) -> Outcome:
     """Run it once. Raises UsageError where the file asks for what can't be, ClusterError where the cluster can't start."""
     from broker_sim.api.cluster import Cluster
 
-    options = options or Options()
+    options = options or ScenarioOptions()
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         arguments = await asyncio.to_thread(cluster_arguments, scenario, options, scratch)
         async with Cluster(**arguments) as kafka:
             return await play(kafka, scenario, options, processes)
 
 
-def cluster_arguments(scenario: Scenario, options: Options, scratch: str) -> dict[str, Any]:
+def cluster_arguments(scenario: Scenario, options: ScenarioOptions, scratch: str) -> dict[str, Any]:
     """`Cluster`'s. ``scratch``: a directory for what the scenario begins with. Raises UsageError."""
     arguments = dict(scenario.cluster)
     for name in ("clock", "as_version", "seed"):
@@ -496,22 +519,22 @@ def _copied(data: str, scratch: str, target: Path | None = None) -> Path:
 
 
 async def play(
-    kafka: Cluster, scenario: Scenario, options: Options, make_clients: MakeClients, *, virtual: bool = False
+    kafka: Cluster, scenario: Scenario, options: ScenarioOptions, make_clients: MakeClients, *, virtual: bool = False
 ) -> Outcome:
     """Play it on a cluster that has been started, with the clients that ``make_clients`` makes. ``virtual``: its brokers and clients
     live in one time. Raises UsageError."""
     check_given(scenario.clients, options.clients)
     stage = _Stage(scenario, options, kafka, make_clients, virtual)
-    for one in scenario.expect:
-        if one.kind == "never":
-            stage.nevers.append((one, one.signs))
+    for expectation in scenario.expect:
+        if expectation.kind == "never":
+            stage.nevers.append((expectation, expectation.matchers))
         else:
-            stage.signs += one.signs
+            stage.matchers += expectation.matchers
     for step in scenario.steps:
-        stage.signs += step.when or []
-    unsubscribe = stage.journal.subscribe(stage.heard)
+        stage.matchers += step.when or []
+    unsubscribe = stage.journal.subscribe(stage.on_event)
     stage.journal.write("mark", text=f"scenario {scenario.name}")
-    results: list[Result] = []
+    results: list[ExpectationResult] = []
     code, late = HELD, ""
     try:
         _prepare(stage)
@@ -524,9 +547,9 @@ async def play(
         except _Late as error:
             code, late = LATE, str(error)
         except _ProgramFailed as error:
-            results.append(Result(False, str(error), scenario.name))
+            results.append(ExpectationResult(False, str(error), scenario.name))
         if not late:
-            code = BROKEN if any(not one.held for one in results) else HELD
+            code = BROKEN if any(not result.held for result in results) else HELD
     finally:
         unsubscribe()
         for task in stage.tasks:
@@ -540,7 +563,7 @@ async def play(
     return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended, known)
 
 
-def _known(scenario: Scenario, options: Options) -> list[str]:
+def _known(scenario: Scenario, options: ScenarioOptions) -> list[str]:
     """What the file knows of the kinds of clients that take part."""
     kinds = dict.fromkeys(kind_or_command(plan, options.clients) for plan in scenario.clients)
     others = next(kind for kind in ("kafka-python", "confluent", "aiokafka") if kind not in scenario.known)

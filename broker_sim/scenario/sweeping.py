@@ -27,10 +27,10 @@ from typing import Any
 
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.model import read
-from broker_sim.scenario.runner import BROKEN, HELD, LATE, Options
+from broker_sim.scenario.runner import BROKEN, HELD, LATE, ScenarioOptions
 from broker_sim.scenario.virtual import check, play
 from broker_sim.simulation.errors import SimError
-from broker_sim.simulation.sweeps.workers import Work, pool
+from broker_sim.simulation.sweeps.workers import WorkQueue, pool
 
 __all__ = ["Failed", "Sweep", "show", "sweep", "text_of"]
 
@@ -74,7 +74,7 @@ class Sweep:
         return max(self.codes, default=HELD)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The result as an object that can be written as JSON."""
         return {
             "scenario": self.name,
             "wanted": self.wanted,
@@ -83,7 +83,8 @@ class Sweep:
             **{word: self.codes[code] for code, word in _WORDS.items()},
             "stories": len(self.stories),
             "failures": [
-                {"seed": one.seed, "verdict": _WORDS[one.code], "report": one.report} for one in self.failures
+                {"seed": failure.seed, "verdict": _WORDS[failure.code], "report": failure.report}
+                for failure in self.failures
             ],
             **{name: round(getattr(self, name), 2) for name in ("virtual_s", "wall_s", "cpu_s")},
             "interrupted": self.interrupted,
@@ -111,7 +112,7 @@ def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
     name, code, report, story, virtual_s, hashes = path.stem, BROKEN, "", "", 0.0, []
     try:
         for _ in range(1 + twice):
-            outcome = play(read(path), Options(seed=seed, **given))
+            outcome = play(read(path), ScenarioOptions(seed=seed, **given))
             name, code, virtual_s = outcome.name, outcome.code, virtual_s + outcome.seconds
             report = outcome.report() if code else ""
             story = hashlib.sha256("\n".join(outcome.story).encode()).hexdigest()
@@ -134,11 +135,11 @@ def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
 def sweep(
     path: Path, seeds: range, *, jobs: int = 1, progress: Callable[[Sweep], object] = lambda sweep: None, **given: Any
 ) -> Sweep:
-    """Play it with every seed. ``given``: `Options`' ``as_version`` and ``clients``. Raises UsageError, ClusterError."""
-    check(read(path), Options(seed=0, **given))
-    found = Sweep(path, len(seeds))
+    """Play it with every seed. ``given``: `ScenarioOptions`' ``as_version`` and ``clients``. Raises UsageError, ClusterError."""
+    check(read(path), ScenarioOptions(seed=0, **given))
+    result = Sweep(path, len(seeds))
     began_s, waiting = os.times().elapsed, iter(seeds)
-    with pool(min(jobs, len(seeds))) as workers, Work(workers) as work:
+    with pool(min(jobs, len(seeds))) as workers, WorkQueue(workers) as work:
         running: set[Future[_Run]] = set()
         try:
             while True:
@@ -149,43 +150,45 @@ def sweep(
                     break
                 done = work.done()
                 running -= done
-                for run in sorted((future.result() for future in done), key=lambda one: one.seed):
-                    _note(found, run)
-                found.wall_s = os.times().elapsed - began_s
-                progress(found)
+                for run in sorted((future.result() for future in done), key=lambda run: run.seed):
+                    _note(result, run)
+                result.wall_s = os.times().elapsed - began_s
+                progress(result)
         except KeyboardInterrupt:
-            found.interrupted = True
-    found.failures.sort(key=lambda one: one.seed)
-    return found
+            result.interrupted = True
+    result.failures.sort(key=lambda failure: failure.seed)
+    return result
 
 
-def _note(found: Sweep, run: _Run) -> None:
-    found.name = run.name
-    found.runs += 1
-    found.repeated += run.twice
-    found.codes[run.code] += 1
-    found.stories[run.story] += 1
-    found.virtual_s += run.virtual_s
-    found.cpu_s += run.cpu_s
+def _note(result: Sweep, run: _Run) -> None:
+    result.name = run.name
+    result.runs += 1
+    result.repeated += run.twice
+    result.codes[run.code] += 1
+    result.stories[run.story] += 1
+    result.virtual_s += run.virtual_s
+    result.cpu_s += run.cpu_s
     if run.code:
-        found.failures.append(Failed(run.seed, run.code, run.report))
+        result.failures.append(Failed(run.seed, run.code, run.report))
 
 
-def text_of(found: Sweep) -> str:
-    """For people."""
-    counts = ", ".join(f"{found.codes[code]} {word}" for code, word in _WORDS.items() if found.codes[code] or not code)
-    ended = " (interrupted)" if found.interrupted else ""
-    pace = found.virtual_s / (found.wall_s or 1.0)
+def text_of(result: Sweep) -> str:
+    """The result of a sweep as lines of text."""
+    counts = ", ".join(
+        f"{result.codes[code]} {word}" for code, word in _WORDS.items() if result.codes[code] or not code
+    )
+    ended = " (interrupted)" if result.interrupted else ""
+    pace = result.virtual_s / (result.wall_s or 1.0)
     lines = [
-        f"{found.name}: {found.runs} seeds{ended}: {counts}; {len(found.stories)} different stories",
-        f"{found.virtual_s:.0f} virtual s in {found.wall_s:.1f} s, {pace:.0f} virtual s/s; {found.repeated} played twice",
+        f"{result.name}: {result.runs} seeds{ended}: {counts}; {len(result.stories)} different stories",
+        f"{result.virtual_s:.0f} virtual s in {result.wall_s:.1f} s, {pace:.0f} virtual s/s; {result.repeated} played twice",
     ]
     for code, word in _WORDS.items():
-        these = [one for one in found.failures if one.code == code]
+        these = [failure for failure in result.failures if failure.code == code]
         if these:
             more = f" and {len(these) - _SHOWN} more" if len(these) > _SHOWN else ""
-            lines += ["", f"{word} with the seeds {', '.join(str(one.seed) for one in these[:_SHOWN])}{more}"]
-            lines.append(f"  again: broker-sim run {found.path} --virtual --seed {these[0].seed}")
+            lines += ["", f"{word} with the seeds {', '.join(str(failure.seed) for failure in these[:_SHOWN])}{more}"]
+            lines.append(f"  again: broker-sim run {result.path} --virtual --seed {these[0].seed}")
             lines += [f"  {line}" for line in these[0].report.splitlines()[:_SHOWN]]
     return "\n".join(lines)
 
@@ -197,12 +200,12 @@ def show(
     worst = HELD
     for path in paths:
         line = _Line(quiet=quiet)
-        found = sweep(path, seeds, jobs=jobs, progress=line.show, **given)
+        result = sweep(path, seeds, jobs=jobs, progress=line.show, **given)
         line.end()
-        sys.stdout.write((json.dumps(found.to_dict()) if as_json else text_of(found)) + "\n")
+        sys.stdout.write((json.dumps(result.to_dict()) if as_json else text_of(result)) + "\n")
         sys.stdout.flush()
-        worst = max(worst, found.code)
-        if found.interrupted:
+        worst = max(worst, result.code)
+        if result.interrupted:
             raise KeyboardInterrupt
     return worst
 
@@ -213,10 +216,10 @@ class _Line:
     def __init__(self, *, quiet: bool) -> None:
         self._shows = not quiet and sys.stderr.isatty()
 
-    def show(self, found: Sweep) -> None:
+    def show(self, result: Sweep) -> None:
         if self._shows:
             sys.stderr.write(
-                f"\r\x1b[K{found.path.stem}: {found.runs}/{found.wanted} seeds, {len(found.failures)} failed"
+                f"\r\x1b[K{result.path.stem}: {result.runs}/{result.wanted} seeds, {len(result.failures)} failed"
             )
             sys.stderr.flush()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.faults.registry import Fault, NeverHit
 from broker_sim.scenario.clients import APPS, kind_or_command
-from broker_sim.scenario.names import client_ids
+from broker_sim.scenario.references import client_ids
 from broker_sim.scenario.sending import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -24,24 +24,24 @@ __all__ = ["Lasting", "absent", "came_from_outside", "never_held", "never_hit", 
 
 Event = Mapping[str, Any]
 Wrong = tuple[str, str]
-"""What is wrong, and where it stands in the file."""
+"""A problem and its place in the file."""
 
 _SHOWN = 5
 _HANDS = ("started", "exited")
-"""What is told of a client, not by it."""
+"""Events about a client that the client does not report itself."""
 
 
 def never_hit(rules: Iterable[tuple[Fault, str, str]]) -> list[Wrong]:
     """The rules that must match and did not, with the near misses. ``rules``: (rule, its name in the file, its line in the file)."""
-    found: list[Wrong] = []
+    problems: list[Wrong] = []
     for fault, name, where in rules:
         try:
             fault.check()
         except NeverHit as error:
             first, *near = (line.strip() for line in str(error).splitlines())
             text = first.replace(f"fault {fault.id}", f"fault {name}", 1) if name else first
-            found.append(("; ".join([text, *near]), where))
-    return found
+            problems.append(("; ".join([text, *near]), where))
+    return problems
 
 
 def never_held(holds: Iterable[tuple[Hold, str]]) -> list[Wrong]:
@@ -78,9 +78,11 @@ def never_met(
                 *([log_of(group)] if (group := event.get("group")) else []),
                 *([log_of_transactions(owner)] if (owner := event.get("transactional_id")) else []),
             }
-    unmet = [one for one in states if not any(_meets(event, one.log, logs_of) for event in _during(one, events))]
+    unmet = [
+        state for state in states if not any(_meets(event, state.log, logs_of) for event in _during(state, events))
+    ]
     why = "no request spoke of it, and nothing was appended"
-    return [(f"nobody met {one.log} while it was {one.state}: {why}", one.where) for one in unmet]
+    return [(f"no request met {state.log} while it was {state.state}: {why}", state.where) for state in unmet]
 
 
 def _during(state: Lasting, events: Iterable[Event]) -> Iterable[Event]:
@@ -114,14 +116,16 @@ def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, s
         program = kind_or_command(plan, commands) not in APPS and plan.kind != "outside"
         if plan.joins and not seen.tried(plan, program=program):
             missing.setdefault((_what(plan), plan.where), []).append(plan)
-    found: list[Wrong] = []
+    problems: list[Wrong] = []
     for (what, where), plans in missing.items():
         names = [plan.name for plan in plans]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         who = f"the client{'s' if len(names) > 1 else ''} {', '.join(names[:_SHOWN])}{more}"
         hint = "; it is somebody else's: --attach starts a program" if plans[0].kind == "outside" else ""
-        found.append((f"{who} never {what}, so nothing was tried on {'them' if len(names) > 1 else 'it'}{hint}", where))
-    return found
+        problems.append(
+            (f"{who} never {what}, so nothing was tried on {'them' if len(names) > 1 else 'it'}{hint}", where)
+        )
+    return problems
 
 
 def came_from_outside(scenario: Scenario, events: Iterable[Event]) -> bool:

@@ -1,6 +1,6 @@
 """A scenario in virtual time: the production cluster and the scenario's apps in one simulation, each client on a host of its own.
 
-    outcome = play(read(path), Options(seed=7))          # the same runner, signs and verdict; no processes, no waiting
+    outcome = play(read(path), ScenarioOptions(seed=7))          # the same runner, matchers and verdict; no processes, no waiting
     outcome.journal_hash                                 # equal for equal seeds, in any process
 
 Rules:
@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
-from broker_sim.scenario.apps.common import Line, Live, Obey, Settings, told
-from broker_sim.scenario.clients import Client, Clients, Tell, check_given, kind_or_command, need, settings_of
+from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, encoded_event
+from broker_sim.scenario.clients import Clients, ScenarioClient, Tell, check_given, kind_or_command, need, settings_of
 from broker_sim.scenario.model import ClientPlan, Scenario
-from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_arguments
+from broker_sim.scenario.runner import SCRATCH, Outcome, ScenarioOptions, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
 from broker_sim.simulation.sync.programs import in_thread
 from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
@@ -68,13 +68,13 @@ _LONGEST = "3650d"
 
 
 def play(
-    scenario: Scenario, options: Options | None = None, *, consumer: Live | None = None, **simulation: Any
+    scenario: Scenario, options: ScenarioOptions | None = None, *, consumer: Live | None = None, **simulation: Any
 ) -> Outcome:
     """As `runner.run`, in virtual time. ``consumer``: what lives in place of each client, whatever its kind: a coroutine function of
     (settings, line), or a function that runs on a thread (`apps/common.py`). ``simulation``: `simulate`'s arguments (``order``,
     ``link``, ``recording`` ...); the seed is the scenario's, and invariants are watched on demand alone: a file says itself what is
     never to be. Raises UsageError, ClusterError; SimError where the simulation itself can't go on."""
-    options = options or Options()
+    options = options or ScenarioOptions()
     simulation = {"invariants": False, "patience": _PATIENCE, **simulation}
     if consumer is None:
         check(scenario, options)
@@ -90,7 +90,7 @@ def play(
             def clients(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
                 lives = {plan.name: consumer or _app(kind_or_command(plan, commands)) for plan in plans}
                 made = [HostClient(plan, sim, lives[plan.name], bootstrap, tell) for plan in plans]
-                logs.clients = {one.host.name: one for one in made}
+                logs.clients = {client.host.name: client for client in made}
                 return Clients(made)
 
             outcome = sim.run(play_on(kafka, scenario, options, clients, virtual=True), within=_LONGEST)
@@ -107,7 +107,7 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
         loop.forbidden = KeyboardInterrupt()
         raise loop.forbidden
 
-    with handling(interrupt, *(one for one in _ENDS if signal.getsignal(one) is signal.default_int_handler)):
+    with handling(interrupt, *(number for number in _ENDS if signal.getsignal(number) is signal.default_int_handler)):
         try:
             yield
         finally:
@@ -115,7 +115,7 @@ def _interruptible(loop: SimLoop) -> Iterator[None]:
                 loop.forbidden = None  # it is on its way
 
 
-def check(scenario: Scenario, options: Options) -> None:
+def check(scenario: Scenario, options: ScenarioOptions) -> None:
     """Raise UsageError for what can't be in virtual time."""
     if options.attach:
         raise UsageError(
@@ -143,7 +143,7 @@ def _app(kind: str) -> Live:
     return live
 
 
-class HostClient(Client):
+class HostClient(ScenarioClient):
     """A client on a simulated host."""
 
     def __init__(self, plan: ClientPlan, sim: Simulation, live: Live, bootstrap: str, tell: Tell) -> None:
@@ -164,7 +164,7 @@ class HostClient(Client):
             return
         if self._used:
             self.host.begin()
-        self._used, self._told_to_end = True, False
+        self._used, self._end_requested = True, False
         self.errors.clear()
         self._line = _HostLine(self)
         self._tell(self.plan.name, "started")
@@ -175,9 +175,9 @@ class HostClient(Client):
         task = asyncio.current_task()
         await asyncio.sleep(random.uniform(*_STARTS_S))
         try:
-            live = partial(self._live, Settings(self._settings), line)
-            found = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
-            return int(found)
+            live = partial(self._live, AppSettings(self._settings), line)
+            status = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
+            return int(status)
         except (Exception, asyncio.CancelledError):
             if task is not None and task.cancelling():
                 raise
@@ -189,14 +189,14 @@ class HostClient(Client):
             self._ended(task.result())
 
     def _ended(self, code: int) -> None:
-        """Its process is over."""
+        """Note that the client's process has ended."""
         self._task = None
         self.host.exit()
         self._exited(code)
 
     async def crash(self) -> None:
         self._need_running()
-        self._told_to_end = True
+        self._end_requested = True
         self._ended(_KILLED)
 
     def freeze(self) -> None:
@@ -209,13 +209,13 @@ class HostClient(Client):
 
     def command_line(self, text: str) -> None:
         self._need_running()
-        self._told_to_end |= text == "leave"
+        self._end_requested |= text == "leave"
         command, _, argument = text.partition(" ")
         self.host.sim.loop.call_soon(self._line.obey, command, argument, context=context_of(self.host.process))
 
     async def stop(self) -> None:
         if self.running and not self.host.sim.ending:  # which ends everything itself
-            self._told_to_end = True
+            self._end_requested = True
             self._ended(0)
 
 
@@ -226,7 +226,7 @@ _KILLED = -9
 """The exit code of a process that SIGKILL has ended."""
 
 
-class _HostLine(Line):
+class _HostLine(ScenarioPipe):
     """The commands and reports of an app that runs on a simulated host in this process, in place of stdin and stdout."""
 
     def __init__(self, client: HostClient) -> None:
@@ -235,7 +235,7 @@ class _HostLine(Line):
         self._obey: Obey | None = None
 
     def tell(self, says: str, **details: Any) -> None:
-        said = json.loads(told(says, details))  # as it would come through a pipe
+        said = json.loads(encoded_event(says, details))  # as it would come through a pipe
         self._client._tell(self._client.plan.name, said.pop("says"), **said)
 
     def listen(self, obey: Obey) -> None:
@@ -257,7 +257,11 @@ def _host(sim: Simulation, name: str) -> Host:
     spelled = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name) or "client"
     taken = (*sim.network.machines, "localhost", "127.0.0.1")
     return sim.host(
-        next(one for one in (spelled, *(f"{spelled}.{n}" for n in range(2, len(taken) + 3))) if one not in taken)
+        next(
+            candidate
+            for candidate in (spelled, *(f"{spelled}.{n}" for n in range(2, len(taken) + 3)))
+            if candidate not in taken
+        )
     )
 
 

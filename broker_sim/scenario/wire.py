@@ -33,8 +33,10 @@ class Wire:
         head = encode_request_header(api, version, next(self._numbers), self._client_id)
         self._writer.write(frame(head + encode(request, version)))
         size = int.from_bytes(await self._reader.readexactly(4), "big")
-        told = (await self._reader.readexactly(size))[4:]
-        return decode(answer, version, told[1:] if response_is_tagged(api, version) else told)  # no broker sends tags
+        payload = (await self._reader.readexactly(size))[4:]
+        return decode(
+            answer, version, payload[1:] if response_is_tagged(api, version) else payload
+        )  # no broker sends tags
 
     def close(self) -> None:
         """Hang up, if it is connected."""

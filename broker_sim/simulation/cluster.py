@@ -30,14 +30,14 @@ from broker_sim.common.chance import Chance
 from broker_sim.common.clock import RealClock
 from broker_sim.common.text import UsageError
 from broker_sim.simulation.checks.answers import InvariantBroken
-from broker_sim.simulation.checks.survival import Standing, lost, standing
-from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.checks.survival import LogState, log_states, lost
+from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.simulation.virtual.process import DEAD, PAUSED, RUNNING, Process, context_of
 
 if TYPE_CHECKING:
     import random
 
-    from broker_sim.faults.tap import RequestTap
+    from broker_sim.faults.tap import RequestInterceptor
     from broker_sim.journal import Journal
     from broker_sim.simulation.virtual.disk_model import DiskFault
     from broker_sim.simulation.virtual.loop import SimLoop
@@ -86,8 +86,8 @@ def end_process(loop: SimLoop, process: Process) -> None:
     process.state = DEAD
     process.tasks = sorted((t for t in asyncio.all_tasks(loop) if getattr(t, "process", None) is process), key=hash)
     at_death, process.at_death = process.at_death, []
-    for told in at_death:
-        told(process)
+    for callback in at_death:
+        callback(process)
 
 
 class SimOptions(Options, total=False):
@@ -114,13 +114,13 @@ class SimCluster(Cluster):
         self.process, self.hosts = process, hosts
         self.on_journal: Callable[[Journal], object] = lambda journal: None
         self.on_process: list[Callable[[Process], object]] = []
-        """Told of every process after the first."""
+        """Called with every process after the first."""
         self.on_loss: Callable[[InvariantBroken], object] = lambda error: None
-        """Told where its disk has not what it must have after a death."""
-        self._stood: dict[str, Standing] = {}
+        """Called if the disk has lost data that it must have after a crash."""
+        self._stood: dict[str, LogState] = {}
         self._keeps_all = True
         self._shown: Journal | None = None
-        self._earlier: RequestTap | None = None  # of the process before
+        self._earlier: RequestInterceptor | None = None  # of the process before
         self._last_ms = 0
         if disk:
             if options.get("data_dir") is not None:
@@ -207,7 +207,7 @@ class SimCluster(Cluster):
 
     @property
     def dead(self) -> bool:
-        """Whether its process is."""
+        """Whether the process has ended."""
         return self.process.state == DEAD
 
     def kill(self, *, at_call: int | None = None) -> None:
@@ -232,7 +232,7 @@ class SimCluster(Cluster):
         network, process, servers, tap = self._network, self.process, self.servers, self._observation.tap
         self._last_ms = round(network.loop.wall() * 1000)
         if self._state is not None:
-            self._stood |= standing(self._state, self.disk)
+            self._stood |= log_states(self._state, self.disk)
             self._keeps_all = self._keeps_all and (self._sync or how == "killed")
         end_process(network.loop, process)
         if self._observation.journal is not None:
@@ -285,20 +285,20 @@ class SimCluster(Cluster):
         for name in self.hosts:
             machine = network.machine(name)
             machine.dark, machine.process = False, process
-        for told in self.on_process:
-            told(process)
+        for callback in self.on_process:
+            callback(process)
         if at_call is not None:
             self.disk.die_in(at_call, lambda: self._died("killed"))
         try:
             context_of(process).run(_at_once, self.start())
-        except Killed:
+        except ProcessKilled:
             return
         except BaseException:
             end_process(network.loop, process)
             self._forget()
             self._disk = self.disk.killed()
             raise
-        self.disk.live_on()
+        self.disk.cancel_death()
         self._look()
         if self.observed:
             for server in self.servers:
@@ -319,15 +319,15 @@ class SimCluster(Cluster):
     def _hush(self) -> None:
         """That a callback ended where its process died is no error."""
         loop = self._network.loop
-        told: Any = loop.get_exception_handler() or (lambda _, context: loop.default_exception_handler(context))
+        handler: Any = loop.get_exception_handler() or (lambda _, context: loop.default_exception_handler(context))
         loop.set_exception_handler(
-            lambda _, context: None if isinstance(context.get("exception"), Killed) else told(loop, context)
+            lambda _, context: None if isinstance(context.get("exception"), ProcessKilled) else handler(loop, context)
         )
 
-    def at_ease(self) -> None:
+    def clear_disk_faults(self) -> None:
         """Nothing is wrong with its disk, and no death of it is planned."""
         if self._disk is not None:
-            self._disk.live_on()
+            self._disk.cancel_death()
             for fault in self._disk.faults:
                 fault.heal()
 

@@ -18,7 +18,7 @@ from broker_sim.common.commandline import BROKEN, DONE, USAGE, Commands, add_com
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary
+    from broker_sim.simulation.sweeps.sweep import Failure, SweepOptions, SweepSummary
     from broker_sim.simulation.sweeps.trial import Case
 
 __all__ = ["register", "simulate"]
@@ -62,7 +62,7 @@ _LONG_S = 100 * 3600
 _WIDE = 110
 _KEPT = "\N{NO-BREAK SPACE}"
 _HEADS = {"buggify": "site was on", "site": "site fired", "rebalance:": "rebalance by", "log": "log was"}
-"""What stands before things of a kind, where that is not its name."""
+"""The heading of the things of a kind, if it is not the kind's name."""
 
 _EVERY_RUNS = 100
 """Where stderr is no terminal, a line after so many runs."""
@@ -189,14 +189,14 @@ def _replay(arguments: argparse.Namespace) -> int:
     failed = outcome.failure is not None
     picture, files = draw(arguments.replay, arguments.timeline) if failed or arguments.timeline else ("", ())
     if arguments.json:
-        told = {
+        result = {
             "failure": outcome.failure,
             "text": outcome.text,
             "case": outcome.case.to_dict(),
             "journal_hash": outcome.journal_hash,
             "timelines": [str(path) for path in files],
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
     else:
         lines = [f"{outcome.failure or 'clean'}: {outcome.virtual_s:.0f} virtual s"]
         lines += [f"  {line}" for line in _plan(outcome.case)]
@@ -242,7 +242,7 @@ def _check_clients(names: Iterable[str]) -> None:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     from broker_sim.config.settings import parse_release
-    from broker_sim.simulation.sweeps.sweep import Options, sweep
+    from broker_sim.simulation.sweeps.sweep import SweepOptions, sweep
     from broker_sim.simulation.sweeps.trial import WORKLOADS
 
     names = tuple(dict.fromkeys([*arguments.workloads, *arguments.scenario])) or tuple(WORKLOADS)
@@ -252,7 +252,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         if name not in WORKLOADS:
             raise unknown("workload", name, WORKLOADS)
     _check_clients(names)
-    options = Options(
+    options = SweepOptions(
         names,
         arguments.seeds,
         jobs=arguments.jobs,
@@ -278,7 +278,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     return DONE if not summary.failures else BROKEN
 
 
-def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
+def _on_spark(options: SweepOptions, arguments: argparse.Namespace) -> SweepSummary:
     from broker_sim.pipeline.progress import Steps
     from broker_sim.pipeline.run import JobFailed
     from broker_sim.simulation.sweeps.on_spark import sweep_on_spark
@@ -292,7 +292,7 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
             )
     steps = Steps(sys.stderr, quiet=arguments.quiet)
     try:
-        found = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
+        result = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
     except JobFailed as error:
         sys.stderr.write(f"broker-sim simulate: {error}\n")
         raise SystemExit(BROKEN) from None
@@ -300,9 +300,9 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
         written = f"; the verdicts so far are in {arguments.out}" if arguments.out else ""
         sys.stderr.write(f"broker-sim simulate: interrupted{written}\n")
         raise SystemExit(BROKEN) from None
-    if found.again[0]:
-        steps.say(f"{found.again[0]} seeds were run again, {found.again[1]} of them in another process")
-    return found.summary
+    if result.again[0]:
+        steps.say(f"{result.again[0]} seeds were run again, {result.again[1]} of them in another process")
+    return result.summary
 
 
 class _Line:
@@ -311,7 +311,7 @@ class _Line:
     def __init__(self, *, quiet: bool, limit_s: float = math.inf) -> None:
         self.quiet, self.terminal, self.limit_s = quiet, sys.stderr.isatty(), limit_s
 
-    def show(self, summary: Summary) -> None:
+    def show(self, summary: SweepSummary) -> None:
         if self.quiet or (not self.terminal and summary.runs % _EVERY_RUNS):
             return
         done, left_s = summary.runs + summary.skipped, min(summary.left_s, self.limit_s - summary.wall_s)
@@ -328,8 +328,8 @@ class _Line:
             sys.stderr.write("\r\x1b[K")
 
 
-def text_of(summary: Summary) -> str:
-    """The summary for people."""
+def text_of(summary: SweepSummary) -> str:
+    """The summary of a sweep as lines of text."""
     wall_s, cpu_s = summary.wall_s or 1.0, summary.cpu_s or 1.0
     ended = " (interrupted)" if summary.interrupted else ""
     lines = [
@@ -342,14 +342,14 @@ def text_of(summary: Summary) -> str:
         lines.append(f"{len(summary.features)} features{forked}")
     if summary.skipped:
         lines.append(f"{summary.skipped} runs had been done before")
-    lines += [f"fails no more: {path}" for path in summary.mended]
+    lines += [f"no longer fails: {path}" for path in summary.mended]
     lines += _reach(summary)
-    for each in summary.failures.values():
-        lines += ["", *_failure(each)]
+    for failure in summary.failures.values():
+        lines += ["", *_failure(failure)]
     return "\n".join(lines) + "\n"
 
 
-def _reach(summary: Summary) -> list[str]:
+def _reach(summary: SweepSummary) -> list[str]:
     """What came about, the most frequent first, and what never did."""
     return [
         *_table("came about", (f"{name} {count}" for name, count in summary.hits.most_common()), alone="fault"),
@@ -359,17 +359,17 @@ def _reach(summary: Summary) -> list[str]:
     ]
 
 
-def _table(title: str, told: Iterable[str], *, alone: str, heads: bool = True) -> list[str]:
+def _table(title: str, texts: Iterable[str], *, alone: str, heads: bool = True) -> list[str]:
     """A title and what belongs to it, by the first words that several things share; ``alone``: the head of those that share none."""
     rows: dict[str, list[str]] = {}
-    for text in told:
+    for text in texts:
         first, _, rest = text.partition(" ")
         headed = heads and rest and not rest.isdigit()
         rows.setdefault(_HEADS.get(first, first) if headed else alone, []).append(rest if headed else text)
     wide = max(map(len, rows), default=0)
     lines = [title] if rows else []
-    for head, each in rows.items():
-        kept = ", ".join(text.replace(" ", _KEPT) for text in each)
+    for head, row in rows.items():
+        kept = ", ".join(text.replace(" ", _KEPT) for text in row)
         wrapped = textwrap.wrap(kept, _WIDE - wide, break_on_hyphens=False, break_long_words=False)
         names = f"{head:<{wide}}  " if wide else "", " " * (wide + 2) if wide else ""
         lines += [f"  {names[bool(number)]}{line.replace(_KEPT, ' ')}" for number, line in enumerate(wrapped)]
@@ -386,18 +386,19 @@ def _plan(case: Case) -> list[str]:
     return lines
 
 
-def _failure(each: Failure) -> list[str]:
-    case = each.case
+def _failure(failure: Failure) -> list[str]:
+    case = failure.case
     plan = case.plan or ()
-    made = f" (of {each.before}, after {each.shrinking_runs} runs)" if each.shrunk else ""
+    made = f" (of {failure.before}, after {failure.shrinking_runs} runs)" if failure.shrunk else ""
     by_seed = f"{case.workload} --seeds {case.seed} --seconds {case.duration_s:g}"
-    again = "broker-sim simulate " + (f"--replay {each.file}" if each.file else by_seed)
+    again = "broker-sim simulate " + (f"--replay {failure.file}" if failure.file else by_seed)
     return [
-        f"{case.workload}, seed {case.seed}: {each.failure}" + (f", {each.count} times" if each.count > 1 else ""),
+        f"{case.workload}, seed {case.seed}: {failure.failure}"
+        + (f", {failure.count} times" if failure.count > 1 else ""),
         f"  again: {again}",
         f"  as {case.as_version}, {case.members} members, {case.duration_s:g} s, {len(plan)} faults{made}:",
         *(f"    {line}" for line in _plan(case)),
-        *(f"  {line}" for line in each.text.splitlines()[:40]),
-        *(f"  {line}" for line in each.picture.splitlines()),
-        *(f"  timeline: {path}" for path in each.drawn),
+        *(f"  {line}" for line in failure.text.splitlines()[:40]),
+        *(f"  {line}" for line in failure.picture.splitlines()),
+        *(f"  timeline: {path}" for path in failure.drawn),
     ]

@@ -24,7 +24,7 @@ from broker_sim.simulation.virtual.process import DEAD, PAUSED, RUNNING, Process
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Ground
+    from broker_sim.simulation.protocols import HostEnvironment
     from broker_sim.simulation.virtual.loop import SimTask
 from broker_sim.simulation.virtual.network import Machine
 
@@ -37,7 +37,7 @@ Program = Callable[[], Coroutine[Any, Any, object]] | Coroutine[Any, Any, object
 class Host:
     """A machine with one process at a time."""
 
-    def __init__(self, sim: Ground, name: str) -> None:
+    def __init__(self, sim: HostEnvironment, name: str) -> None:
         self.sim, self.name = sim, name
         self.machine: Machine = sim.network.machine(name)
         self.process = self.machine.process = Process(name, 1, sim.seed)
@@ -101,7 +101,7 @@ class Host:
                     raise
                 self.failures.append(
                     (self.sim.elapsed_s, error)
-                )  # nobody has cancelled it: aiokafka's stop() may raise that
+                )  # without a call of cancel(): aiokafka's stop() may raise that
             await asyncio.sleep(pause_s)
 
     def _start(self, coro: Coroutine[Any, Any, object], name: str | None) -> SimTask:
@@ -185,7 +185,7 @@ class Host:
 class BrokerHost(Host):
     """The host of one broker."""
 
-    def __init__(self, sim: Ground, name: str, cluster: SimCluster, node_id: int, process: Process) -> None:
+    def __init__(self, sim: HostEnvironment, name: str, cluster: SimCluster, node_id: int, process: Process) -> None:
         super().__init__(sim, name)
         self.cluster, self.node_id = cluster, node_id
         cluster.on_process.append(self._live)
@@ -244,7 +244,7 @@ class BrokerHost(Host):
         self._do(self.cluster.broker_up(self.node_id), "up")
 
     def _do(self, coro: Coroutine[Any, Any, object], what: str) -> None:
-        """One after the other."""
+        """Run ``coro`` after the previous action on the host has ended; ``what`` names it in errors."""
         before = self._doing
 
         async def then() -> None:

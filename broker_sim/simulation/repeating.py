@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, Recording
+from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, RunRecording
 from broker_sim.simulation.world import Simulation, simulate
 
 __all__ = ["check_repeatable"]
@@ -19,11 +19,11 @@ __all__ = ["check_repeatable"]
 def check_repeatable(run: Callable[[Simulation], object], seed: object = 0, **options: Any) -> None:
     """Run ``run(sim)`` twice with one seed (``options``: `simulate`'s), in this process. Raises NotRepeatable, and what ``run`` raises.
     That another process runs the same takes a pinned hash seed as well: ``sim.pinned``."""
-    first = Recording()
+    first = RunRecording()
     with simulate(seed, recording=first, **options) as sim:
         run(sim)
         schedule = sim.schedule_hash
-    second = Recording(first)
+    second = RunRecording(first)
     with simulate(seed, recording=second, **options) as sim:
 
         def stop_at_the_first_difference() -> None:
@@ -37,5 +37,5 @@ def check_repeatable(run: Callable[[Simulation], object], seed: object = 0, **op
         stop_at_the_first_difference()
         if sim.schedule_hash != schedule:
             raise NotRepeatable(
-                f"seed {seed!r}: the same events, but not the same schedule of the loop (trace=True tells more)"
+                f"seed {seed!r}: the same events, but not the same schedule of the loop (trace=True also hashes the callbacks' names)"
             )

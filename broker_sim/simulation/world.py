@@ -50,15 +50,15 @@ from broker_sim.simulation.faults.disks import revive
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
-from broker_sim.simulation.judging import Judge
 from broker_sim.simulation.sync import in_loop
+from broker_sim.simulation.verification import ClusterVerifier
 from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
 from broker_sim.simulation.virtual.ambient import ambient
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from broker_sim.simulation.virtual.loop import SimLoop, SimTask
 from broker_sim.simulation.virtual.network import Link, SimNetwork
 from broker_sim.simulation.virtual.process import PROCESS, Process, context_of
-from broker_sim.simulation.virtual.recording import Recording, hashed
+from broker_sim.simulation.virtual.recording import RunRecording, hashed
 from broker_sim.simulation.virtual.watchdog import patience as guarded
 
 __all__ = ["EPOCH_MS", "Simulation", "simulate"]
@@ -80,7 +80,7 @@ class Simulation:
 
     def __init__(
         self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = EPOCH_MS,
-        link: Link | None = None, recording: Recording | None = None, faults: Plan = None, invariants: bool = True,
+        link: Link | None = None, recording: RunRecording | None = None, faults: Plan = None, invariants: bool = True,
         waive: Collection[str] = (), instead: Sequence[FaultPlan] | None = None, noisy: Collection[str] | None = None,
     ) -> None:  # fmt: skip
         if order not in ("fifo", "tasks"):
@@ -104,7 +104,7 @@ class Simulation:
         self.hangs: dict[str, Callable[[float], object]] = {}
         """Host -> what lets its application hang for so many seconds: targets of the fault ``hang``."""
         self._instead = instead
-        self._judges: list[Judge] = []
+        self._verifiers: list[ClusterVerifier] = []
         self._listeners: list[Callable[[dict[str, Any]], object]] = []
         self._invariants, self._waive = invariants, tuple(waive)
         self._recording = recording
@@ -129,10 +129,10 @@ class Simulation:
         of_any = {option: value for option, value in options.items() if option != "disk"}
         brokers = read_options({"brokers": brokers, "topics": topics, **of_any})["brokers"]
         names = [f"{name}-{number}" for number in range(1, brokers + 1)]
-        for each in names:
-            if each in self.hosts:
-                raise UsageError(f"host {each} exists already; give this cluster another name")
-            self.network.machine(each)
+        for host in names:
+            if host in self.hosts:
+                raise UsageError(f"host {host} exists already; give this cluster another name")
+            self.network.machine(host)
         process = Process(name, 1, self.seed)
         options.setdefault("journal", True)
         if options.get("rng") is None:
@@ -147,23 +147,23 @@ class Simulation:
             return self.loop.create_task(cluster.start(), name=f"start of {name}")
 
         self._await(context.run(start))
-        for node_id, each in enumerate(names, start=1):
-            self.hosts[each] = BrokerHost(self, each, cluster, node_id, process)
+        for node_id, host in enumerate(names, start=1):
+            self.hosts[host] = BrokerHost(self, host, cluster, node_id, process)
         self.clusters.append(cluster)
-        judge = Judge(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
-        self._judges.append(judge)
+        verifier = ClusterVerifier(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
+        self._verifiers.append(verifier)
         if cluster.observed:
-            cluster.journal.subscribe(judge.event)
+            cluster.journal.subscribe(verifier.event)
         if self._invariants:
-            cluster.on_loss = judge.breach
+            cluster.on_loss = verifier.breach
         return cluster
 
     def host(self, name: str) -> Host:
         """The host of that name, created at the first call."""
-        found = self.hosts.get(name)
-        if found is None:
-            found = self.hosts[name] = Host(self, name)
-        return found
+        host = self.hosts.get(name)
+        if host is None:
+            host = self.hosts[name] = Host(self, name)
+        return host
 
     def spawn(self, host: str, program: Program, name: str | None = None, *, again: object = None) -> SimTask:
         """As `Host.spawn`."""
@@ -265,13 +265,13 @@ class Simulation:
         cluster = self._cluster(kafka)
         if not cluster.observed:
             raise UsageError("check() needs a journal; remove journal=False from sim.cluster()")
-        judge = self._judges[self.clusters.index(cluster)]
-        wanted = judge.expected(groups)
+        verifier = self._verifiers[self.clusters.index(cluster)]
+        wanted = verifier.expected(groups)
         request_s = duration_ms(request_timeout, "request_timeout") / 1000
-        within_s = judge.bound_s(wanted, request_s) if within is None else duration_ms(within, "within") / 1000
+        within_s = verifier.bound_s(wanted, request_s) if within is None else duration_ms(within, "within") / 1000
         within_s += max((fault.args["hang_s"] for fault in self.faults.begun if fault.kind == "hang"), default=0)
         self.heal()
-        took_s = judge.converge(wanted, within_s, lag, also)
+        took_s = verifier.converge(wanted, within_s, lag, also)
         self._raise()
         return took_s
 
@@ -296,11 +296,11 @@ class Simulation:
 
     def run_until(self, condition: Callable[[], object], within: object = "60s", what: str | None = None) -> None:
         """Run until ``condition()`` holds. Raises SimTimeLimit, SimDeadlock, and what `run_for` raises."""
-        told = what or _text_of(condition)
+        text = what or _text_of(condition)
         within_s = duration_ms(within, "within") / 1000
         self._raise()
         self._begin_plans()
-        self.loop.run_until(lambda: self._failed is not None or condition(), within_s, told)
+        self.loop.run_until(lambda: self._failed is not None or condition(), within_s, text)
         self._raise()
 
     def run(self, coro: Coroutine[Any, Any, T], within: object = "1h") -> T:
@@ -334,7 +334,7 @@ class Simulation:
             if task.cancelling() or (task.process is not None and task.process.state):
                 return
             error = SimError(
-                f"{task.get_name()} ended by a CancelledError though nobody has cancelled it, as aiokafka's stop() may; "
+                f"{task.get_name()} ended by a CancelledError without a call of cancel(), as aiokafka's stop() may; "
                 'spawn(..., again="1s") starts a program again'
             )
         else:
@@ -411,8 +411,8 @@ class Simulation:
                     self.fail(error)
 
         journal.failed = self.fail
-        if number < len(self._judges):  # it begins late
-            journal.subscribe(self._judges[number].event)
+        if number < len(self._verifiers):  # it begins late
+            journal.subscribe(self._verifiers[number].event)
         for event in journal.events:
             note(event)
         journal.subscribe(note)
@@ -459,7 +459,7 @@ class Simulation:
         loop.without_pauses()
         loop.forbidden = loop.after_turn = loop.native_threads = loop.native_sockets = None
         for cluster in self.clusters:
-            cluster.at_ease()
+            cluster.clear_disk_faults()
             self._stop(cluster)
         self.network.close()
         for _ in range(_ROUNDS):
@@ -517,7 +517,7 @@ class _Block:
     @uninterrupted
     def __enter__(self) -> Simulation:
         if events._get_running_loop() is not None:
-            raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
+            raise RuntimeError("simulate() runs its own loop: use it in a function that is not a coroutine")
         with ExitStack() as undo:
             alarms = self._alarms = undo.enter_context(self._alarms)
             sim = Simulation(self._seed, **self._options)

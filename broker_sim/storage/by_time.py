@@ -25,24 +25,24 @@ Search = Generator[None, None, TimestampOffset | None]
 
 
 def finding(log: PartitionLog, search: Callable[[], Search]) -> Search:
-    """What a search in the log finds; anew where segments went away or became shorter between two of its pieces, and it failed over
+    """The result of a search in the log; it is repeated if segments were removed or truncated between two pieces, and it failed for
     that. Raises CorruptLog, KafkaStorageError."""
     while True:
         before = [(segment, segment.size) for segment in log.segments]
         try:
             return (yield from search())
         except FAILURES as error:
-            there = {id(segment) for segment in log.segments}
-            if all(id(segment) in there and segment.size >= size for segment, size in before):
+            present = {id(segment) for segment in log.segments}
+            if all(id(segment) in present and segment.size >= size for segment, size in before):
                 raise log.failure(error) from error
 
 
 def first_not_before(segments: Iterable[Segment], timestamp: int, start: int, config: LogConfig) -> Search:
     """The first record at or after offset `start` whose timestamp (ms) is >= `timestamp`. Raises RecordBatchError, OSError."""
     for batch in _batches(segments, timestamp, start):
-        found = yield from batch.finding(timestamp, start, config)
-        if found is not None:
-            return found
+        located = yield from batch.finding(timestamp, start, config)
+        if located is not None:
+            return located
     return None
 
 
@@ -54,9 +54,9 @@ def latest(segments: Iterable[Segment], config: LogConfig, epoch: int) -> Search
     """
     segments = list(segments)
     timestamp = max(segment.max_timestamp for segment in segments)
-    found = yield from first_not_before(segments, timestamp, 0, config)
-    if found is None or timestamp < 0 or config.release >= EXACT_LATEST_SINCE:
-        return found
+    located = yield from first_not_before(segments, timestamp, 0, config)
+    if located is None or timestamp < 0 or config.release >= EXACT_LATEST_SINCE:
+        return located
     batch = next(_batches(segments, timestamp, 0))
     if batch.header.attributes & (CODEC_MASK | TIMESTAMP_TYPE_BIT):
         return TimestampOffset(timestamp, batch.header.last_offset, epoch)

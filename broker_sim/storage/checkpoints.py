@@ -61,10 +61,10 @@ def read_offsets(data_dir: Path, name: str, files: Files = FILES) -> dict[tuple[
     """Offsets by (topic, partition) of the data directory's checkpoint `name`. Raises CheckpointError."""
     path = data_dir / name
     try:
-        found = {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path, files)}
-        if any(not 0 <= offset < 2**63 for offset in found.values()):
+        result = {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path, files)}
+        if any(not 0 <= offset < 2**63 for offset in result.values()):
             raise ValueError("an invalid offset")
-        return found
+        return result
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
 

@@ -68,16 +68,16 @@ class _Plan:
     written: set[int] = field(default_factory=set)
     """Whose records stood before the place that the pass has come to, without a marker since."""
     markers: list[AbortedTransaction] = field(default_factory=list)
-    """Those of which something is left, as far as their markers stand in what was cleaned last."""
+    """Transactions with remaining records whose markers are in the segments that were cleaned last."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
         return header.is_transactional and self.ended_by(header) is not None
 
     def ended_by(self, header: BatchHeader) -> AbortedTransaction | None:
         """The aborted transaction that a batch of a producer, data or marker, is of."""
-        mine = self.aborted.get(header.producer_id, ())
-        at = bisect_left(mine, header.base_offset, key=_marker)
-        return mine[at] if at < len(mine) and mine[at].first_offset <= header.base_offset else None
+        own = self.aborted.get(header.producer_id, ())
+        at = bisect_left(own, header.base_offset, key=_marker)
+        return own[at] if at < len(own) and own[at].first_offset <= header.base_offset else None
 
 
 def _marker(transaction: AbortedTransaction) -> int:
@@ -163,22 +163,22 @@ class Pass:
 
 
 def _cost(header: BatchHeader) -> int:
-    """What a look at a batch costs, in records: so much for its bytes, so much for itself."""
+    """The cost of reading a batch, in records: for its bytes, and for the batch itself."""
     return header.record_count + header.length // 256 + 8
 
 
 def _cleanable(log: PartitionLog, now_ms: int, high_watermark: int) -> list[Segment]:
     limit = log.ended.first_unstable(log.producers.open.values(), high_watermark)
     limit = min(limit, high_watermark)
-    found: list[Segment] = []
+    result: list[Segment] = []
     for segment in log.segments[:-1]:
         young = (
             log.config.min_compaction_lag_ms > 0 and segment.max_timestamp > now_ms - log.config.min_compaction_lag_ms
         )
         if young or segment.next_offset > limit:
             break
-        found.append(segment)
-    return found
+        result.append(segment)
+    return result
 
 
 def _due(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, now_ms: int) -> bool:
@@ -222,13 +222,13 @@ def _kept(
     horizon = header.delete_horizon_ms
     tombstones_stay = horizon is None or plan.now_ms < horizon
     last_offsets = plan.last_offsets
-    found: dict[int, bool] = {}
+    result: dict[int, bool] = {}
     for row in keys(data, pos, header, max_bytes=max_bytes):
         if row is None:
             yield
         elif row[1] is not None and row[0] >= last_offsets.get(row[1], -1) and (row[2] or tombstones_stay):
-            found[row[0]] = row[2]
-    return found
+            result[row[0]] = row[2]
+    return result
 
 
 def _filtered(
@@ -327,5 +327,5 @@ def _replace(log: PartitionLog, old: Sequence[Segment], fresh: Segment, aborted:
     for segment in old:
         segment.delete()
     if isinstance(fresh, DiskSegment):
-        log.sync_names()  # while the swap tells of it, what it replaces goes at an open
+        log.sync_names()  # while the swap file exists, an open removes the segments that it replaces
         fresh.rename("")

@@ -79,7 +79,7 @@ class EpochCache:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one that holds it begins there now."""
+        """Drop epochs that ended before `start_offset`; the epoch of that offset begins there now."""
         passed = bisect_right(self._starts, start_offset)
         if passed == 0 or (passed == 1 and self._starts[0] == start_offset):
             return

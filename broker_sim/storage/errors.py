@@ -1,4 +1,4 @@
-"""What a log answers when it can't: every exception carries the Kafka error that goes to the client."""
+"""The exceptions of a log: each has the Kafka error for the client."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class Closable(Protocol):
-    """What holds a descriptor that it can open again."""
+    """An object with a file descriptor that it can open again."""
 
     def close(self) -> None: ...
 
@@ -85,16 +85,16 @@ class Files:
         path.unlink(missing_ok=True)
 
     def names(self, path: Path) -> list[str]:
-        """What a directory holds, sorted."""
+        """The names in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def odd_names(self, path: Path) -> list[str]:
         """What of a directory is neither a file nor a directory: links, pipes, devices. Sorted."""
-        with os.scandir(path) as found:
+        with os.scandir(path) as entries:
             return sorted(
-                each.name
-                for each in found
-                if not (each.is_file(follow_symlinks=False) or each.is_dir(follow_symlinks=False))
+                entry.name
+                for entry in entries
+                if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))
             )
 
     def exists(self, path: Path) -> bool:
@@ -130,9 +130,9 @@ class Files:
         return total, free
 
     def lock(self, path: Path) -> Closable:
-        """Make the file, and keep everybody else from it until it is closed. Raises BlockingIOError where somebody has it."""
+        """Create the file, and lock it until it is closed. Raises BlockingIOError if another process has the lock."""
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise OSError(f"{path} is a link, or no file at all")
+            raise OSError(f"{path} is a link, or not a regular file")
         handle = path.open("a")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too

@@ -118,7 +118,7 @@ class TimeIndex:
         self.saved = min(self.saved, keep)
 
     def load(self, data: bytes, last_relative_offset: int) -> bool:
-        """As OffsetIndex.load."""
+        """Load the file's entries, as OffsetIndex.load."""
         if len(data) % TIME_ENTRY_BYTES:
             return False
         timestamps, offsets = array("q"), array("I")
@@ -146,7 +146,7 @@ class TimeIndex:
 
 
 def save_index(files: Files, path: Path, index: OffsetIndex | TimeIndex, *, sync: bool = False) -> None:
-    """Bring an index file up to date: entries that it lacks are added, what is beyond the last one is cut."""
+    """Update an index file: missing entries are added, entries after the last one are cut."""
     entry_bytes = OFFSET_ENTRY_BYTES if isinstance(index, OffsetIndex) else TIME_ENTRY_BYTES
     fd = files.open(path, create=True)
     try:

@@ -100,17 +100,17 @@ class PartitionLog:
     def _open(self, directory: Path, now_ms: int) -> None:
         try:
             self.files.make_dir(directory)
-            found = recovery.recover(directory, self.config, self.files, now_ms)
-            self.epochs = EpochCache(found.epochs, self._save_epochs)
-            if found.epochs_changed:
+            recovered = recovery.recover(directory, self.config, self.files, now_ms)
+            self.epochs = EpochCache(recovered.epochs, self._save_epochs)
+            if recovered.epochs_changed:
                 self._save_epochs()
-            self.producers, self.ended = found.producers, EndedTransactions(found.aborted)
-            for segment in found.segments:
+            self.producers, self.ended = recovered.producers, EndedTransactions(recovered.aborted)
+            for segment in recovered.segments:
                 segment.sync_appends = self.sync
                 self._add_segment(segment)
-            self.log_start_offset, self.clean_end_offset = found.log_start_offset, found.clean_end_offset
+            self.log_start_offset, self.clean_end_offset = recovered.log_start_offset, recovered.clean_end_offset
             if not self.segments:
-                self._add_segment(self._new_segment(found.log_start_offset, now_ms))
+                self._add_segment(self._new_segment(recovered.log_start_offset, now_ms))
             elif self.sync:  # what a process that was killed had not synced yet is served from now on
                 self.segments[-1].sync()
                 self.files.sync_dir(directory)
@@ -145,11 +145,11 @@ class PartitionLog:
             own_time = not config.is_log_append_time and not first.attributes & TIMESTAMP_TYPE_BIT
             if own_time and origin is Origin.CLIENT:
                 return self._append_one(batch, first, leader_epoch, now_ms, checked)
-            found = [(0, first)]
+            heads = [(0, first)]
         else:
-            found = list(batches(batch))
+            heads = list(batches(batch))
         markers: dict[int, EndMarker | None] = {}
-        for pos, header in found:
+        for pos, header in heads:
             if origin is not Origin.CLIENT:
                 check_size(header, config, self.name)
                 if header.producer_id >= 0:
@@ -165,27 +165,27 @@ class PartitionLog:
         parts: list[bytes] = []
         marks: list[Mark] = []
         latest = -1
-        for pos, header in found:
+        for pos, header in heads:
             size = header.length + LENGTH_END
-            one = batch if size == len(batch) else batch[pos : pos + size]
+            single = batch if size == len(batch) else batch[pos : pos + size]
             timestamp = header.max_timestamp
             if config.is_log_append_time:
                 timestamp = now_ms
-                one = stamp_append_time(one, now_ms)
+                single = stamp_append_time(single, now_ms)
             elif header.attributes & TIMESTAMP_TYPE_BIT:
-                one = stamp_create_time(one)
-            parts.append(stamp(one, end, leader_epoch))
+                single = stamp_create_time(single)
+            parts.append(stamp(single, end, leader_epoch))
             end += header.last_offset_delta + 1
             marks.append((size, end - 1, timestamp))
             latest = max(latest, timestamp)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         self._write(data, marks, leader_epoch, latest, now_ms)
-        self._account(found, base, markers)
+        self._account(heads, base, markers)
         return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
 
-    def _account(self, found: list[tuple[int, BatchHeader]], offset: int, markers: dict[int, EndMarker | None]) -> None:
+    def _account(self, heads: list[tuple[int, BatchHeader]], offset: int, markers: dict[int, EndMarker | None]) -> None:
         """These batches, with these markers by position, are in the log from `offset` on."""
-        for pos, header in found:
+        for pos, header in heads:
             ended = self.producers.update(header, offset, markers.get(pos)) if header.producer_id >= 0 else None
             if ended is not None:
                 self.ended.add(ended, self.segments[-1])
@@ -218,9 +218,8 @@ class PartitionLog:
         base_sequence: int = 0,
         within: InTransaction | None = None,
     ) -> tuple[int, int]:
-        """Add one batch of the broker's own out of ``count`` encoded records (`record_batch.batch_of`); returns its last
-        offset and its bytes. What it means is what `append` means for that batch; what it raises too.
-        """
+        """Append one batch of the broker's own from ``count`` encoded records (`record_batch.batch_of`); returns its last offset and
+        its bytes. Its effect and its exceptions are those of `append` with that batch."""
         config, base = self.config, self.log_end_offset
         head = {} if within is None else within.head
         data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence, **head)
@@ -451,8 +450,8 @@ class PartitionLog:
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> int:
-        """Remove old segments by retention.ms, retention.bytes (cleanup.policy with `delete`) and the log's start. The number of
-        segments removed; what is not committed stays.
+        """Remove old segments by retention.ms, retention.bytes (cleanup.policy with `delete`) and the log's start. Returns the number
+        of removed segments; uncommitted records stay.
 
         Raises KafkaStorageError.
         """
@@ -480,20 +479,20 @@ class PartitionLog:
             checkpoints.write_row(self.directory, name, offset, files=self.files, sync=True)
 
     def sync_names(self) -> None:
-        """What was made, renamed and removed comes before what follows. Raises OSError."""
+        """Make created, renamed and removed files durable before later changes. Raises OSError."""
         if self.directory is not None:
             self.files.sync_dir(self.directory)
 
     def _start_at(self, offset: int) -> None:
-        """Move the log's start, and remove the segments that end before it (never the last one); a start goes on with that."""
+        """Set the log start offset, and remove the segments that end before it (never the last one)."""
         self.log_start_offset = offset
         self._drop_first(max(bisect_right(self._bases, offset) - 1, 0))
         self.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from the batch that holds `offset` on, as a follower does (rule: whole batches only).
+        """Drop everything from the batch with `offset` on, as a follower does (whole batches only).
 
-        The log may begin anew at an `offset` before its start. Raises KafkaStorageError.
+        With an `offset` before its start the log begins again there. Raises KafkaStorageError.
         """
         if offset >= self.log_end_offset:
             return
@@ -546,9 +545,9 @@ class PartitionLog:
     ) -> Generator[None, None, bool]:
         """`compact` in pieces of `cleaner.PIECE`: yields after each. It ends without a result where segments go away meanwhile."""
         self._stop_compaction()
-        one = Pass(self, now_ms, high_watermark, force, pace)
-        self._stop_compaction = one.stop
-        return one.job
+        cleaning = Pass(self, now_ms, high_watermark, force, pace)
+        self._stop_compaction = cleaning.stop
+        return cleaning.job
 
     def set_clean_end_offset(self, offset: int) -> None:
         """Remember where compaction has come to. Raises OSError."""
@@ -573,7 +572,7 @@ class PartitionLog:
             try:
                 for name in checkpoints.PARTITION_FILES:
                     checkpoints.write_row(self.directory, name, None, files=self.files)
-                self.files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it tells whose they were
+                self.files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it has their producer
             except FAILURES as error:
                 raise self.failure(error) from error
 
@@ -585,7 +584,7 @@ class PartitionLog:
             raise self.failure(error) from error
 
     def close(self) -> None:
-        """Write what is only in memory and give descriptors back; a full disk costs the next start some reading."""
+        """Write buffered data and close the files; with a full disk the next start reads more."""
         self._stop_compaction()
         self.on_sealed = lambda: None
         try:

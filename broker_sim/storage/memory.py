@@ -1,6 +1,6 @@
-"""A segment in memory: the batches as they came, with what a lookup needs beside them.
+"""A segment in memory: the received batches, with the data of look-ups.
 
-Same behaviour as the one on disk, so that a log without a directory rolls, expires, compacts and truncates alike.
+It behaves as a segment on disk, so that a log without a directory rolls, expires, compacts and truncates alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire.record_batch import BatchHeader, parse_header
 
 _INDEX_INTERVAL = 4096
-"""index.interval.bytes as it is by default: it shows in how many aborted transactions a fetch is told."""
+"""The default of index.interval.bytes, on which the number of aborted transactions in a Fetch response depends."""
 
 
 class MemorySegment:
@@ -134,10 +134,10 @@ class MemorySegment:
             self.append_one(batch, header.last_offset, header.max_timestamp)
 
     def save_aborted(self, entries: Sequence[AbortedTransaction], *, sync: bool = False) -> None:
-        """The log has them."""
+        """Without effect: a log in memory has no transaction index file."""
 
     def add_aborted(self, entry: AbortedTransaction, number: int) -> None:
-        """The log has it."""
+        """Without effect: the log itself lists its aborted transactions."""
 
     def became_inactive(self) -> None:
         """Nothing to finish in memory."""

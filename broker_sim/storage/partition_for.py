@@ -16,9 +16,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """Partition of `__consumer_offsets` (which has `partitions` of them) that holds the group's records.
+    """The partition of `__consumer_offsets`, which has `partitions` of them, for a group's records.
 
-    Utils.abs makes 0 of the one number that has no positive counterpart.
+    Utils.abs returns 0 for the one number without a positive counterpart.
     """
     value = java_hash(group_id)
     return 0 if value == -(1 << 31) else abs(value) % partitions

@@ -46,7 +46,7 @@ _NO_COORDINATOR = -1
 
 
 class ProducedBatch(NamedTuple):
-    """What is kept of a batch; sequences wrap after 2**31 - 1."""
+    """The remembered part of a batch; sequences wrap after 2**31 - 1."""
 
     first_sequence: int
     last_sequence: int
@@ -69,7 +69,7 @@ class EndedTransaction(NamedTuple):
 
 
 class InTransaction(NamedTuple):
-    """Whose transaction a batch of the broker's own belongs to; `marker`: what its one control record says, where it ends that."""
+    """The transaction of a batch that the broker itself appends; `marker`: its one control record, if it ends the transaction."""
 
     producer_id: int
     epoch: int
@@ -220,7 +220,7 @@ class ProducerState:
         return EndedTransaction(entry.producer_id, first, offset, stable, marker.committed)
 
     def replay(self, batches: Iterable[tuple[BatchHeader, bytes, int]]) -> None:
-        """Account for batches as they stand in the log. Raises RecordBatchError."""
+        """Account for batches of the log. Raises RecordBatchError."""
         for header, data, pos in batches:
             if header.producer_id >= 0:
                 self.update(header, header.base_offset, end_marker(data, pos, header) if header.is_control else None)
@@ -251,13 +251,13 @@ class ProducerState:
             )
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were silent for `expiration_ms` and have no open transaction."""
-        gone = [
+        """Remove producers that were idle for `expiration_ms` and have no open transaction."""
+        expired = [
             entry.producer_id
             for entry in self.entries.values()
             if entry.transaction_start < 0 and now_ms - entry.last_timestamp >= expiration_ms
         ]
-        for producer_id in gone:
+        for producer_id in expired:
             del self.entries[producer_id]
 
 
@@ -301,8 +301,10 @@ def decode_snapshot(data: bytes) -> ProducerState | None:
             entry.batches.append(
                 ProducedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
             )
-    begun = [(one.transaction_start, one.producer_id) for one in state.entries.values() if one.transaction_start >= 0]
-    state.open = {producer_id: start for start, producer_id in sorted(begun)}
+    open_transactions = [
+        (entry.transaction_start, entry.producer_id) for entry in state.entries.values() if entry.transaction_start >= 0
+    ]
+    state.open = {producer_id: start for start, producer_id in sorted(open_transactions)}
     return state
 
 

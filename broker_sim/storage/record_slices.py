@@ -35,7 +35,7 @@ class RecordSlice(Protocol):
         """All of them at once. Raises as `chunks`."""
 
     def close(self) -> None:
-        """Give back what it holds; a second time does nothing."""
+        """Release its file descriptor or batches; a second call has no effect."""
 
 
 def whole(data: bytes | RecordSlice) -> bytes:

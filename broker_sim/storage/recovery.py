@@ -52,7 +52,7 @@ MAX_OFFSET = 2**63 - 2**32
 """No log begins beyond: its records have to have offsets, too."""
 
 MAX_EPOCH = 2**31 - 2**16
-"""A later leader epoch is damage: what tells it (no CRC covers it in a batch) counts as not telling any."""
+"""A later leader epoch is damage (a batch's CRC does not cover it); it counts as unknown."""
 
 
 @dataclass
@@ -71,32 +71,32 @@ class Recovered:
 def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Recovered:
     """Read a log directory, repairing it. Raises OSError."""
     sweep(directory, config, files, now_ms)
-    found = Recovered()
+    recovered = Recovered()
     bases = segment_bases(directory, files)
     saved = _saved_epochs(directory, files)
     aborted, sound = _aborted(directory, bases, files)
-    found.producers, replay_from = _snapshot_before(directory, bases[:sound], files)
-    scanned: list[tuple[int, int]] = []  # (epoch, first offset) as the batches tell, of the segments read whole
+    recovered.producers, replay_from = _snapshot_before(directory, bases[:sound], files)
+    scanned: list[tuple[int, int]] = []  # (epoch, first offset) from the batches of the segments that were read whole
     for base in bases:
         segment = open_segment(directory, base, config, files, now_ms)
         size = files.size(segment.fd)
         replays = base >= replay_from
         if base == bases[-1] or replays or saved is None or not segment.adopt_finished(size):
             ended: list[AbortedTransaction] = []
-            scanned += _scan(segment, size, files, found.producers if replays else None, ended)
+            scanned += _scan(segment, size, files, recovered.producers if replays else None, ended)
             _put_right(segment, aborted, ended if replays else None)
             if base != bases[-1]:
                 segment.became_inactive()
                 segment.flush(True)
         if base != bases[-1]:
             segment.close()
-        found.aborted += aborted.get(base, ())
-        found.segments.append(segment)
-    _recover_start(directory, found, config, files, now_ms)
+        recovered.aborted += aborted.get(base, ())
+        recovered.segments.append(segment)
+    _recover_start(directory, recovered, config, files, now_ms)
     if not config.compacts:
-        _tell_gaps(directory, found.segments)
-    _recover_epochs(found, saved, scanned)
-    return found
+        _report_gaps(directory, recovered.segments)
+    _recover_epochs(recovered, saved, scanned)
+    return recovered
 
 
 def open_segment(
@@ -122,16 +122,16 @@ def segment_bases(directory: Path, files: Files, suffix: str = "") -> list[int]:
 
 
 def _base_of(stem: str) -> int | None:
-    """The offset that a segment's name tells, twenty digits; None for another name."""
+    """The base offset in a segment's name, twenty digits; None for another name."""
     base = int(stem) if len(stem) == OFFSET_DIGITS and stem.isascii() and stem.isdigit() else MAX_OFFSET + 1
     return base if base <= MAX_OFFSET else None
 
 
-def _tell_gaps(directory: Path, segments: Sequence[Segment]) -> None:
+def _report_gaps(directory: Path, segments: Sequence[Segment]) -> None:
     for before, after in pairwise(segments):
         if before.next_offset < after.base_offset:
             logger.warning(
-                "%s: the offsets %d to %d are missing (a segment's file is gone, or was cut): readers continue at %d",
+                "%s: the offsets %d to %d are missing (a segment's file is missing or was truncated): readers continue at %d",
                 directory,
                 before.next_offset,
                 after.base_offset - 1,
@@ -149,19 +149,19 @@ def sweep(directory: Path, config: LogConfig, files: Files, now_ms: int) -> None
             files.remove(directory / name)
     for base in segment_bases(directory, files, ".swap"):
         _complete_swap(directory, base, config, files, now_ms)
-    there = files.names(directory)
-    for name in there:
+    present = files.names(directory)
+    for name in present:
         if name.endswith(".log") and _base_of(name.removesuffix(".log")) is None:
             logger.warning("ignoring %s: the name of a segment must be its base offset, in 20 digits", directory / name)
-    logs = {name.removesuffix(".log") for name in there if name.endswith(".log")}
-    for name in there:
+    logs = {name.removesuffix(".log") for name in present if name.endswith(".log")}
+    for name in present:
         stem, _, kind = name.rpartition(".")
         if kind == "swap" or (kind in ("index", "timeindex", "txnindex") and stem not in logs):
             files.remove(directory / name)
 
 
 def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, now_ms: int) -> None:
-    """A compacted segment was whole when it became `.swap`: remove what it replaces and give it its name."""
+    """A compacted segment was complete when it became `.swap`: remove the segments that it replaces and rename it."""
     swap = open_segment(directory, base, config, files, now_ms, ".swap")
     size = files.size(swap.fd)
     _scan(swap, size, files, None, [])
@@ -262,32 +262,34 @@ def _copy(segment: DiskSegment, start: int, end: int, target: Path, files: Files
 # ------------------------------------------------------------------------------------------------ what goes with them
 
 
-def _recover_start(directory: Path, found: Recovered, config: LogConfig, files: Files, now_ms: int) -> None:
+def _recover_start(directory: Path, recovered: Recovered, config: LogConfig, files: Files, now_ms: int) -> None:
     """The log's start from its checkpoint; a start beyond the end leaves an empty log there, as in Kafka. Segments that end before
     it were about to be removed.
     """
     saved = _saved_offset(directory, checkpoints.LOG_START_FILE, files)
-    found.clean_end_offset = _saved_offset(directory, checkpoints.CLEANER_FILE, files) or 0
-    if not found.segments:
-        found.clean_end_offset = 0
+    recovered.clean_end_offset = _saved_offset(directory, checkpoints.CLEANER_FILE, files) or 0
+    if not recovered.segments:
+        recovered.clean_end_offset = 0
         for name in checkpoints.PARTITION_FILES:  # of a log that had the same name
             checkpoints.write_row(directory, name, None, files=files, sync=True)  # it would hide what is written now
         return
-    first, end = found.segments[0].base_offset, found.segments[-1].next_offset
-    found.log_start_offset = first if saved is None else max(first, saved)
-    if found.log_start_offset > end:
-        logger.warning("%s: its start %d is beyond its end %d; it is emptied", directory, found.log_start_offset, end)
-        fresh = open_segment(directory, found.log_start_offset, config, files, now_ms)
+    first, end = recovered.segments[0].base_offset, recovered.segments[-1].next_offset
+    recovered.log_start_offset = first if saved is None else max(first, saved)
+    if recovered.log_start_offset > end:
+        logger.warning(
+            "%s: its start %d is beyond its end %d; it is emptied", directory, recovered.log_start_offset, end
+        )
+        fresh = open_segment(directory, recovered.log_start_offset, config, files, now_ms)
         fresh.create()  # first: a log without segments would begin at 0
         files.sync_dir(directory)
-        for segment in found.segments:
+        for segment in recovered.segments:
             segment.delete()
-        found.segments[:] = [fresh]
-        found.producers, found.aborted = ProducerState(), []
-    while len(found.segments) > 1 and found.segments[1].base_offset <= found.log_start_offset:
-        found.segments.pop(0).delete()
-    first = found.segments[0].base_offset
-    found.aborted = [one for one in found.aborted if one.last_offset >= first]
+        recovered.segments[:] = [fresh]
+        recovered.producers, recovered.aborted = ProducerState(), []
+    while len(recovered.segments) > 1 and recovered.segments[1].base_offset <= recovered.log_start_offset:
+        recovered.segments.pop(0).delete()
+    first = recovered.segments[0].base_offset
+    recovered.aborted = [transaction for transaction in recovered.aborted if transaction.last_offset >= first]
 
 
 def _saved_offset(directory: Path, name: str, files: Files) -> int | None:
@@ -304,7 +306,7 @@ def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None
     try:
         rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE, files)
         entries = [(int(epoch), int(start)) for epoch, start in rows]
-        ascending = all(one < next_ and one[1] < next_[1] for one, next_ in pairwise(entries))
+        ascending = all(entry < next_ and entry[1] < next_[1] for entry, next_ in pairwise(entries))
         if not ascending or any(not (0 <= epoch <= MAX_EPOCH and start >= 0) for epoch, start in entries):
             raise ValueError("the checkpoint contains an invalid epoch")
         return entries or None
@@ -313,16 +315,16 @@ def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None
         return None
 
 
-def _recover_epochs(found: Recovered, saved: list[tuple[int, int]] | None, scanned: list[tuple[int, int]]) -> None:
-    end = found.segments[-1].next_offset if found.segments else found.log_start_offset
+def _recover_epochs(recovered: Recovered, saved: list[tuple[int, int]] | None, scanned: list[tuple[int, int]]) -> None:
+    end = recovered.segments[-1].next_offset if recovered.segments else recovered.log_start_offset
     starts = {epoch: start for epoch, start in saved or [] if start <= end}  # a leader may have begun at the very end
     for epoch, start in scanned:
         if epoch >= 0:
             starts[epoch] = min(start, starts.get(epoch, start))
     cache = EpochCache(sorted(starts.items()))
-    cache.truncate_from_start(found.log_start_offset)
-    found.epochs = cache.entries
-    found.epochs_changed = found.epochs != (saved or [])
+    cache.truncate_from_start(recovered.log_start_offset)
+    recovered.epochs = cache.entries
+    recovered.epochs_changed = recovered.epochs != (saved or [])
 
 
 def _snapshot_before(directory: Path | None, bases: Sequence[int], files: Files) -> tuple[ProducerState, int]:
@@ -339,30 +341,35 @@ def _snapshot_before(directory: Path | None, bases: Sequence[int], files: Files)
 
 
 def _aborted(directory: Path, bases: Sequence[int], files: Files) -> tuple[dict[int, list[AbortedTransaction]], int]:
-    """What the `.txnindex` files tell by segment, and how many segments come up to the first file that can't be right."""
-    there = {name for name in files.names(directory) if name.endswith(".txnindex")}
-    found: dict[int, list[AbortedTransaction]] = {}
+    """The aborted transactions in the `.txnindex` files by segment, and the number of segments before the first invalid file."""
+    present = {name for name in files.names(directory) if name.endswith(".txnindex")}
+    result: dict[int, list[AbortedTransaction]] = {}
     sound = len(bases)
     for number, base in enumerate(bases):
         name = f"{base:020d}.txnindex"
-        if name in there:
+        if name in present:
             entries = decode_entries(files.read_file(directory / name), base)
             if entries is None and sound == len(bases):
                 sound = number + 1
                 if number + 1 < len(bases):
                     logger.warning("%s is invalid; it is rebuilt from the log", directory / name)
-            found[base] = entries or []
-    return found, sound
+            result[base] = entries or []
+    return result, sound
 
 
 def _put_right(
     segment: DiskSegment, aborted: dict[int, list[AbortedTransaction]], ended: list[AbortedTransaction] | None
 ) -> None:
-    """A segment was read whole: its `.txnindex` holds what it aborts (`ended`), or what it did as far as it is there still."""
+    """A segment was read whole: write its `.txnindex` with its aborted transactions (`ended`), or with the remaining ones of its
+    file."""
     base = segment.base_offset
-    told = aborted.get(base)
-    known = [one for one in told or () if one.last_offset < segment.next_offset] if ended is None else ended
-    if told is not None or known:
+    aborted_here = aborted.get(base)
+    known = (
+        [transaction for transaction in aborted_here or () if transaction.last_offset < segment.next_offset]
+        if ended is None
+        else ended
+    )
+    if aborted_here is not None or known:
         aborted[base] = known
         segment.save_aborted(known)
 

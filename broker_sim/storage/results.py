@@ -57,15 +57,15 @@ class LogBatch(NamedTuple):
         header = self.header
         # Kafka unpacks such a batch to its end, and fails where any of it can't be read
         to_its_end = bool(header.attributes & CODEC_MASK) and config.release < (4, 4)
-        found: TimestampOffset | None = None
+        result: TimestampOffset | None = None
         try:
             for record in times(self.data, self.position, header, max_bytes=config.compression_max_bytes):
                 if record is None:
                     yield
-                elif found is None and record[1] >= timestamp and record[0] >= start:
-                    found = TimestampOffset(record[1], record[0], header.leader_epoch)
+                elif result is None and record[1] >= timestamp and record[0] >= start:
+                    result = TimestampOffset(record[1], record[0], header.leader_epoch)
                     if not to_its_end:
                         break
         except UnsupportedCompression:
             return TimestampOffset(header.max_timestamp, max(header.base_offset, start), header.leader_epoch)
-        return found
+        return result

@@ -1,4 +1,4 @@
-"""How many of a log's segments may go: by age and by size. What is not committed stays, and so does an empty last segment.
+"""The number of a log's segments that retention deletes, by age and by size. Uncommitted records and an empty last segment stay.
 
 Source: UnifiedLog.deleteOldSegments.
 """

@@ -74,7 +74,7 @@ class Segment(Protocol):
         """The same for a single batch with this last offset and max timestamp."""
 
     def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
-        """Whole batches from the one that holds `offset` (or the next one), that end before `up_to_offset`."""
+        """Whole batches from the one with `offset` (or the next one) on, that end before `up_to_offset`."""
 
     def slice(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes | RecordSlice:
         """What `read` would give; where that is SLICE_BYTES or more, a slice that reads it later."""
@@ -83,16 +83,16 @@ class Segment(Protocol):
         """An offset behind the `size` bytes that a read from `offset` gave, not far; None: they may reach to its end."""
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
-        """(header, buffer, position in it) of every batch from the one that holds `offset` on."""
+        """(header, buffer, position in it) of every batch from the one with `offset` on."""
 
     def batches_from_timestamp(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
         """As batches, beginning at or before the first batch whose max timestamp is >= timestamp."""
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and all after it."""
+        """Drop the batch with `offset` and all later ones."""
 
     def save_aborted(self, entries: Sequence[AbortedTransaction], *, sync: bool = False) -> None:
-        """These are the aborted transactions whose markers it holds: its `.txnindex`. Raises OSError."""
+        """Write the aborted transactions whose markers it contains: its `.txnindex`. Raises OSError."""
 
     def add_aborted(self, entry: AbortedTransaction, number: int) -> None:
         """The same of the one that comes as its `number`th (from 0 on)."""
@@ -101,10 +101,10 @@ class Segment(Protocol):
         """The last append has been: finish the indexes."""
 
     def sync(self) -> None:
-        """Wait until the disk has what was appended."""
+        """Wait until all appended bytes are on the disk."""
 
     def flush(self, sync: bool) -> None:
-        """Write what is only in memory; `sync` waits for the disk."""
+        """Write buffered data to the files; `sync` waits for the disk."""
 
     def close(self) -> None:
         """Give back what the system lent; reads open it again."""
@@ -214,7 +214,7 @@ class DiskSegment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """As offset_index."""
+        """The time index, loaded at first use as offset_index."""
         if self._time_index is None:
             self._load_indexes()
         assert self._time_index is not None
@@ -304,7 +304,7 @@ class DiskSegment:
         self.truncate_bytes(self.seek(offset))
 
     def truncate_bytes(self, position: int) -> None:
-        """Cut the log file at a batch boundary and rebuild what is known of the rest."""
+        """Truncate the log file at a batch boundary and rebuild the indexes of the rest."""
         self._files.truncate(self.fd, position)
         self._rebuild(position)
         self.save_indexes()

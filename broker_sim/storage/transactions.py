@@ -1,15 +1,15 @@
-"""The ended transactions of one log: which were aborted (`.txnindex`), and which end has not been committed yet.
+"""The ended transactions of one log: the aborted ones (`.txnindex`), and those whose marker is not committed yet.
 
 Rules:
-1. A reader of what is committed reads up to the last stable offset: where the earliest transaction begins that is open, or
-   whose marker is not below the high watermark; with neither, the high watermark. Without transactions that costs a look
-   at two empty containers.
-2. It passes over the records of aborted transactions by the list that goes with what it reads. All of that list is held in
-   memory; each segment keeps the part whose markers it holds in its `.txnindex`, written at once, as Kafka does, and whole
-   again when the segment is rolled. There is no file for a segment without any.
-3. The file of the last segment, which is read whole at an open, is made anew from the log; one of an earlier segment that
-   can't be right costs reading the log from there on (see recovery).
-Source: TransactionIndex, AbortedTxn (storage), UnifiedLog.collectAbortedTransactions, fetchLastStableOffsetMetadata.
+1. A read_committed reader reads up to the last stable offset: the first offset of the earliest transaction that is open, or whose
+   marker is not below the high watermark; without either, the high watermark. Without transactions that costs a check of two empty
+   containers.
+2. It skips the records of aborted transactions by the list in the response. The whole list is in memory; each segment stores the part
+   whose markers it contains in its `.txnindex`, written at once, as in Kafka, and rewritten when the segment is rolled. A segment
+   without any has no file.
+3. The file of the last segment, which is read whole when the log is opened, is rewritten from the log; if one of an earlier segment is
+   invalid the log is read from there on (see recovery). Source: TransactionIndex, AbortedTxn (storage),
+   UnifiedLog.collectAbortedTransactions, fetchLastStableOffsetMetadata.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def decode_entries(data: bytes, base_offset: int, next_offset: int | None = None
 
 
 class EndedTransactions:
-    """What a log knows of transactions that have their marker."""
+    """The transactions of a log with a marker."""
 
     __slots__ = ("aborted", "uncommitted")
 
@@ -85,29 +85,29 @@ class EndedTransactions:
         transaction. `open_since`: first offsets of the transactions without a marker, in ascending order.
         """
         first = next(iter(open_since), high_watermark)
-        for one in self.uncommitted:
-            if one.last_offset >= high_watermark and one.first_offset < first:
-                first = one.first_offset
+        for transaction in self.uncommitted:
+            if transaction.last_offset >= high_watermark and transaction.first_offset < first:
+                first = transaction.first_offset
         return first
 
     def settle(self, high_watermark: int) -> list[EndedTransaction]:
         """The transactions whose markers were committed (are below `high_watermark`) since the last call."""
-        settled = [one for one in self.uncommitted if one.last_offset < high_watermark]
+        settled = [transaction for transaction in self.uncommitted if transaction.last_offset < high_watermark]
         if settled:
             self.uncommitted = self.uncommitted[len(settled) :]
         return settled
 
     def overlapping(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in start..end (exclusive), as far as anybody can tell."""
-        found: list[AbortedTransaction] = []
+        """The aborted transactions with records in start..end (exclusive), as far as they are known."""
+        result: list[AbortedTransaction] = []
         aborted = self.aborted
         for number in range(bisect_left(aborted, start, key=_marker), len(aborted)):
             entry = aborted[number]
             if entry.first_offset < end:
-                found.append(entry)
+                result.append(entry)
             if entry.stable_offset >= end:
                 break  # whatever ends later has begun later
-        return found
+        return result
 
     def within(
         self, segments: Sequence[Segment], offset: int, size: int, log_end_offset: int
@@ -115,7 +115,7 @@ class EndedTransactions:
         """Those with records in the `size` bytes that a read from `offset` gave, out of the first of `segments` that has
         anything there; as Kafka's, not to the byte. Raises OSError, RecordBatchError.
         """
-        at = next((number for number, one in enumerate(segments) if one.next_offset > offset), 0)
+        at = next((number for number, segment in enumerate(segments) if segment.next_offset > offset), 0)
         end = segments[at].upper_bound(offset, size)
         if end is None:
             end = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
@@ -146,7 +146,7 @@ class EndedTransactions:
         if self.aborted and self.aborted[-1].last_offset >= offset:
             del self.aborted[bisect_left(self.aborted, offset, key=_marker) :]
             last.save_aborted(self.of_segment(last.base_offset, offset))
-        self.uncommitted = [one for one in self.uncommitted if one.last_offset < offset]
+        self.uncommitted = [transaction for transaction in self.uncommitted if transaction.last_offset < offset]
 
     def forget_before(self, offset: int) -> None:
         """The log's segments begin at `offset` now."""

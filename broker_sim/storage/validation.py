@@ -1,12 +1,12 @@
-"""What the log checks of a batch that a client sends, in Kafka's order.
+"""The log's checks of a client's batch, in Kafka's order.
 
 Rules:
-1. Every record is looked at. One that is none refuses the batch, whatever else is wrong; else the records to blame are
-   named, each with its first fault: the missing key, then the time.
-2. Compressed records are unpacked as far as `compression_max_bytes` and where the codec's library is there. What can't
-   be looked into is believed, but by a compacted topic, which could never be compacted then.
-3. `checking` does it in pieces of STEP_RECORDS, or as many headers, and some milliseconds; `check_client_batch` does the same at once.
-Source: UnifiedLog.analyzeAndValidateRecords, LogValidator (storage).
+1. Every record is checked. An invalid one refuses the batch, whatever else is wrong; else the wrong records are named, each with its
+   first fault: the missing key, then the timestamp.
+2. Compressed records are unpacked up to `compression_max_bytes` and if the codec's library is installed. Records that can't be unpacked
+   are accepted, except by a compacted topic, which could not be compacted then.
+3. `checking` works in pieces of STEP_RECORDS, or as many headers, and some milliseconds; `check_client_batch` does the same without
+   pieces. Source: UnifiedLog.analyzeAndValidateRecords, LogValidator (storage).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SHORT_BYTES = 8192
 
 
 def is_short(header: BatchHeader) -> bool:
-    """Whether all checks of the batch take some milliseconds at most, whatever is in it."""
+    """Whether all checks of the batch take some milliseconds at most, for any content."""
     return not header.attributes & CODEC_MASK and header.length <= _SHORT_BYTES
 
 
@@ -56,9 +56,9 @@ def may_be_quick(header: BatchHeader) -> bool:
 
 
 def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> int:
-    """The latest time of the batch's records (ms, -1 without), which its header should tell.
+    """The largest timestamp of the batch's records (ms, -1 without records), which its header should have.
 
-    Raises what Kafka answers for a batch that may not be appended to the log `name`: RecordBatchError, RecordTooLarge.
+    Raises Kafka's error for a batch that may not be appended to the log `name`: RecordBatchError, RecordTooLarge.
     """
     count, end = header.record_count, pos + header.length + LENGTH_END
     if not header.attributes & ~TRANSACTIONAL_BIT and 0 < count <= STEP_RECORDS:  # nearly every batch
@@ -180,14 +180,14 @@ class _Records:
             if first:
                 yield
             last = min(first + STEP_RECORDS, count)
-            found = scan(self.data, at, self.end, first, last, self.sized, self.signed)
-            if found.stopped == first:  # for its headers alone
+            scanned = scan(self.data, at, self.end, first, last, self.sized, self.signed)
+            if scanned.stopped == first:  # for its headers alone
                 record = yield from walking(self.data, at, self.end, self.sized, self.signed)
                 time, keyed = record.timestamp_delta, record.key_size >= 0
-                found = Scanned(record.end, time, time, not keyed, record.offset_delta == first, first + 1)
-            at, first = found.end, found.stopped
-            earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
-            keyless, in_order = keyless or found.keyless, in_order and found.in_order
+                scanned = Scanned(record.end, time, time, not keyed, record.offset_delta == first, first + 1)
+            at, first = scanned.end, scanned.stopped
+            earliest, latest = min(earliest, scanned.earliest), max(latest, scanned.latest)
+            keyless, in_order = keyless or scanned.keyless, in_order and scanned.in_order
         if at != self.end:
             raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
         earliest, latest = self._time(earliest), self._time(latest)
@@ -195,7 +195,7 @@ class _Records:
         timely = self.config.is_log_append_time or low <= earliest <= latest <= high
         if not timely or (keyless and self.config.compacts) or self.wrong_type or self.by_broker:
             latest = yield from self._blame()
-        if self.packed and not in_order:  # it would write the batch anew, out of records that it has only skimmed
+        if self.packed and not in_order:  # it would encode the batch again from records that it has only skimmed
             raise UnreadableRecords("the offsets of a compressed batch are not 0, 1, 2 ...")
         return max(latest, NO_TIMESTAMP)
 
@@ -234,7 +234,7 @@ class _Records:
         return latest
 
     def _is_timely(self, time: int) -> bool:
-        """As Java subtracts, in 64 bits (LogValidator.validateTimestamp): where one overflows, what is far away counts as near."""
+        """Java's subtraction in 64 bits (LogValidator.validateTimestamp): if it overflows, a distant timestamp counts as near."""
         before, after = self.config.message_timestamp_before_max_ms, self.config.message_timestamp_after_max_ms
         late = as_long(self.now_ms - time)
         if self.config.release < (3, 6):
@@ -242,7 +242,7 @@ class _Records:
         return late <= before and as_long(-late) <= after
 
     def _fault_in_time(self, record: Bare, time: int) -> str:
-        """What is wrong with a record's time, or ""."""
+        """The fault of a record's timestamp, or ""."""
         if not (self.config.is_log_append_time or time == NO_TIMESTAMP or self._is_timely(time)):
             low, high = map(as_long, self.bounds)
             return (

@@ -77,7 +77,7 @@ class Unawaited:
 def left_in_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
     """A text for each wait of broker-sim's that the user's code has made a task of, and that goes on in the loop. Where it was made is
     known of those alone that were made while there was an `Unawaited`."""
-    found = []
+    texts = []
     for task in asyncio.all_tasks(loop):
         coroutine = task.get_coro()
         if not isinstance(coroutine, CoroutineType) or task.cancelling():
@@ -87,10 +87,10 @@ def left_in_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
         user = next(((of, line) for of, line, _ in made[: within + 1] if not of.startswith(_OURS)), None)
         if user is not None and file.startswith(_OURS):
             source = linecache.getline(*user).strip()
-            found.append(
-                f"{_shown(user[0])}:{user[1]}: {coroutine.__name__}() goes on in a task that nobody awaits: {source}"
+            texts.append(
+                f"{_shown(user[0])}:{user[1]}: {coroutine.__name__}() runs in a task that is never awaited: {source}"
             )
-    return sorted(found)
+    return sorted(texts)
 
 
 def _shown(file: str) -> str:

@@ -195,10 +195,10 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
     options: dict[str, Any] = {"journal": True}
     config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
-    told = ""
+    problem = ""
     for marker in reversed(list(request.node.iter_markers(MARKER))):
         if marker.args:
-            told = "it takes keyword arguments only, as in brokers=3"
+            problem = "it takes keyword arguments only, as in brokers=3"
         options.update(marker.kwargs)
         more = marker.kwargs.get("config")
         if more is not None and not isinstance(more, Mapping):
@@ -208,9 +208,9 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     try:
         read_options(options)
     except UsageError as error:
-        told = told or str(error)
-    if told:
-        pytest.fail("\n".join(f"@pytest.mark.{MARKER}: {line}" for line in told.split("\n")), pytrace=False)
+        problem = problem or str(error)
+    if problem:
+        pytest.fail("\n".join(f"@pytest.mark.{MARKER}: {line}" for line in problem.split("\n")), pytrace=False)
     return options
 
 
@@ -315,13 +315,14 @@ def pytest_runtest_makereport(
         pictures = None if directory is None else Path(directory)
         try:
             texts = [
-                _on(each, lambda kafka: _story(kafka, item.nodeid, pictures)) for each in item.stash.get(_CLUSTERS, ())
+                _on(cluster, lambda kafka: _story(kafka, item.nodeid, pictures))
+                for cluster in item.stash.get(_CLUSTERS, ())
             ]
             outcome = item.stash.get(_OUTCOME, None)
             if outcome is not None and pictures is not None:
                 texts += timelines(outcome.events, outcome.groups, pictures, item.nodeid)
         except Exception as error:
-            texts = [f"could not be told: {error!r}"]
+            texts = [f"could not be described: {error!r}"]
         text = "\n".join(text for text in texts if text)
         if text:
             report.sections.append((SECTION, text))
@@ -443,9 +444,9 @@ def _is_virtual(item: pytest.Item) -> bool:
 def sim() -> Simulation:
     """A simulated world: brokers, hosts and clients on virtual time, from one seed. A test that asks for it is run once for each seed
     of ``@pytest.mark.sim``, without it with seed 0."""
-    from broker_sim.testing.pytest_simulation import World
+    from broker_sim.testing.pytest_simulation import SimOfFixture
 
-    return World()  # type: ignore[return-value]  # each run of the test has its own
+    return SimOfFixture()  # type: ignore[return-value]  # each run of the test has its own
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -478,7 +479,7 @@ def scenario(request: pytest.FixtureRequest) -> Outcome:
         raise pytest.UsageError(f"@pytest.mark.{SCENARIO} needs a file, or the name of an included scenario")
     name = str(marker.args[0])
     here = [folder / name for folder in (request.node.path.parent, request.config.rootpath)]
-    path = next((each for each in here if each.is_file()), None) or find(name)
+    path = next((path_here for path_here in here if path_here.is_file()), None) or find(name)
     outcome = request.node.stash[_OUTCOME] = _play(path, marker.kwargs)
     return outcome
 
@@ -490,7 +491,7 @@ def _play(path: Path, options: dict[str, Any]) -> Outcome:
 
     from broker_sim.common.text import unknown
     from broker_sim.scenario.model import read
-    from broker_sim.scenario.runner import Options, run
+    from broker_sim.scenario.runner import ScenarioOptions, run
 
     known = ("clients", "as_version", "clock", "seed", "virtual")
     for option in options:
@@ -498,7 +499,7 @@ def _play(path: Path, options: dict[str, Any]) -> Outcome:
             raise unknown(f"argument of @pytest.mark.{SCENARIO}", option, known)
     clients = options.get("clients") or {}
     given = {name: value for name, value in options.items() if name != "virtual"}
-    settings = Options(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})
+    settings = ScenarioOptions(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})
 
     def play() -> Outcome:
         if not options.get("virtual"):

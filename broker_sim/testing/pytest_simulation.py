@@ -41,7 +41,7 @@ from broker_sim.simulation.virtual.hashseed import SEED, can_pin, is_pinned, pin
 
 if TYPE_CHECKING:
     from broker_sim.simulation.faults.kinds import Fault
-    from broker_sim.simulation.sweeps.seeds import Found, Run, Search
+    from broker_sim.simulation.sweeps.seeds import FoundFailure, Search, SeedRun
 
 MARKER = "sim"
 SECTION = "Simulation"
@@ -56,12 +56,12 @@ OPTIONS = (
 )
 """What the marker takes: of `simulate`, then of `simulation.seeds.Search`."""
 
-_FOUND: pytest.StashKey[Found] = pytest.StashKey()
+_FOUND: pytest.StashKey[FoundFailure] = pytest.StashKey()
 _COUNTS: pytest.StashKey[dict[str, float]] = pytest.StashKey()
 MUTED: pytest.StashKey[tuple[Any, Any, io.StringIO]] = pytest.StashKey()
 
 
-class World:
+class SimOfFixture:
     """What fixtures are given that ask for ``sim``: it is for tests alone."""
 
     def __getattr__(self, name: str) -> Any:
@@ -77,8 +77,8 @@ class World:
 def is_ours(item: pytest.Item, fixture: Callable[..., object]) -> bool:
     """Whether ``sim`` in that test is this plugin's fixture, and not one that the user's project calls so."""
     info = getattr(item, "_fixtureinfo", None)
-    found = info.name2fixturedefs.get("sim") if info is not None else None
-    return bool(found) and _function_of(found[-1]) is _function_of(fixture)  # type: ignore[index]
+    definitions = info.name2fixturedefs.get("sim") if info is not None else None
+    return bool(definitions) and _function_of(definitions[-1]) is _function_of(fixture)  # type: ignore[index]
 
 
 def _function_of(fixture: object) -> Any:
@@ -122,13 +122,13 @@ def seeds_of(item: pytest.Item, options: dict[str, Any]) -> Sequence[object]:
 
 def parse_seeds(text: str) -> Sequence[object]:
     """``17``, or ``0..200`` without its end. Raises UsageError."""
-    found = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", text)
-    if found is None:
+    matched = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", text)
+    if matched is None:
         raise UsageError(f"--sim-seed {text}: not a seed or a range of seeds (expected e.g. 17 or 0..200)")
-    first = int(found[1])
-    seeds = range(first, int(found[2]) if found[2] else first + 1)
+    first = int(matched[1])
+    seeds = range(first, int(matched[2]) if matched[2] else first + 1)
     if not seeds:
-        raise UsageError(f"--sim-seed {text}: an empty range of seeds: {found[2]}, its end, is not above {first}")
+        raise UsageError(f"--sim-seed {text}: an empty range of seeds: {matched[2]}, its end, is not above {first}")
     return seeds
 
 
@@ -198,7 +198,7 @@ class SimPlugin:
         seeds = seeds_of(pyfuncitem, options)
         search = _search(pyfuncitem, options)
         try:
-            found = search.first(seeds)
+            finding = search.first(seeds)
         except Interrupted as interrupted:
             raise (interrupted.__cause__ or interrupted) from None
         finally:
@@ -207,38 +207,38 @@ class SimPlugin:
             counts["tests"] += 1
             counts["runs"] += search.runs
             counts["virtual_s"] += search.virtual_s
-        if found is not None:
-            pyfuncitem.stash[_FOUND] = found
-            raise found.error
+        if finding is not None:
+            pyfuncitem.stash[_FOUND] = finding
+            raise finding.error
         return True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         """Add the section "Simulation", with the seed and the failure's report, to the report of a failed test."""
         report = yield
-        found = item.stash.get(_FOUND, None)
-        if found is not None and call.when == "call" and report.failed:  # type: ignore[attr-defined]
+        finding = item.stash.get(_FOUND, None)
+        if finding is not None and call.when == "call" and report.failed:  # type: ignore[attr-defined]
             del item.stash[_FOUND]  # it holds a whole world
             try:
-                text = self.told(item, found)
+                text = self.failure_text(item, finding)
             except Exception as error:
-                text = f"could not be told: {error!r}"
+                text = f"could not be described: {error!r}"
             report.sections.append((SECTION, text))  # type: ignore[attr-defined]
         return report
 
-    def told(self, item: pytest.Item, found: Found) -> str:
+    def failure_text(self, item: pytest.Item, finding: FoundFailure) -> str:
         """The section of a failed test."""
         from broker_sim.control.on_journal import groups_of
 
-        lines = story(item, found)
+        lines = story(item, finding)
         directory = item.config.getoption("--kafka-timeline")
         if directory is not None:
-            events = found.run.events
+            events = finding.run.events
             lines += self.draw(events, groups_of(events), Path(directory), item.nodeid)
         return "\n".join(lines)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        """How much was simulated."""
+        """Print how many seeds and how much virtual time were simulated."""
         counts = config.stash.get(_COUNTS, None)
         if counts is not None and config.option.verbose >= 0 and PENDING not in config.stash:
             virtual = duration_text(counts["virtual_s"] * 1000)
@@ -289,43 +289,49 @@ def _forget_output(config: pytest.Config) -> None:
 # --- what a failure tells --------------------------------------------------------------------------------------------------
 
 
-def story(item: pytest.Item, found: Found) -> list[str]:
+def story(item: pytest.Item, finding: FoundFailure) -> list[str]:
     """What failed, how it is seen again, what it takes, what became of the groups."""
-    run = found.run
-    before = {0: "the first one"}.get(found.clean, f"{found.clean} before it were clean")
-    lines = [f"seed {found.seed!r} failed ({before}): {found.failure}", f"again: {again_line(item, found.seed)}"]
+    run = finding.run
+    before = {0: "the first one"}.get(finding.clean, f"{finding.clean} before it were clean")
+    lines = [f"seed {finding.seed!r} failed ({before}): {finding.failure}", f"again: {again_line(item, finding.seed)}"]
     for reason in run.not_pinned:
         instead = f". Start it with PYTHONHASHSEED={SEED}." if "PYTHONHASHSEED" in reason else ""
         lines.append(f"Another process may run otherwise: {reason}{instead}")
-    if found.failure != "not deterministic":
-        lines += _faults(found)
+    if finding.failure != "not deterministic":
+        lines += _faults(finding)
     lines += [
-        f"never handled, at {each['at_s']:.3f} s: {each.get('exception') or each.get('message')!r}"
-        for each in run.loose[:3]
+        f"never handled, at {error['at_s']:.3f} s: {error.get('exception') or error.get('message')!r}"
+        for error in run.loose[:3]
     ]
-    return [*lines, *_told(run.records), *_told(found.beside), *_told(run.moment), *_pictures(run)]
+    return [
+        *lines,
+        *_shown_lines(run.records),
+        *_shown_lines(finding.beside),
+        *_shown_lines(run.moment),
+        *_pictures(run),
+    ]
 
 
-def _told(lines: list[str]) -> list[str]:
+def _shown_lines(lines: list[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _faults(found: Found) -> list[str]:
-    shown = found.faults
-    if not found.before:
-        return ["no fault had come when it failed"] if found.run.placed or found.given else []
-    effort = f"{found.runs} runs" if found.done else f"{found.runs} runs, which was all that the budget allowed"
+def _faults(finding: FoundFailure) -> list[str]:
+    shown = finding.faults
+    if not finding.before:
+        return ["no fault had come when it failed"] if finding.run.placed or finding.given else []
+    effort = f"{finding.runs} runs" if finding.done else f"{finding.runs} runs, which was all that the budget allowed"
     if not shown:
-        return [f"it fails without any of its {found.before} faults ({effort})"]
-    lines = [f"it takes {len(shown)} of the {found.before} faults that came ({effort}); alone, and in this test:"]
-    more = "".join(f", {name}={value!r}" for name, value in found.options.items())
-    mark = f"@pytest.mark.{MARKER}(seeds=[{found.seed!r}]{more}"
-    for number in dict.fromkeys(n for n, _ in found.run.begun):
-        if number == 0 and found.given:
+        return [f"it fails without any of its {finding.before} faults ({effort})"]
+    lines = [f"it takes {len(shown)} of the {finding.before} faults that came ({effort}); alone, and in this test:"]
+    more = "".join(f", {name}={value!r}" for name, value in finding.options.items())
+    mark = f"@pytest.mark.{MARKER}(seeds=[{finding.seed!r}]{more}"
+    for number in dict.fromkeys(n for n, _ in finding.run.begun):
+        if number == 0 and finding.given:
             lines.append(f"    {mark}, faults=[")
         else:
             lines.append(f"    sim.inject([  # the plan number {number + 1}; with {mark})")
-        lines += [f"        {_literal(fault)}," for n, fault in found.run.begun if n == number]
+        lines += [f"        {_literal(fault)}," for n, fault in finding.run.begun if n == number]
         lines.append("    ])")
     return lines
 
@@ -339,7 +345,7 @@ def _value(value: object) -> str:
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-def _pictures(run: Run) -> list[str]:
+def _pictures(run: SeedRun) -> list[str]:
     from broker_sim.control.on_journal import groups_of
     from broker_sim.explain.terminal import timeline
 
@@ -375,8 +381,8 @@ def _is_the_program(config: pytest.Config) -> bool:
 def _arguments(config: pytest.Config) -> list[str]:
     """The command line again, with what plugins have drawn for this session."""
     drawn = {"--randomly-seed": "randomly_seed", "--random-order-seed": "random_order_seed"}
-    found = {option: getattr(config.option, name, None) for option, name in drawn.items()}
-    return [*sys.orig_argv[1:], *(f"{option}={value}" for option, value in found.items() if value is not None)]
+    options = {option: getattr(config.option, name, None) for option, name in drawn.items()}
+    return [*sys.orig_argv[1:], *(f"{option}={value}" for option, value in options.items() if value is not None)]
 
 
 def start_again(config: pytest.Config, arguments: list[str]) -> object:
@@ -411,14 +417,14 @@ def mute(config: pytest.Config) -> None:
         writer._file = config.stash[MUTED][2]
 
 
-def unmute(config: pytest.Config, *, told: bool = False) -> None:
-    """End the suppression of pytest's output. ``told``: also print what was suppressed."""
+def unmute(config: pytest.Config, *, show: bool = False) -> None:
+    """End the suppression of pytest's output. ``show``: also print what was suppressed."""
     muted = config.stash.get(MUTED, None)
     if muted is not None and PENDING not in config.stash:
         writer, file, kept = muted
         del config.stash[MUTED]
         writer._file = file
-        if told:
+        if show:
             writer.write(kept.getvalue())
 
 
@@ -440,7 +446,7 @@ class SecondPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        unmute(session.config, told=True)
+        unmute(session.config, show=True)
 
 
 # --- pytest-xdist --------------------------------------------------------------------------------------------------------

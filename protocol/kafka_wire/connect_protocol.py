@@ -89,9 +89,13 @@ def work_of(assignment: bytes) -> Work | None:
     return Work(
         said.leader_url,
         said.config_offset,
-        [one.connector for one in given if _CONNECTOR in one.tasks],
-        {one.connector: tasks for one in given if (tasks := [task for task in one.tasks if task != _CONNECTOR])},
-        {one.connector: list(one.tasks) for one in said.revoked or []},
+        [assignment.connector for assignment in given if _CONNECTOR in assignment.tasks],
+        {
+            assignment.connector: tasks
+            for assignment in given
+            if (tasks := [task for task in assignment.tasks if task != _CONNECTOR])
+        },
+        {assignment.connector: list(assignment.tasks) for assignment in said.revoked or []},
         said.error,
         said.delay,
     )

@@ -67,16 +67,16 @@ def _owned(data: bytes, pos: int) -> tuple[dict[str, list[int]], int]:
     pos += 4
     if not 0 <= count <= (end - pos) // 6:  # an entry has six bytes at least
         raise DecodeError(f"{count} topics in {end - pos} bytes")
-    found: dict[bytes, tuple[int, int]] = {}
+    result: dict[bytes, tuple[int, int]] = {}
     for _ in range(count):
         (size,) = int16(data, pos)
         at = pos + 2 + size
         (many,) = int32(data, at)
         if size < 0 or not 0 <= many <= (end - at - 4) // 4:
             raise DecodeError(f"{many} partitions of a topic with {size} bytes, {end - at} are left")
-        found[data[pos + 2 : at]] = at + 4, many
+        result[data[pos + 2 : at]] = at + 4, many
         pos = at + 4 + 4 * many
-    numbers = {name: list(struct.unpack_from(f">{many}i", data, at)) for name, (at, many) in found.items()}
+    numbers = {name: list(struct.unpack_from(f">{many}i", data, at)) for name, (at, many) in result.items()}
     return {name.decode("utf-8", LENIENT): owned for name, owned in numbers.items()}, pos
 
 

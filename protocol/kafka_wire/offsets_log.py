@@ -220,7 +220,7 @@ def encode_value(version: int, value: Any) -> bytes:
 
 
 def encoding_value(version: int, value: Any) -> Generator[None, None, bytes]:
-    """As `encode_value`, in pieces."""
+    """As `encode_value`, encoded in pieces."""
     parts, pieces = [_INT16.pack(version)], []
     for _ in encoding(type(value), version, value, parts.append):
         pieces.append(b"".join(parts))  # a megabyte has a million parts

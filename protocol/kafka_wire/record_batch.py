@@ -227,29 +227,29 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
     CorruptRecord (impossible length or magic, cut; of what comes behind, too), ShortBatch. CRC and content are the log's to check.
     Source: ProduceRequest.validateRecords.
     """
-    told = f"Produce requests with version {api_version}"
+    request_text = f"Produce requests with version {api_version}"
     try:
         header = parse_header(data)
     except TruncatedBatch:
-        raise InvalidRecord(f"{told} must have at least one record batch per partition") from None
+        raise InvalidRecord(f"{request_text} must have at least one record batch per partition") from None
     except UnsupportedForMessageFormat:
-        raise InvalidRecord(f"{told} are only allowed to contain record batches with magic version 2") from None
+        raise InvalidRecord(f"{request_text} are only allowed to contain record batches with magic version 2") from None
     except CorruptRecord as problem:
         size = next_batch_size(data)
         if not size or data[MAGIC_END - 1] != 2:
             raise
-        _check_use(data, size, data[_ATTRIBUTES_AT], api_version, told)
+        _check_use(data, size, data[_ATTRIBUTES_AT], api_version, request_text)
         raise ShortBatch(str(problem)) from None
-    _check_use(data, header.size, header.attributes, api_version, told)
+    _check_use(data, header.size, header.attributes, api_version, request_text)
     return header
 
 
-def _check_use(data: bytes, size: int, attributes: int, api_version: int, told: str) -> None:
+def _check_use(data: bytes, size: int, attributes: int, api_version: int, request_text: str) -> None:
     """Of the first batch, whose bytes are `size`: that it is the only one, in a codec that the version of Produce has."""
     if api_version < 7 and attributes & CODEC_MASK == Codec.ZSTD:
-        raise UnsupportedCompression(f"{told} are not allowed to use ZStandard compression")
+        raise UnsupportedCompression(f"{request_text} are not allowed to use ZStandard compression")
     if len(data) != size and next_batch_size(data, size):
-        raise InvalidRecord(f"{told} are only allowed to contain exactly one record batch per partition")
+        raise InvalidRecord(f"{request_text} are only allowed to contain exactly one record batch per partition")
 
 
 def next_batch_size(data: bytes, pos: int = 0) -> int:
@@ -353,14 +353,14 @@ def _headers(data: bytes, pos: int, end: int) -> tuple[Sequence[tuple[str, bytes
         return (), pos
     if count < 0 or count > end - pos:
         raise InvalidRecord(f"Found invalid number of record headers {count}")
-    found: list[tuple[str, bytes | None]] = []
+    headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, pos = _field(data, pos, end)
         if name is None:
             raise InvalidRecord("Invalid negative header key size")
         value, pos = _field(data, pos, end)
-        found.append((name.decode("utf-8", "replace"), value))
-    return found, pos
+        headers.append((name.decode("utf-8", "replace"), value))
+    return headers, pos
 
 
 # ------------------------------------------------------------------------------------------------ patching

@@ -90,12 +90,12 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
     columns: list[Column] = []
     while last - index >= _RUN:
         try:
-            found = _neighbours(data, at, end, index, last, columns)
+            neighbours = _neighbours(data, at, end, index, last, columns)
         except IndexError:
-            found = None
-        if found is None:
+            neighbours = None
+        if neighbours is None:
             break
-        count, at, low, high, bare = found
+        count, at, low, high, bare = neighbours
         index += count
         earliest, latest, keyless = min(earliest, low), max(latest, high), keyless or bare
     if index == last and first == 0 and earliest == latest:

@@ -11,7 +11,7 @@ from kafka_wire.record_errors import CorruptRecord, DecompressedTooLarge, Unsupp
 
 
 def unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
-    """As `unpacked`, at once."""
+    """As `unpacked`, without pieces."""
     with _kafkas_errors():
         return compression.decompress(codec, data, max_bytes)
 

@@ -135,7 +135,7 @@ class FieldSpec:
 
     @property
     def says_when_failed(self) -> bool:
-        """Whether ``failed`` is given."""
+        """Whether the field declares ``failed``, its value in error responses."""
         return self.failed is not _UNSAID
 
     @property

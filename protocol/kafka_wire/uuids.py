@@ -1,4 +1,4 @@
-"""Uuids in Kafka's spelling."""
+"""Uuids as Kafka writes them: base64, url-safe, without padding."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ async def test_a_rebalance_timeout_takes_out_who_does_not_rejoin(kafka: Cluster)
     assert not joining.done()
     assert await kafka.time.advance(0.001, wait=0) == [
         "rebalance timeout of billing",
-        "slow was thrown out of billing because the step passed its rebalance timeout; it was not waited for",
+        "slow was removed from billing because the step passed its rebalance timeout; it was not waited for",
     ]
     answer = await joining
     assert [member.member_id for member in answer.members] == [new.member_id]
@@ -206,7 +206,7 @@ async def test_who_joins_and_does_not_sync_is_waited_for_and_then_thrown_out(kaf
     member.member_id = (await member.join()).member_id
     assert Err((await member.join()).error_code) is Err.NONE
     fired = await kafka.time.advance("2m", wait="20ms")
-    said = "app-1 was thrown out of billing because the step passed its rebalance timeout for SyncGroup; "
+    said = "app-1 was removed from billing because the step passed its rebalance timeout for SyncGroup; "
     assert said + "it had not sent its SyncGroup within 20 ms of real time" in fired
     assert kafka.group("billing").members == []
     await member.close()
@@ -219,7 +219,7 @@ async def test_what_the_living_had_no_time_for_is_said(kafka: Cluster, caplog: p
     joining = new.join()
     await kafka.group("billing").state_is("PreparingRebalance")
     fired = await kafka.time.advance("70s", wait="20ms")
-    said = "slow was thrown out of billing because the step passed its rebalance timeout; "
+    said = "slow was removed from billing because the step passed its rebalance timeout; "
     said += "it had not sent its JoinGroup within 20 ms of real time"
     assert said in fired
     assert said in caplog.messages

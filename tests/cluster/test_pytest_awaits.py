@@ -135,7 +135,7 @@ async def test_awaited(kafka):
     result.assert_outcomes(failed=3, passed=1)
     said = result.stdout.str()
     assert (
-        '.py:4: stable() goes on in a task that nobody awaits: asyncio.create_task(kafka.group("billing").stable())'
+        '.py:4: stable() runs in a task that is never awaited: asyncio.create_task(kafka.group("billing").stable())'
         in said
     )
     assert ".py:7: wait() goes on in a task" in said

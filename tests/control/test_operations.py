@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import examine_log
 from broker_sim.control.operations import FAMILIES, OPERATIONS, check
+from broker_sim.control.resolve import examine_log
 from broker_sim.control.table import operation
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import RULE_KEYS

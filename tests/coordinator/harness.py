@@ -11,7 +11,7 @@ from typing import Any
 
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
-    NOBODY,
+    NO_PRODUCER,
     Append,
     Appended,
     Client,
@@ -84,7 +84,7 @@ class Core:
         if self.log_error is not Err.NONE:
             self.step(Appended(append.ticket, -1, self.log_error))
             return
-        if append.producer is not NOBODY:
+        if append.producer is not NO_PRODUCER:
             self.producers.update(
                 dict.fromkeys(range(len(self.log), len(self.log) + len(append.records)), append.producer.producer_id)
             )

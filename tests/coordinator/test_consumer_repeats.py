@@ -1,6 +1,6 @@
 """Members of consumer groups (KIP-848) that repeat themselves, with what is remembered of their requests and without: the same bytes,
-timers and records. (None subscribes by a regular expression: its heartbeats are never repeated, and what an expression matches is cached
-for the process, which both sides share.)
+timers and records. (None subscribes by a regular expression: its heartbeats are never repeated, and what an expression matches is
+cached for the process, which both sides share.)
 
 As in test_repeats, two clusters run side by side. What a member knows is read from the side that remembers nothing.
 """

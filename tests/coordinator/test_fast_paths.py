@@ -134,11 +134,11 @@ class Side:
 
     def offsets(self) -> list[Any]:
         """Committed offsets as the groups hold them, in their order."""
-        slots = [self.runtime._slots[index] for index in sorted(self.runtime._slots)]
+        contexts = [self.runtime._contexts[index] for index in sorted(self.runtime._contexts)]
         return [
             (group_id, [(name, list(parts.items())) for name, parts in group.offsets.items()])
-            for slot in slots
-            for group_id, group in slot.shard.groups.items()
+            for context in contexts
+            for group_id, group in context.shard.groups.items()
         ]
 
     def sessions(self) -> dict[Any, Any]:
@@ -173,8 +173,8 @@ class Pair:
                     side.connections[number].data_received(data)
         self.unsent = [b""] * CONNECTIONS
         for _ in range(TURNS):
-            self.fast.server.end_turn()
-            self.slow.server.end_turn()
+            self.fast.server.end_iteration()
+            self.slow.server.end_iteration()
             await asyncio.sleep(0)
         assert not any(wire.closed for wire in self.fast.wires + self.slow.wires)
         got = self.fast.taken()
@@ -307,10 +307,10 @@ class Pair:
         index = self.rng.randrange(3)
         for side in (self.fast, self.slow):
             partition = side.state.topics[OFFSETS_TOPIC].partitions[index]
-            if partition.held:
-                partition.release()
+            if partition.high_watermark_frozen:
+                partition.unfreeze_high_watermark()
             else:
-                partition.held = True
+                partition.high_watermark_frozen = True
 
     def break_or_mend(self) -> None:
         """The log of a partition takes nothing from now on, or again."""
@@ -325,7 +325,7 @@ class Pair:
     def let_go(self) -> None:
         for side in (self.fast, self.slow):
             for partition in side.state.topics[OFFSETS_TOPIC].partitions:
-                partition.release()
+                partition.unfreeze_high_watermark()
 
     def compare(self) -> None:
         assert self.fast.records() == self.slow.records()

@@ -203,5 +203,5 @@ def test_no_member_waits_for_ever() -> None:
         history = History(seed)
         history.run(100)
         for group in history.core.shard.groups.values():
-            waiting = [m.member_id for m in group.members.values() if m.is_parked]
+            waiting = [m.member_id for m in group.members.values() if m.has_deferred_request]
             assert not waiting, f"seed {seed}: {group.group_id} in {group.state.value} holds {waiting}"

@@ -89,7 +89,7 @@ def state(store: GroupStore) -> list[Any]:
                 producer_id: (position, offset, position > one.committed_at)
                 for producer_id, (position, offset) in one.by_producer.items()
             }
-            for at, one in group.staged.items()
+            for at, one in group.pending_txn_offsets.items()
         }
         offsets = [(topic, list(partitions.items())) for topic, partitions in group.offsets.items()]
         rows.append((group.group_id, type(group), getattr(group, "stored", None), offsets, staged))

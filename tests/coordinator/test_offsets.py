@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.coordinator import queries
-from broker_sim.coordinator.offsets import unstable
+from broker_sim.coordinator.offsets import uncommitted_offsets
 from broker_sim.coordinator.outcome import DeleteOffsets
 from broker_sim.coordinator.policy import JAVA, SCALA
 from kafka_wire.codec import encode
@@ -42,7 +42,7 @@ def test_a_stuck_commit_is_answered_after_its_timeout_and_what_becomes_of_it_dif
     core.commit(1)
     core.held = True
     token = core.commit(2)
-    assert unstable(core.shard, "g") == {("t", 0)}
+    assert uncommitted_offsets(core.shard, "g") == {("t", 0)}
     core.advance(5000)
     assert core.answers[token] is (Err.REQUEST_TIMED_OUT if policy is SCALA else Err.COORDINATOR_NOT_AVAILABLE)
     assert core.offset() == 1

@@ -93,7 +93,7 @@ class Crowd:
     async def commit(self, member: Member) -> None:
         """In a turn of its own: when inside a turn the log gets a commit is nobody's promise."""
         seat = self.seat(member)
-        if any(one.is_parked for one in self.group.members.values() if self.seat(one) == seat):
+        if any(one.has_deferred_request for one in self.group.members.values() if self.seat(one) == seat):
             return
         await self.both.settle()
         part = OffsetCommitRequestPartition(0, self.rng.randrange(100), -1, -1, "")
@@ -109,7 +109,7 @@ class Crowd:
             self.join(member)
         elif state is State.COMPLETING_REBALANCE and member.sync_token is None:
             self.sync(member)
-        elif not member.is_parked:
+        elif not member.has_deferred_request:
             self.beat(member)
 
     async def act(self) -> None:

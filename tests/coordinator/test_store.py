@@ -25,9 +25,9 @@ COMMITS, GENERATIONS = 20, 20
 def hard(store: GroupStore) -> dict[str, Any]:
     """All hard state of the groups that have any."""
     return {
-        group.group_id: (group.stored, group.offsets, group.staged)
-        for group in [*store.groups.values(), *(each for buried in store.buried.values() for each in buried)]
-        if group.stored is not None or group.offsets or group.staged
+        group.group_id: (group.stored, group.offsets, group.pending_txn_offsets)
+        for group in [*store.groups.values(), *(each for buried in store.pending_deletion.values() for each in buried)]
+        if group.stored is not None or group.offsets or group.pending_txn_offsets
     }
 
 
@@ -124,9 +124,9 @@ def test_who_reads_what_is_committed_sees_an_expired_group_until_its_tombstone_i
     core.held = True
     core.advance(core.settings.offsets_retention_check_interval_ms)
     assert core.state() == "-"
-    assert list(core.shard.store.buried) == ["g"]
+    assert list(core.shard.store.pending_deletion) == ["g"]
     core.heal()
-    assert (core.state(), core.shard.store.buried) == ("-", {})
+    assert (core.state(), core.shard.store.pending_deletion) == ("-", {})
 
 
 def test_a_group_is_back_where_the_log_refuses_its_tombstone() -> None:
@@ -137,7 +137,7 @@ def test_a_group_is_back_where_the_log_refuses_its_tombstone() -> None:
     assert core.offset() == 5
 
 
-WRITERS = {"stored", "staged", "_offsets", "_repeated", "by_producer", "committed_at"}
+WRITERS = {"stored", "pending_txn_offsets", "_offsets", "_repeated", "by_producer", "committed_at"}
 """The fields that hold hard state."""
 WAYS = {"put_offset", "remove_offset", "clear_offsets", "take", "store"}
 """The methods of a group that write them."""
@@ -174,7 +174,14 @@ def test_nothing_but_the_store_writes_hard_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["a.stored = 1", "del a.staged[k]", "a.staged.pop(k)", "a.b.put_offset(1)", "a.staged[k] = 1"]
+    "code",
+    [
+        "a.stored = 1",
+        "del a.pending_txn_offsets[k]",
+        "a.pending_txn_offsets.pop(k)",
+        "a.b.put_offset(1)",
+        "a.pending_txn_offsets[k] = 1",
+    ],
 )
 def test_such_a_writer_would_be_seen(code: str) -> None:
     assert any(writes(node) for node in ast.walk(ast.parse(code)))

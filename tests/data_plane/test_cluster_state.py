@@ -88,14 +88,14 @@ def test_a_held_partition_appends_without_committing() -> None:
     sim = Sim(topics={"t": 1})
     partition = sim.state.topics["t"].partitions[0]
     woken: list[int] = []
-    partition.held = True
+    partition.high_watermark_frozen = True
     fill(sim, "t", 3)
     assert (partition.log_end_offset, partition.high_watermark) == (3, 0)
     partition.advance_high_watermark(2)
     partition.add_waiter(lambda: woken.append(partition.high_watermark))
     partition.advance_high_watermark(1)
     assert partition.high_watermark == 2
-    partition.release()
+    partition.unfreeze_high_watermark()
     assert partition.high_watermark == 3
     assert woken == [3]
 
@@ -245,10 +245,10 @@ def test_a_partition_whose_log_is_gone_is_told_with_what_consumers_will_see(
     assert [p.log_end_offset for p in again.state.topics["t"].partitions] == [0, 0, 0]
     told = dict(line.split(": ", 1) for line in caplog.messages)
     assert told.keys() == {"t-1", "t-2", "__consumer_offsets-0"}
-    assert told["t-1"].startswith("its directory is gone")
+    assert told["t-1"].startswith("its directory is missing")
     assert "(auto.offset.reset)" in told["t-1"]
     assert told["t-2"].startswith("its directory has no segment")
-    assert "the groups that were in it begin anew" in told["__consumer_offsets-0"]
+    assert "its groups are empty" in told["__consumer_offsets-0"]
     caplog.clear()
     again.state.close()
     Sim(data_dir=tmp_path).state.close()
@@ -448,7 +448,7 @@ def test_what_is_not_committed_is_not_deleted() -> None:
     sim.state.create_topic("t", 1, configs={"retention.ms": "0", "segment.bytes": "100"})
     partition = sim.state.topics["t"].partitions[0]
     fill(sim, "t", 1)
-    partition.held = True
+    partition.high_watermark_frozen = True
     fill(sim, "t", 1, 1)
     sim.state.run_log_maintenance(sim.clock.now_ms() + 10)
     assert partition.log_start_offset == 1

@@ -205,7 +205,7 @@ def test_nobody_follows() -> None:
 def test_nothing_beyond_the_high_watermark_is_read() -> None:
     sim = Sim(topics={"t": 1})
     fill(sim, "t", 1)
-    sim.state.topics["t"].partitions[0].held = True
+    sim.state.topics["t"].partitions[0].high_watermark_frozen = True
     fill(sim, "t", 1, 1)
     assert read(sim, 0) == (0, [0])
     assert read(sim, 2) == (0, [])
@@ -342,11 +342,11 @@ def test_a_deleted_topic_of_several_partitions_is_told_once() -> None:
 def test_a_commit_ends_the_wait() -> None:
     sim = Sim(topics={"t": 1})
     partition = sim.state.topics["t"].partitions[0]
-    partition.held = True
+    partition.high_watermark_frozen = True
     ctx = sim.start(fetch(max_wait_ms=500), VERSION)
     fill(sim, "t", 1)
     assert not ctx.answered
-    partition.release()
+    partition.unfreeze_high_watermark()
     assert only(ctx.response).high_watermark == 1
 
 

@@ -174,13 +174,13 @@ def test_a_link_out_of_the_directory_is_not_followed(home: Path, name: str) -> N
 def test_a_pipe_in_a_files_place_does_not_stop_the_start_for_ever(home: Path, name: str) -> None:
     (home / name).unlink()
     os.mkfifo(home / name)
-    assert "or no file at all" in refusal(home)
+    assert "or not a regular file" in refusal(home)
 
 
 async def test_a_lock_that_is_a_link_is_one_line(home: Path) -> None:
     (home / ".lock").unlink(missing_ok=True)
     (home / ".lock").symlink_to(home.parents[1] / "made-by-following")
-    with pytest.raises(ClusterError, match=r"^data directory .*\.lock is a link, or no file at all$"):
+    with pytest.raises(ClusterError, match=r"^data directory .*\.lock is a link, or not a regular file$"):
         await Cluster(data_dir=home).start()
     assert not (home.parents[1] / "made-by-following").exists()
 

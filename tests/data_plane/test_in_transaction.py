@@ -82,7 +82,7 @@ def test_nobody_is_asked_about_a_transaction_that_is_open_here() -> None:
     world.produce(0, 12)
     log = world.sim.state.topics["__transaction_state"].partitions[0].log
     before = log.log_end_offset
-    world.sim.state.topics["__transaction_state"].partitions[0].held = True
+    world.sim.state.topics["__transaction_state"].partitions[0].high_watermark_frozen = True
     assert world.produce(1, 12).error_code == Err.NONE
     assert log.log_end_offset == before
 
@@ -92,7 +92,7 @@ def test_while_the_last_transaction_is_ending(version: int, error: Err) -> None:
     """A batch that adds its partition is tried for a while before its producer has to send it again."""
     world = World()
     world.produce(0, 12)
-    world.sim.state.topics["t"].partitions[0].held = True  # its marker is on the way for ever
+    world.sim.state.topics["t"].partitions[0].high_watermark_frozen = True  # its marker is on the way for ever
     world.sim.start(EndTxnRequest(TX, world.producer_id, world.epoch, True), 4)
     data = batch(producer_id=world.producer_id, producer_epoch=world.epoch, base_sequence=0, attributes=0x10)
     ctx = world.sim.start(produce(records=data, partition=1, transactional_id=TX), version)
@@ -109,11 +109,11 @@ def test_a_batch_that_waits_is_let_in_when_the_transaction_has_ended() -> None:
     world = World()
     world.produce(0, 12)
     log = world.sim.state.topics["__transaction_state"].partitions[0]
-    log.held = True
+    log.high_watermark_frozen = True
     world.sim.start(EndTxnRequest(TX, world.producer_id, world.epoch, True), 4)
     data = batch(producer_id=world.producer_id, producer_epoch=world.epoch, base_sequence=0, attributes=0x10)
     ctx = world.sim.start(produce(records=data, partition=1, transactional_id=TX), 12)
-    log.release()
+    log.unfreeze_high_watermark()
     world.sim.clock.advance(60)
     assert produced(ctx.response).error_code == Err.NONE
     assert world.state() == "Ongoing"

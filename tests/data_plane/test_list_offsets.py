@@ -59,7 +59,7 @@ def test_the_largest_timestamp() -> None:
 
 def test_latest_is_what_is_committed_for_whoever_asks() -> None:
     sim = timed(10)
-    sim.state.topics["t"].partitions[0].held = True
+    sim.state.topics["t"].partitions[0].high_watermark_frozen = True
     fill(sim, "t", 2)
     assert found(sim, LATEST) == (-1, 1)
     assert found(sim, LATEST, isolation_level=1) == (-1, 1)

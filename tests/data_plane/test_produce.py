@@ -270,12 +270,12 @@ def test_an_error_with_acks_0_costs_the_connection() -> None:
 def test_acks_all_waits_for_the_high_watermark() -> None:
     sim = Sim(topics={"t": 1})
     partition = sim.state.topics["t"].partitions[0]
-    partition.held = True
+    partition.high_watermark_frozen = True
     assert sim.start(produce(acks=1), VERSION).answered
     ctx = sim.start(produce(acks=-1), VERSION)
     partition.advance_high_watermark(1)
     assert not ctx.answered
-    partition.release()
+    partition.unfreeze_high_watermark()
     answer = produced(ctx.response)
     assert (answer.error_code, answer.base_offset) == (0, 1)
     sim.clock.advance(5000)  # no timer is left that would answer twice
@@ -283,25 +283,25 @@ def test_acks_all_waits_for_the_high_watermark() -> None:
 
 def test_acks_all_times_out() -> None:
     sim = Sim(topics={"t": 1})
-    sim.state.topics["t"].partitions[0].held = True
+    sim.state.topics["t"].partitions[0].high_watermark_frozen = True
     ctx = sim.start(produce(timeout_ms=300), VERSION)
     sim.clock.advance(299)
     assert not ctx.answered
     sim.clock.advance(1)
     assert produced(ctx.response).error_code == Err.REQUEST_TIMED_OUT
-    sim.state.topics["t"].partitions[0].release()  # nobody waits any more
+    sim.state.topics["t"].partitions[0].unfreeze_high_watermark()  # nobody waits any more
 
 
 def test_no_time_to_wait() -> None:
     sim = Sim(topics={"t": 1})
-    sim.state.topics["t"].partitions[0].held = True
+    sim.state.topics["t"].partitions[0].high_watermark_frozen = True
     assert answer_to(sim, produce(timeout_ms=0)).error_code == Err.REQUEST_TIMED_OUT
 
 
 def test_the_leader_moves_while_a_producer_waits() -> None:
     sim = Sim(brokers=2, topics={"t": 1})
     partition = sim.state.topics["t"].partitions[0]
-    partition.held = True
+    partition.high_watermark_frozen = True
     ctx = sim.start(produce(), VERSION)
     sim.state.set_leader(partition, 2)
     assert produced(ctx.response).error_code == Err.NOT_LEADER_OR_FOLLOWER
@@ -309,7 +309,7 @@ def test_the_leader_moves_while_a_producer_waits() -> None:
 
 def test_the_topic_goes_while_a_producer_waits() -> None:
     sim = Sim(topics={"t": 1})
-    sim.state.topics["t"].partitions[0].held = True
+    sim.state.topics["t"].partitions[0].high_watermark_frozen = True
     ctx = sim.start(produce(), VERSION)
     sim.state.delete_topic("t")
     assert produced(ctx.response).error_code == Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -318,10 +318,10 @@ def test_the_topic_goes_while_a_producer_waits() -> None:
 def test_a_client_that_goes_leaves_nothing_waiting() -> None:
     sim = Sim(topics={"t": 1})
     partition = sim.state.topics["t"].partitions[0]
-    partition.held = True
+    partition.high_watermark_frozen = True
     ctx = sim.start(produce(), VERSION)
     ctx.disconnect()
-    partition.release()
+    partition.unfreeze_high_watermark()
     assert not ctx.answered
     assert sim.clock.next_deadline_ms() is None
 
@@ -334,10 +334,10 @@ def test_too_few_in_sync_replicas() -> None:
     assert (answer.error_code, answer.log_start_offset) == (Err.NOT_ENOUGH_REPLICAS, 0)
     assert answer_to(sim, produce(acks=1)).error_code == 0
     partition.isr = [1, 2]
-    partition.held = True
+    partition.high_watermark_frozen = True
     ctx = sim.start(produce(), VERSION)
     partition.isr = [1]
-    partition.release()
+    partition.unfreeze_high_watermark()
     assert produced(ctx.response).error_code == Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
@@ -404,7 +404,7 @@ def test_the_fast_path_leaves_everything_else_untouched(version: int) -> None:
     ):
         assert fast(sim, left, version) is None
     assert fast(sim, good, version, broker=2) is None
-    partition.held = True
+    partition.high_watermark_frozen = True
     assert fast(sim, good, version) is None
     assert partition.log_end_offset == 0
 

@@ -329,7 +329,7 @@ def test_a_reader_who_waits_notices() -> None:
 def test_what_cannot_be_deleted() -> None:
     sim = Sim(brokers=2, topics={"t": 1})
     fill(sim, "t", 2)
-    sim.state.topics["t"].partitions[0].held = True
+    sim.state.topics["t"].partitions[0].high_watermark_frozen = True
     fill(sim, "t", 2)
     sim.state.create_topic("c", configs={"cleanup.policy": "compact"}, assignments={0: [1]})
     sim.state.ensure_offsets_topic()

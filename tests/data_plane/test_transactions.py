@@ -99,7 +99,7 @@ def test_a_marker_counts_once_it_is_committed() -> None:
     partition = sim.state.topics["t"].partitions[0]
     write(sim, 5)
     write(sim, 6)
-    partition.held = True
+    partition.high_watermark_frozen = True
     request = WriteTxnMarkersRequest([WritableTxnMarker(5, 0, True, [WritableTxnMarkerTopic("t", [0])], 0)])
     waiting, late = sim.start(request, 1), sim.start(request, 1)
     assert partition.last_stable_offset == 0

@@ -75,12 +75,12 @@ def test_while_the_group_s_log_is_stuck_nothing_of_it_counts() -> None:
     """And when it goes on everything comes in its order: the offsets, their marker."""
     world = World()
     world.errors((0, 5, ""))
-    world.log.held = True
+    world.log.high_watermark_frozen = True
     late = world.start((1, 6, ""))
     assert not late.answered
     world.end(commit=True)
     assert world.offsets() == {}
-    world.log.release()
+    world.log.unfreeze_high_watermark()
     assert [one.error_code for one in late.response.topics[0].partitions] == [Err.NONE]
     assert world.offsets() == {"t": {0: 5, 1: 6}}
 

@@ -13,7 +13,7 @@ from broker_sim.common.answers import in_words, rows
 from broker_sim.explain import explain
 from broker_sim.explain.events import Call
 from broker_sim.explain.transaction_text import explain_transactions
-from broker_sim.scenario.expectations import EventSign
+from broker_sim.scenario.expectations import EventMatcher
 from broker_sim.scenario.files import Table
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -214,7 +214,7 @@ def test_a_scenario_meets_any_error_of_an_answer() -> None:
     """``{api: OffsetCommit, error: UNKNOWN_MEMBER_ID}`` counts an answer that has it second."""
     events = [one for one in second_error().events if one["event"] == "response" and one["api"] == "OffsetCommit"]
     for wanted, hits in (("UNKNOWN_MEMBER_ID", 1), ("UNKNOWN_TOPIC_OR_PARTITION", 1), ("NOT_COORDINATOR", 0)):
-        sign = EventSign(Table({"api": "OffsetCommit", "error": wanted}, {}, "a.yaml:1"))
+        sign = EventMatcher(Table({"api": "OffsetCommit", "error": wanted}, {}, "a.yaml:1"))
         for event in events:
             sign.seen(event, Requests())  # type: ignore[arg-type]
         assert sign.hits == hits, wanted

@@ -19,7 +19,7 @@ from broker_sim.common.chance import Chance
 from broker_sim.common.clock import ManualClock
 from broker_sim.faults.order import Order
 from broker_sim.faults.registry import Faults
-from broker_sim.faults.tap import RequestTap
+from broker_sim.faults.tap import RequestInterceptor
 from broker_sim.journal import Journal, problems
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -58,7 +58,7 @@ class Rig:
     async def __aenter__(self) -> Self:
         await self.cluster.start()
         self.cluster.state.ensure_offsets_topic()
-        self.tap = RequestTap(self.cluster.state, self.clock, self._told, self.faults, self.order)
+        self.tap = RequestInterceptor(self.cluster.state, self.clock, self._told, self.faults, self.order)
         for server in self.cluster.servers:
             server.tap = self.tap
         return self

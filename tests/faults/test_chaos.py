@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.faults.facts import Facts
+from broker_sim.faults.facts import RequestFacts
 from broker_sim.faults.selectors import Asked, Selector, fits
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -149,7 +149,7 @@ ASKED = st.builds(
     st.none() | PLAIN,
     st.integers(1, 2),
     st.builds(
-        Facts,
+        RequestFacts,
         st.lists(PLAIN, max_size=2).map(tuple),
         st.lists(PLAIN, max_size=2).map(tuple),
         st.lists(PLAIN, max_size=1).map(tuple),

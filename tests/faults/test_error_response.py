@@ -61,7 +61,7 @@ def test_a_fetch_that_fails_at_a_partition_says_so_at_each_and_ends_its_session(
         session_id=9, session_epoch=3, topics=[FetchTopic(topic_id=b"1" * 16, partitions=[FetchPartition(4)])]
     )
     session = [("", b"2" * 16, 0), ("", b"1" * 16, 4), ("", b"2" * 16, 1)]
-    response = error_response(request, ApiKey.FETCH, 13, Err.NOT_LEADER_OR_FOLLOWER, held=session)
+    response = error_response(request, ApiKey.FETCH, 13, Err.NOT_LEADER_OR_FOLLOWER, session_partitions=session)
     assert response is not None
     assert (response.error_code, response.session_id) == (0, 0)
     rows = [(t.topic_id[:1], p.partition_index, p.error_code) for t in response.responses for p in t.partitions]

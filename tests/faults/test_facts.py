@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.faults.bodies import MOST_BYTES, MOST_TEXT, MOST_VALUES, to_json
-from broker_sim.faults.facts import Facts, carried_by, facts_of
+from broker_sim.faults.facts import RequestFacts, carried_by, facts_of
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import encode
 from kafka_wire.messages import consumer_protocol as consumers
@@ -50,25 +50,25 @@ def names(topic_id: bytes) -> str | None:
 @pytest.mark.parametrize(
     ("request_", "version", "facts"),
     [
-        (HeartbeatRequest("g", 1, "m", "i"), 4, Facts(("g",), ("m",), ("i",))),
-        (JoinGroupRequest("g"), 9, Facts(("g",))),
+        (HeartbeatRequest("g", 1, "m", "i"), 4, RequestFacts(("g",), ("m",), ("i",))),
+        (JoinGroupRequest("g"), 9, RequestFacts(("g",))),
         (
             OffsetCommitRequest(
                 "g", 1, "m", topics=[OffsetCommitRequestTopic("orders", partitions=[OffsetCommitRequestPartition(3)])]
             ),
             8,
-            Facts(("g",), ("m",), (), (("orders", 3),)),
+            RequestFacts(("g",), ("m",), (), (("orders", 3),)),
         ),
         (
             LeaveGroupRequest("g", members=[MemberIdentity("m1"), MemberIdentity("", "i2")]),
             5,
-            Facts(("g",), ("m1",), ("i2",)),
+            RequestFacts(("g",), ("m1",), ("i2",)),
         ),
-        (LeaveGroupRequest("g", "m"), 2, Facts(("g",), ("m",))),
+        (LeaveGroupRequest("g", "m"), 2, RequestFacts(("g",), ("m",))),
         (
             OffsetFetchRequest("g", [OffsetFetchRequestTopic("orders", [1, 2])]),
             7,
-            Facts(("g",), (), (), (("orders", 1), ("orders", 2))),
+            RequestFacts(("g",), (), (), (("orders", 1), ("orders", 2))),
         ),
         (
             OffsetFetchRequest(
@@ -78,20 +78,20 @@ def names(topic_id: bytes) -> str | None:
                 ]
             ),
             9,
-            Facts(("g", "h"), ("m",), (), (("orders", 1),), every_topic=True),
+            RequestFacts(("g", "h"), ("m",), (), (("orders", 1),), every_topic=True),
         ),
-        (FindCoordinatorRequest("g"), 3, Facts(("g",))),
-        (FindCoordinatorRequest("t", 1), 3, Facts(transactional_ids=("t",))),
-        (FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4, Facts(("g", "h"))),
-        (DeleteGroupsRequest(["g"]), 2, Facts(("g",))),
+        (FindCoordinatorRequest("g"), 3, RequestFacts(("g",))),
+        (FindCoordinatorRequest("t", 1), 3, RequestFacts(transactional_ids=("t",))),
+        (FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4, RequestFacts(("g", "h"))),
+        (DeleteGroupsRequest(["g"]), 2, RequestFacts(("g",))),
         (
             MetadataRequest([MetadataRequestTopic(name="orders"), MetadataRequestTopic(ORDERS, None)]),
             12,
-            Facts((), (), (), (("orders", -1),) * 2),
+            RequestFacts((), (), (), (("orders", -1),) * 2),
         ),
-        (MetadataRequest(None), 9, Facts(every_topic=True)),
-        (DescribeTopicPartitionsRequest(), 0, Facts(every_topic=True)),
-        (OffsetFetchRequest("g", None), 7, Facts(("g",), every_topic=True)),
+        (MetadataRequest(None), 9, RequestFacts(every_topic=True)),
+        (DescribeTopicPartitionsRequest(), 0, RequestFacts(every_topic=True)),
+        (OffsetFetchRequest("g", None), 7, RequestFacts(("g",), every_topic=True)),
         (
             ProduceRequest(
                 topic_data=[
@@ -100,19 +100,19 @@ def names(topic_id: bytes) -> str | None:
                 ]
             ),
             13,
-            Facts((), (), (), (("orders", 2), ("", 0))),
+            RequestFacts((), (), (), (("orders", 2), ("", 0))),
         ),
-        (DeleteTopicsRequest([DeleteTopicState(None, ORDERS)]), 6, Facts((), (), (), (("orders", -1),))),
-        (DeleteTopicsRequest(topic_names=["orders"]), 5, Facts((), (), (), (("orders", -1),))),
+        (DeleteTopicsRequest([DeleteTopicState(None, ORDERS)]), 6, RequestFacts((), (), (), (("orders", -1),))),
+        (DeleteTopicsRequest(topic_names=["orders"]), 5, RequestFacts((), (), (), (("orders", -1),))),
         (
             DescribeConfigsRequest([DescribeConfigsResource(2, "orders"), DescribeConfigsResource(4, "1")]),
             4,
-            Facts((), (), (), (("orders", -1),)),
+            RequestFacts((), (), (), (("orders", -1),)),
         ),
     ],
-    ids=lambda value: f"v{value}" if isinstance(value, int) else type(value).__name__.replace("Facts", ""),
+    ids=lambda value: f"v{value}" if isinstance(value, int) else type(value).__name__.replace("RequestFacts", ""),
 )
-def test_a_request_is_about(request_: Any, version: int, facts: Facts) -> None:
+def test_a_request_is_about(request_: Any, version: int, facts: RequestFacts) -> None:
     assert facts_of(request_, version, names=names) == facts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_sim.handlers.error_response import first_error, plain_answer
-from broker_sim.handlers.traits import Failing
+from broker_sim.handlers.traits import ErrorRequest
 from kafka_wire.errors import Err
 from kafka_wire.schema import ERROR_TEXT, Api, Entity, array, int16, int32, int64, message, string, struct
 
@@ -55,17 +55,17 @@ class PatternResponse:
 
 def test_an_answer_follows_from_what_the_fields_stand_for() -> None:
     request = PatternRequest("g", ["a", "b"], [Asked("t", [3, 4]), Asked("u", [])])
-    told = plain_answer(PatternResponse, Failing(request, 0, Err.NOT_COORDINATOR))
+    told = plain_answer(PatternResponse, ErrorRequest(request, 0, Err.NOT_COORDINATOR))
     rows = [Row(3, 16, -1), Row(4, 16, -1)]
     groups = [ToldGroup(name, "nobody", 16, "This is not the correct coordinator.", []) for name in ("a", "b")]
     assert told == PatternResponse(0, "", groups, [Told("t", rows), Told("u", [])])
     assert first_error(PatternResponse(topics=[Told("t", rows)])) is Err.NOT_COORDINATOR
     assert (
-        plain_answer(PatternResponse, Failing(PatternRequest("g", [], None), 0, Err.NOT_COORDINATOR))
+        plain_answer(PatternResponse, ErrorRequest(PatternRequest("g", [], None), 0, Err.NOT_COORDINATOR))
         == PatternResponse()
     )
 
 
 def test_where_the_top_has_a_place_for_the_error_it_stands_there_alone() -> None:
     request = PatternRequest("g", ["a"], [Asked("t", [3])])
-    assert plain_answer(PatternResponse, Failing(request, 1, Err.NOT_COORDINATOR)) == PatternResponse(16)
+    assert plain_answer(PatternResponse, ErrorRequest(request, 1, Err.NOT_COORDINATOR)) == PatternResponse(16)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_sim.common.text import UsageError
-from broker_sim.faults.facts import Facts
-from broker_sim.faults.rules import RULE_KEYS, VERDICTS, Kind, rule_from
+from broker_sim.faults.facts import RequestFacts
+from broker_sim.faults.rules import RULE_KEYS, VERDICTS, ActionKind, rule_from
 from broker_sim.faults.selectors import Asked, fits, selector_from
 from kafka_wire.api_keys import API_NAMES, ApiKey, advertised
 from kafka_wire.errors import Err
@@ -19,7 +19,7 @@ from kafka_wire.errors import Err
 
 def commit(**facts: Any) -> Asked:
     values: dict[str, Any] = {"groups": ("billing",), "members": ("app-1-x",), "topics": (("orders", 0), ("orders", 3))}
-    return Asked(ApiKey.OFFSET_COMMIT, 8, "app-1", 2, Facts(**{**values, **facts}))
+    return Asked(ApiKey.OFFSET_COMMIT, 8, "app-1", 2, RequestFacts(**{**values, **facts}))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_static_member_is_selected_by_its_instance_id_too() -> None:
 
 
 def test_a_request_about_several_groups_is_taken_if_one_of_them_fits() -> None:
-    describe = Asked(ApiKey.DESCRIBE_GROUPS, 5, None, 1, Facts(("audit", "billing")))
+    describe = Asked(ApiKey.DESCRIBE_GROUPS, 5, None, 1, RequestFacts(("audit", "billing")))
     assert selector_from({"group": "billing"}).matches(describe)
     assert not selector_from({"group": "orders"}).matches(describe)
 
@@ -137,7 +137,7 @@ def test_an_error_may_be_given_by_name_or_by_code(value: object) -> None:
 
 def test_a_value_of_none_is_a_key_that_is_not_there() -> None:
     assert rule_from({"api": None, "group": None, "delay": None, "hang": True}) == rule_from({"hang": True})
-    assert rule_from({"drop": False, "hang": True}).verdict.kind is Kind.HANG
+    assert rule_from({"drop": False, "hang": True}).verdict.kind is ActionKind.HANG
 
 
 def test_chance_owes_no_hit_unless_told() -> None:

@@ -14,9 +14,12 @@ from benchmarks.seam import _Broker, _Decided, _frames, without_seams
     ("source", "left"),
     [
         ("fast = a if tap is None else None", "fast = a"),
-        ("if self.watch is not None:\n    look()\ngo()", "pass\ngo()"),
+        ("if self.observer is not None:\n    look()\ngo()", "pass\ngo()"),
         ("if x and tap is None:\n    go()", "if x:\n    go()"),
-        ("if not slot.partition.held and slot.partition.gate is None:\n    go()", "go()"),
+        (
+            "if not context.partition.high_watermark_frozen and context.partition.append_interceptor is None:\n    go()",
+            "go()",
+        ),
         ("if a or tap is not None:\n    go()\nelse:\n    stay()", "if a:\n    go()\nelse:\n    stay()"),
         ("self.held = True", "self.held = True"),
     ],

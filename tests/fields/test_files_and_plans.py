@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_sim.common.text import UsageError
-from broker_sim.scenario.expectations import EventSign
+from broker_sim.scenario.expectations import EventMatcher
 from broker_sim.scenario.files import WrongFile, loads
 from broker_sim.scenario.model import parse
 from broker_sim.simulation import simulate
@@ -68,7 +68,7 @@ def test_a_scenario_says_the_same_in_other_spellings(usual: str, other: str) -> 
 def test_a_no_is_no_yes() -> None:
     text = "expect: [{happened: {api: Fetch, answered: 'no'}}]"
     (sign,) = parse(loads(text)).expect[0].signs
-    assert isinstance(sign, EventSign)
+    assert isinstance(sign, EventMatcher)
     assert sign.kind == "request"
 
 

@@ -146,7 +146,7 @@ async def test_a_wait_for_requests_in_vain_tells_how_the_log_stands(kafka: Clust
         await jam.pending(2, timeout="20ms")
     text = str(failure.value)
     assert text.startswith(f"2 requests that wait for {log.name}: not within 20 ms\n")
-    assert "now: stuck; high watermark 0 of 0; nobody waits" in text
+    assert "now: stuck; high watermark 0 of 0; no request waits" in text
 
 
 # --- leaders and records ------------------------------------------------------------------------------------------------

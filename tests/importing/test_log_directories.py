@@ -272,7 +272,7 @@ async def test_directories_that_only_look_like_partitions(tmp_path: Path, caplog
     async with served(tmp_path) as seen:
         assert list(seen.cluster.state.topics) == []
         assert seen.cluster.config.int("offsets.retention.minutes") == 10080
-    assert "backup-20240101 is passed over: it is no log" in caplog.text
+    assert "backup-20240101 is skipped: it is not a log" in caplog.text
     (tmp_path / "cluster.json").unlink()
     write_log(tmp_path, "orders", 20240101, (0, b""))
     assert "orders-20240101 is not a partition: a topic can't have so many" in await refused(tmp_path)
@@ -309,8 +309,8 @@ async def test_directories_on_their_way_out_are_passed_over(tmp_path: Path, capl
     before = contents(tmp_path)
     async with served(tmp_path) as seen:
         assert list(seen.cluster.state.topics) == ["topic-1-delete"]
-    assert "-delete is passed over: Kafka was deleting it" in caplog.text
-    assert "-future is passed over" in caplog.text
+    assert "-delete is skipped: Kafka was deleting it" in caplog.text
+    assert "-future is skipped" in caplog.text
     after = contents(tmp_path)
     assert all(after[name] == data for name, data in before.items() if name.startswith("orders-0."))
 
@@ -371,7 +371,7 @@ async def test_the_clusters_metadata_tells_settings_and_partitions(
             "min.cleanable.dirty.ratio": "1.0",
         }
         assert list(seen.cluster.state.topics) == ["orders"]
-    assert "__cluster_metadata-0 tells the settings and the partitions of 1 topics" in caplog.text
+    assert "__cluster_metadata-0 has the settings and the partitions of 1 topics" in caplog.text
 
 
 async def test_messages_of_the_old_formats_are_refused(tmp_path: Path) -> None:

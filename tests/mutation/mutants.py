@@ -30,7 +30,7 @@ OUTSIDE = {
     "handlers/k30_create_acls.py": "a constant refusal",
     "handlers/k31_delete_acls.py": "a constant refusal",
     "runtime/journal_observer.py": "what the journal shows, no client sees",
-    "runtime/transaction_watch.py": "what the journal shows, no client sees",
+    "runtime/transaction_observer.py": "what the journal shows, no client sees",
 }
 """Files of the rooms without rules that a client of a simulated cluster can meet, and why."""
 

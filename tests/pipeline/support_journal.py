@@ -18,7 +18,7 @@ from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse, read
-from broker_sim.scenario.runner import Options, Outcome
+from broker_sim.scenario.runner import Outcome, ScenarioOptions
 from broker_sim.scenario.virtual import play
 
 Event = dict[str, Any]
@@ -238,11 +238,11 @@ def large() -> Outcome:
 @cache
 def played(name: str) -> Outcome:
     """A scenario that comes with broker-sim, in virtual time: always the same run."""
-    return play(read(shipped() / f"{name}.yaml"), Options())
+    return play(read(shipped() / f"{name}.yaml"), ScenarioOptions())
 
 
 def played_text(text: str, **options: Any) -> Outcome:
-    return play(parse(loads(text)), Options(**options))
+    return play(parse(loads(text)), ScenarioOptions(**options))
 
 
 SCENARIOS = sorted(

@@ -18,7 +18,7 @@ import pytest
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_thread import ClusterThread
-from broker_sim.scenario.apps.common import Line, Settings
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe
 from broker_sim.scenario.apps.transactional_app import Producer
 from broker_sim.storage import Origin
 from kafka_wire.messages.k21_delete_records import (
@@ -227,7 +227,7 @@ def transactional(runner: asyncio.Runner, kafka: ClusterThread, topic: str) -> I
     settings = {"bootstrap": kafka.bootstrap, "client_id": "orders-app", "topics": [topic], "transactional_id": topic}
 
     async def begin() -> Producer:
-        producer = Producer(Settings(json.dumps(settings)), Quiet())
+        producer = Producer(AppSettings(json.dumps(settings)), Quiet())
         await producer.begin_anew((-1, -1))
         return producer
 
@@ -239,7 +239,7 @@ def transactional(runner: asyncio.Runner, kafka: ClusterThread, topic: str) -> I
             wire.close()
 
 
-class Quiet(Line):
+class Quiet(ScenarioPipe):
     """Nobody listens."""
 
     def tell(self, says: str, **details: Any) -> None:

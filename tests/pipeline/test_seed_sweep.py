@@ -19,12 +19,12 @@ from broker_sim.common.text import UsageError
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.tables.seed_verdicts import SEED_VERDICTS
 from broker_sim.simulation.sweeps import on_spark
-from broker_sim.simulation.sweeps.on_spark import TASK_S, Plan, Sweep, row_of, sized, sweep_on_spark
-from broker_sim.simulation.sweeps.sweep import Options, read_case, sweep
+from broker_sim.simulation.sweeps.on_spark import TASK_S, Plan, SparkSweep, row_of, sized, sweep_on_spark
+from broker_sim.simulation.sweeps.sweep import SweepOptions, read_case, sweep
 from broker_sim.simulation.sweeps.trial import Case, run, verdict_row
 from tests.simulation import planted
 
-QUICK = Options(("alone", "group"), range(10, 22), duration_s=6.0, repeat=0.0)
+QUICK = SweepOptions(("alone", "group"), range(10, 22), duration_s=6.0, repeat=0.0)
 TIMES = ("cpu_s",)
 
 
@@ -61,7 +61,7 @@ def _workers_know_what_is_planted() -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def swept(options: Options, out: Path | None = None, **more: Any) -> Sweep:
+def swept(options: SweepOptions, out: Path | None = None, **more: Any) -> SparkSweep:
     steps = Steps(io.StringIO(), quiet=True)
     return sweep_on_spark(options, steps, out=None if out is None else str(out), **more)
 
@@ -117,7 +117,7 @@ def test_rows_are_those_of_the_local_engine(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_planted_bug_is_found_shrunk_kept_and_run_first_the_next_time(spark: Any, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
-    bad = Options(("alone",), range(10, 40), duration_s=12.0, shrink=True, budget=12, corpus=corpus)
+    bad = SweepOptions(("alone",), range(10, 40), duration_s=12.0, shrink=True, budget=12, corpus=corpus)
     found = swept(bad, tmp_path / "out", world=forgetful)
 
     summary = found.summary
@@ -142,7 +142,7 @@ def test_a_run_that_is_another_one_elsewhere_is_a_failure(spark: Any, monkeypatc
     monkeypatch.setattr(on_spark, "AGAIN", 1.0)
     monkeypatch.setattr(on_spark, "TASK_S", 0.001)
     monkeypatch.setattr(on_spark, "PART_TASKS", 1)  # parts of two seeds
-    found = swept(Options(("alone",), range(10, 19), duration_s=3.0), world=moody)
+    found = swept(SweepOptions(("alone",), range(10, 19), duration_s=3.0), world=moody)
     [failure] = found.summary.failures.values()
     assert (failure.failure, failure.case.seed, failure.count) == ("not deterministic", 13, 1)
     assert "journal_hash: " in failure.text

@@ -20,7 +20,7 @@ from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS, seen_rows
 from broker_sim.pipeline.transaction_logs import LATE_MS, rows_of_data, rows_of_journal, rows_of_state
-from broker_sim.scenario.apps.common import Line, Settings
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe
 from broker_sim.scenario.apps.transactional_app import Fenced, Producer
 from broker_sim.scenario.commands import shipped
 from kafka_wire.record_batch import ControlType, Record, control_batch, encode_batch
@@ -232,7 +232,7 @@ def test_each_end_has_its_sentence() -> None:
 # --- real brokers --------------------------------------------------------------------------------------------------------
 
 
-class Quiet(Line):
+class Quiet(ScenarioPipe):
     def tell(self, says: str, **details: Any) -> None:
         """Nobody listens."""
 
@@ -240,7 +240,7 @@ class Quiet(Line):
 def producer(bootstrap: str, name: str, transactional_id: str, timeout_s: float = 60) -> Producer:
     settings = {"bootstrap": bootstrap, "client_id": name, "topics": ["payments"]}
     settings |= {"transactional_id": transactional_id, "transaction_timeout": timeout_s}
-    return Producer(Settings(json.dumps(settings)), Quiet())
+    return Producer(AppSettings(json.dumps(settings)), Quiet())
 
 
 async def lives(bootstrap: str) -> None:

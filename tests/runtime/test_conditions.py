@@ -8,7 +8,7 @@ import pytest
 
 from broker_sim.common.chance import Chance
 from broker_sim.common.text import UsageError
-from broker_sim.faults.conditions import KINDS, Conditions
+from broker_sim.faults.conditions import KINDS, PartitionFaults
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, Partition
 from kafka_wire.errors import Err
@@ -28,7 +28,7 @@ class Ailing(Groups):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(brokers=2, **options)
-        self.conditions = Conditions(self.state, lambda _: self.runtime, Chance.seeded(1))
+        self.conditions = PartitionFaults(self.state, lambda _: self.runtime, Chance.seeded(1))
         self.partition = self.state.topics["t"].partitions[0]
 
     def produce(self, acks: int = -1, size: int = 10, timeout_ms: int = 1000) -> Any:
@@ -61,7 +61,7 @@ class Ailing(Groups):
         """What a commit is answered; None while it waits."""
         ctx, returned = self.commit(group, offset, broker=max(1, self.log_of(group).leader))
         if returned is not None and ctx.response is None:
-            self.runtime.flush_turn()
+            self.runtime.flush_batches()
         return Err(ctx.response.topics[0].partitions[0].error_code) if ctx.response else None
 
     def fetched(self, group: str) -> int:

@@ -169,10 +169,10 @@ def test_a_key_is_coordinated_where_the_partitioner_says_and_nowhere_else(ledger
 def test_what_is_appended_is_answered_when_it_is_committed_and_is_there_after_a_move(ledgers: Ledgers) -> None:
     partition = ledgers.partition(LEDGER, 0)
     assert ledgers.ask("ab", "put", "ab", "5").response is Err.NONE
-    partition.held = True
+    partition.high_watermark_frozen = True
     late = ledgers.ask("ab", "put", "ab", "6")
     assert late.response is None
-    partition.held = False
+    partition.high_watermark_frozen = False
     partition.high_watermark = partition.log_end_offset
     partition.wake()
     assert (late.response, ledgers.shard("ab").accounts) == (Err.NONE, {"ab": "6"})
@@ -183,18 +183,18 @@ def test_what_is_appended_is_answered_when_it_is_committed_and_is_there_after_a_
 
 def test_a_shard_whose_writes_were_given_up_still_hears_that_its_log_is_committed(ledgers: Ledgers) -> None:
     partition = ledgers.partition(LEDGER, 0)
-    partition.held = True
+    partition.high_watermark_frozen = True
     late = ledgers.ask("ab", "put", "ab", "6")
     assert ledgers.ask("ab", "give up").response is Err.NONE
     shard = ledgers.shard("ab")
     assert (late.response, shard.in_flight, shard.high_watermark) == (Err.REQUEST_TIMED_OUT, False, 0)
-    partition.release()
+    partition.unfreeze_high_watermark()
     assert shard.high_watermark == partition.high_watermark == 1
 
 
 def test_who_waits_is_told_when_the_coordinator_moves(ledgers: Ledgers) -> None:
     partition = ledgers.partition(LEDGER, 0)
-    partition.held = True
+    partition.high_watermark_frozen = True
     waiting = ledgers.ask("ab", "put", "ab", "6")
     ledgers.runtime.reload(partition)
     assert waiting.response is Err.NOT_COORDINATOR
@@ -213,11 +213,11 @@ def test_an_outcome_appends_to_partitions_of_others_and_is_told_once_that_is_com
     ledgers: Ledgers, control: bool
 ) -> None:
     data = ledgers.partition("data", 1)
-    data.held = True
+    data.high_watermark_frozen = True
     ctx = ledgers.ask("ab", "send", b"\0\0\0\1", "data", 1, control)
     ledgers.sim.clock.advance(1)
     assert (ctx.response, data.log_end_offset) == (None, 1)
-    data.held = False
+    data.high_watermark_frozen = False
     data.high_watermark = 1
     data.wake()
     ledgers.sim.clock.advance(1)
@@ -244,10 +244,10 @@ def test_it_is_told_why_not(ledgers: Ledgers) -> None:
 
 def test_a_shard_that_has_moved_away_is_told_nothing(ledgers: Ledgers) -> None:
     data = ledgers.partition("data", 1)
-    data.held = True
+    data.high_watermark_frozen = True
     ctx = ledgers.ask("ab", "send", b"\0\0\0\1", "data", 1, True)
     ledgers.runtime.reload(ledgers.partition(LEDGER, 0))
-    data.held = False
+    data.high_watermark_frozen = False
     data.high_watermark = 1
     data.wake()
     ledgers.sim.clock.advance(1)

@@ -82,11 +82,11 @@ def error_of(ctx: FakeContext) -> Err:
 def test_commits_of_one_turn_share_a_batch_in_4_x() -> None:
     sim = Groups(as_version="4.1")
     sim.commit("g", 0)
-    sim.runtime.flush_turn()  # the first one makes the group, and is not waited with
+    sim.runtime.flush_batches()  # the first one makes the group, and is not waited with
     contexts = [sim.commit("g", offset) for offset in (1, 2, 3)]
     assert [returned for _, returned in contexts] == [DEFERRED] * 3
     assert not any(ctx.answered for ctx, _ in contexts)
-    sim.runtime.flush_turn()
+    sim.runtime.flush_batches()
     assert [error_of(ctx) for ctx, _ in contexts] == [Err.NONE] * 3
     assert [batch.header.record_count for batch in sim.log_of("g").log.batches()] == [1, 3]
     assert sim.committed("g") == 3
@@ -109,7 +109,7 @@ def test_another_event_of_the_shard_does_not_overtake_the_turns_commits() -> Non
 
 def test_a_held_partition_keeps_commits_waiting_until_their_timeout() -> None:
     sim = Groups()
-    sim.log_of("g").held = True
+    sim.log_of("g").high_watermark_frozen = True
     ctx, returned = sim.commit("g", 1)
     assert returned is None
     sim.clock.advance(4999)
@@ -117,7 +117,7 @@ def test_a_held_partition_keeps_commits_waiting_until_their_timeout() -> None:
     sim.clock.advance(1)
     assert error_of(ctx) is Err.COORDINATOR_NOT_AVAILABLE
     late, _ = sim.commit("g", 2)
-    sim.log_of("g").release()
+    sim.log_of("g").unfreeze_high_watermark()
     assert error_of(late) is Err.NONE
     assert sim.committed("g") == 2
 
@@ -150,7 +150,7 @@ def test_a_restart_loads_the_groups_and_says_so_while_it_loads(tmp_path: Path) -
     sim.send(SyncGroupRequest("live", 1, member), 3)
     for n in range(5000):
         sim.commit("g", n, partition=n % 3)
-    sim.runtime.flush_turn()
+    sim.runtime.flush_batches()
     sim.runtime.close()
     sim.state.close()
 
@@ -197,7 +197,7 @@ def test_deleting_a_topic_drops_its_offsets() -> None:
     sim = Groups()
     sim.state.on_topics_changed.append(sim.runtime.topics_changed)
     sim.commit("g", 1)
-    sim.runtime.flush_turn()
+    sim.runtime.flush_batches()
     sim.state.delete_topic("t")
     assert [record[2] for batch in log_batches(sim.log_of("g")) for record in records_of(batch)][-1] is None
     assert sim.committed("g") == -1

@@ -14,9 +14,9 @@ from itertools import zip_longest
 
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
-from broker_sim.scenario.runner import Options
+from broker_sim.scenario.runner import ScenarioOptions
 from broker_sim.scenario.virtual import play
-from broker_sim.simulation.virtual.recording import Recording
+from broker_sim.simulation.virtual.recording import RunRecording
 
 
 def first_difference(one: str, other: str, before: int = 3) -> str:
@@ -35,9 +35,11 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="+")
     asked = parser.parse_args(words)
     for name in asked.names:
-        scenario, recording = read(shipped() / f"{name}.yaml"), Recording()
+        scenario, recording = read(shipped() / f"{name}.yaml"), RunRecording()
         started_s = time.process_time()
-        outcome = play(scenario, Options(clients={"*": asked.client}), recording=recording if asked.events else None)
+        outcome = play(
+            scenario, ScenarioOptions(clients={"*": asked.client}), recording=recording if asked.events else None
+        )
         if asked.events:
             print("\n".join(recording.lines))
             continue

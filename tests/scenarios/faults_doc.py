@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_sim.coordinator.policy import JAVA, SCALA, Policy
-from broker_sim.faults.conditions import KINDS, Kind
+from broker_sim.faults.conditions import KINDS, PartitionFaultKind
 from broker_sim.faults.rules import VERDICTS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
@@ -159,7 +159,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _answers(kind: Kind) -> str:
+def _answers(kind: PartitionFaultKind) -> str:
     rows = ANSWERS.get(kind.name)
     if rows is None:
         rows = _refused(SCALA, kind.append_error), _refused(JAVA, kind.append_error)

@@ -18,7 +18,7 @@ from typing import Any
 
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import Scenario, read
-from broker_sim.scenario.runner import Options, Outcome, run
+from broker_sim.scenario.runner import Outcome, ScenarioOptions, run
 from tests.scenarios.apps import APPS
 
 AT_ONCE, JAVA_AT_ONCE = 4, 2
@@ -75,7 +75,7 @@ class Stage:
         heavy = self._java if client.startswith("java") else asyncio.Semaphore(1)
         try:
             async with heavy, self._all:
-                outcome.set_result(await run(self._read(name), Options(clients={"*": command})))
+                outcome.set_result(await run(self._read(name), ScenarioOptions(clients={"*": command})))
         except BaseException as error:
             outcome.set_exception(error)
             raise

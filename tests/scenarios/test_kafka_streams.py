@@ -11,7 +11,7 @@ import pytest
 
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
-from broker_sim.scenario.runner import Options, run
+from broker_sim.scenario.runner import ScenarioOptions, run
 from tests.clients.clients import java_command
 from tests.support.real_kafka import streams_classpath
 
@@ -33,6 +33,6 @@ def kafka_streams(state: Path) -> str:
 )
 def test_the_verdict_holds_with_kafka_streams(name: str, client: str, tmp_path: Path) -> None:
     scenario = read(shipped() / f"{name}.yaml")
-    outcome = asyncio.run(run(scenario, Options(clients={client: kafka_streams(tmp_path)})))
+    outcome = asyncio.run(run(scenario, ScenarioOptions(clients={client: kafka_streams(tmp_path)})))
     assert outcome.ended == {}, outcome.report()
     assert outcome.code == 0, outcome.report()

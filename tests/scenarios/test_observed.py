@@ -10,7 +10,7 @@ import pytest
 
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
-from broker_sim.scenario.runner import Options
+from broker_sim.scenario.runner import ScenarioOptions
 from broker_sim.scenario.virtual import play
 from tests.scenarios.cases import CASES, Observed, observe, scenario
 from tests.scenarios.observe import CLIENTS, TARGET
@@ -49,7 +49,7 @@ def test_a_fault_is_met_as_the_document_says(stage: Stage, name: str, number: in
     ("name", "number"), [(name, number) for name, cases in CASES.items() for number in range(len(cases))]
 )
 def test_aiokafka_meets_every_fault_so_in_virtual_time(name: str, number: int) -> None:
-    outcome = play(scenario(CASES[name][number]), Options(clients={"*": "aiokafka"}))
+    outcome = play(scenario(CASES[name][number]), ScenarioOptions(clients={"*": "aiokafka"}))
     assert outcome.ended == {}, outcome.report()
     is_as_written(observe(outcome.events), json.loads(TARGET.read_text())[key(name, number)]["aiokafka"])
 

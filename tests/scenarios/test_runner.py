@@ -22,7 +22,7 @@ from broker_sim.journal import problems
 from broker_sim.journal import read as read_journal
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse
-from broker_sim.scenario.runner import Options, Outcome, run
+from broker_sim.scenario.runner import Outcome, ScenarioOptions, run
 from tests.support import processes
 from tests.support.command import command
 from tests.support.processes import DEADLINE_S
@@ -51,7 +51,7 @@ expect:
 
 
 async def play(text: str, **options: object) -> Outcome:
-    return await run(parse(loads(text)), Options(**options))  # type: ignore[arg-type]
+    return await run(parse(loads(text)), ScenarioOptions(**options))  # type: ignore[arg-type]
 
 
 def cli(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -217,8 +217,8 @@ async def test_a_client_that_dies_is_told_with_its_last_words() -> None:
     dies = "sh -c 'echo no such library >&2; exit 3'"
     outcome = await play(LATE, clients={"app": dies}, progress=told.append)
     assert outcome.code == 3
-    assert "CLIENT  app ended with code 3; nobody told it to; its last words: no such library" in outcome.report()
-    assert [line for line in told if "client app: exited, nobody told it to; its last words: no such library" in line]
+    assert "CLIENT  app ended with code 3; without a request; its last lines: no such library" in outcome.report()
+    assert [line for line in told if "client app: exited, without a request; its last lines: no such library" in line]
     assert outcome.to_dict()["ended"] == outcome.ended
 
 

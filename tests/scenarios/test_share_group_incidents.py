@@ -8,7 +8,7 @@ import pytest
 
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
-from broker_sim.scenario.runner import Options
+from broker_sim.scenario.runner import ScenarioOptions
 from broker_sim.scenario.virtual import play
 
 OTHERWISE = {
@@ -27,7 +27,7 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_the_verdict_holds(name: str) -> None:
-    outcome = play(read(shipped() / f"{name}.yaml"), Options(seed=5))
+    outcome = play(read(shipped() / f"{name}.yaml"), ScenarioOptions(seed=5))
     assert outcome.code == 0, outcome.report()
 
 
@@ -38,5 +38,5 @@ def test_it_is_broken_where_the_story_is_another(name: str, tmp_path: Path) -> N
     assert as_it_is in told
     path = tmp_path / f"{name}.yaml"
     path.write_text(told.replace(as_it_is, otherwise))
-    outcome = play(read(path), Options(seed=5))
+    outcome = play(read(path), ScenarioOptions(seed=5))
     assert outcome.code in (1, 3), outcome.report()  # broken, or what it waits for never comes

@@ -18,7 +18,7 @@ from broker_sim.explain.transactions import JournalTransactions, transactions
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse, read
-from broker_sim.scenario.runner import HELD, Options, Outcome
+from broker_sim.scenario.runner import HELD, Outcome, ScenarioOptions
 from broker_sim.scenario.virtual import play
 
 NAMES = sorted(path.stem for path in shipped().glob("transaction-*.yaml"))
@@ -28,7 +28,7 @@ OF_ONE_RELEASE = {"transaction-hanging-3.4", "transaction-lost-abort-3.4", "tran
 
 @cache
 def played(name: str, as_version: str | None = None) -> Outcome:
-    return play(read(shipped() / f"{name}.yaml"), Options(as_version=as_version))
+    return play(read(shipped() / f"{name}.yaml"), ScenarioOptions(as_version=as_version))
 
 
 def changed(name: str, *changes: tuple[str, str], **options: Any) -> Outcome:
@@ -37,7 +37,7 @@ def changed(name: str, *changes: tuple[str, str], **options: Any) -> Outcome:
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
-    return play(parse(loads(text)), Options(**options))
+    return play(parse(loads(text)), ScenarioOptions(**options))
 
 
 def test_there_is_one_for_each_incident() -> None:
@@ -70,7 +70,7 @@ def test_it_holds_under_every_release_that_it_is_about(name: str, as_version: st
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("name", NAMES)
 def test_no_seed_breaks_it(name: str, seed: int) -> None:
-    outcome = play(read(shipped() / f"{name}.yaml"), Options(seed=seed), order="tasks", invariants=True)
+    outcome = play(read(shipped() / f"{name}.yaml"), ScenarioOptions(seed=seed), order="tasks", invariants=True)
     assert outcome.code == HELD, outcome.report()
 
 

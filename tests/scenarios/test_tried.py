@@ -42,9 +42,9 @@ expect:
 UNMET = [
     (
         "log: orders-0, state: slow, latency: 10ms, for: 0ms",
-        "nobody met orders-0 while it was slow: no request spoke of it",
+        "no request met orders-0 while it was slow: no request spoke of it",
     ),
-    ("log: offsets(another), state: stuck", "nobody met __consumer_offsets-"),
+    ("log: offsets(another), state: stuck", "no request met __consumer_offsets-"),
     ("op: order.hold, api: LeaveGroup", "the hold of LeaveGroup never held a request"),
 ]
 

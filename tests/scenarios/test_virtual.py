@@ -22,9 +22,9 @@ from broker_sim.journal import read as read_journal
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import Scenario, parse, read
-from broker_sim.scenario.runner import Options, Outcome
+from broker_sim.scenario.runner import Outcome, ScenarioOptions
 from broker_sim.scenario.virtual import play
-from broker_sim.simulation.virtual.recording import Recording
+from broker_sim.simulation.virtual.recording import RunRecording
 from tests.scenarios.alike import first_difference
 from tests.scenarios.stage import Stage
 from tests.scenarios.test_runner import BROKEN, HELD, LATE, MARKS, ONE_MEMBER, STABLE
@@ -46,7 +46,7 @@ def shipped_one(name: str) -> Scenario:
 
 
 def play_text(text: str, **options: Any) -> Outcome:
-    return play(parse(loads(text)), Options(**options))
+    return play(parse(loads(text)), ScenarioOptions(**options))
 
 
 def expected_code(name: str) -> int:
@@ -101,20 +101,20 @@ def test_the_verdict_is_that_of_real_time(name: str) -> None:
 def test_the_other_coordinator_keeps_the_verdict(name: str) -> None:
     scenario = shipped_one(name)
     other = "4.1" if scenario.cluster["as_version"] == "3.9" else "3.9"
-    outcome = play(scenario, Options(as_version=other))
+    outcome = play(scenario, ScenarioOptions(as_version=other))
     assert outcome.code == expected_code(name), outcome.report()
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_kafka_python_keeps_the_verdict_on_threads_of_the_simulation(name: str) -> None:
-    outcome = play(shipped_one(name), Options(clients={"*": "kafka-python"}))
+    outcome = play(shipped_one(name), ScenarioOptions(clients={"*": "kafka-python"}))
     assert (outcome.code, outcome.ended) == (0, {}), outcome.report()
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
 @pytest.mark.parametrize("name", SMALL)
 def test_no_seed_breaks_the_verdict_nor_an_invariant(name: str, seed: int) -> None:
-    outcome = play(shipped_one(name), Options(seed=seed), order="tasks", invariants=True)
+    outcome = play(shipped_one(name), ScenarioOptions(seed=seed), order="tasks", invariants=True)
     assert outcome.code == expected_code(name), outcome.report()
 
 
@@ -185,7 +185,7 @@ def test_a_client_that_dies_of_itself_is_told_with_its_last_words(caplog: pytest
     text = CONSUMER.replace("session_timeout: 30s", "session_timeout: 30s, config: {security_protocol: nonsense}")
     outcome = play_text(text.replace("when: " + STABLE, "when: {client: app, says: exited}"))
     assert outcome.code == 1
-    assert "ended with code 1; nobody told it to; its last words: " in outcome.ended["app"]
+    assert "ended with code 1; without a request; its last lines: " in outcome.ended["app"]
     assert "ValueError: " in outcome.ended["app"]
     with caplog.at_level(logging.WARNING):
         outcome = play_text(CONSUMER.replace("expect", "  - {do: {broker: 1, action: down}}\n  - {after: 20s}\nexpect"))
@@ -299,11 +299,11 @@ def test_what_kafka_consumer_groups_told_is_played_on(tmp_path: Path) -> None:
 
 
 def test_a_seed_gives_the_same_run_and_others_do_not() -> None:
-    first = Recording()
-    runs = [play(shipped_one("crash-without-leave"), Options(seed=3), recording=first)]
+    first = RunRecording()
+    runs = [play(shipped_one("crash-without-leave"), ScenarioOptions(seed=3), recording=first)]
     for seed in (3, 4):
-        second = Recording(first)
-        runs.append(play(shipped_one("crash-without-leave"), Options(seed=seed), recording=second))
+        second = RunRecording(first)
+        runs.append(play(shipped_one("crash-without-leave"), ScenarioOptions(seed=seed), recording=second))
         second.end()
         assert (second.difference is None) == (seed == 3)
     hashes = [(run.journal_hash, run.schedule_hash) for run in runs]
@@ -329,7 +329,7 @@ def test_every_scenario_is_the_same_in_a_fresh_process_with_another_hash_seed(cl
     asked = ["--client", client]
     fresh = in_a_process([*asked, *names], "1")
     try:
-        outcomes = [(name, play(shipped_one(name), Options(clients={"*": client}))) for name in names]
+        outcomes = [(name, play(shipped_one(name), ScenarioOptions(clients={"*": client}))) for name in names]
         here = [(name, outcome.journal_hash, outcome.schedule_hash) for name, outcome in outcomes]
         there = [json.loads(line) for line in printed(fresh).splitlines()]
     finally:
@@ -436,7 +436,7 @@ def test_an_interrupt_that_a_finaliser_swallows_ends_the_run_all_the_same() -> N
 @pytest.mark.scenario("hanging-consumer-holds-the-rebalance", virtual=True, seed=5)
 async def test_the_marker_plays_in_virtual_time_beside_a_running_loop(scenario: Outcome) -> None:
     assert (scenario.code, scenario.seconds > 12) == (0, True)
-    again = await asyncio.to_thread(play, shipped_one("hanging-consumer-holds-the-rebalance"), Options(seed=5))
+    again = await asyncio.to_thread(play, shipped_one("hanging-consumer-holds-the-rebalance"), ScenarioOptions(seed=5))
     assert scenario.journal_hash == again.journal_hash
 
 

@@ -24,7 +24,7 @@ from kafka_wire.messages.k16_list_groups import ListGroupsRequest, ListGroupsRes
 
 
 class FakeRuntime:
-    """Collects deferred contexts; `flush_turn` answers them, unless they are held."""
+    """Collects deferred contexts; `flush_batches` answers them, unless they are held."""
 
     def __init__(self) -> None:
         self.open: list[RequestContext] = []
@@ -32,7 +32,7 @@ class FakeRuntime:
         self.hold = False
         self.flushes: list[int] = []
 
-    def flush_turn(self) -> None:
+    def flush_batches(self) -> None:
         contexts, self.open = self.open, []
         self.flushes.append(len(contexts))
         if self.hold:

@@ -161,7 +161,7 @@ async def test_the_limit_is_socket_request_max_bytes(caplog: pytest.LogCaptureFi
     connection.data_received(heartbeat(1))
     connection.data_received(heartbeat(2, "g" * 100))
     assert transport.ids() == [1]
-    assert "from 10 to 100 are taken" in closed_with_one_line(transport, caplog)
+    assert "expected 10 to 100" in closed_with_one_line(transport, caplog)
 
 
 async def test_a_client_id_that_is_not_utf8_is_taken_with_replacements(bench: Bench) -> None:
@@ -215,13 +215,13 @@ async def test_a_failing_flush_parks_the_requests_and_is_logged(bench: Bench, ca
         raise ZeroDivisionError
 
     bench.answer(handler)
-    bench.runtime.flush_turn = broken  # type: ignore[method-assign]
+    bench.runtime.flush_batches = broken  # type: ignore[method-assign]
     connection, transport = bench.connect()
     connection.data_received(heartbeat(1))
     for _ in range(3):
         await asyncio.sleep(0)
     assert not transport.closed
-    assert "flush_turn failed on broker 1" in caplog.text
+    assert "flush_batches failed on broker 1" in caplog.text
 
 
 async def test_a_reply_with_a_text_too_long_for_the_wire_fails_the_request_not_its_connection(

@@ -56,7 +56,7 @@ class Target:
         """The neighbour's question, which must be answered at once."""
         connection, transport = self.neighbour
         connection.data_received(request_frame(request, version, 1, "neighbour"))
-        self.cluster.servers[0].end_turn()
+        self.cluster.servers[0].end_iteration()
         ((_, rest),) = transport.replies()
         return response_in(response_class, version, rest, key)
 
@@ -67,7 +67,7 @@ class Target:
         began = time.thread_time()
         try:
             connection.data_received(data)
-            self.cluster.servers[0].end_turn()
+            self.cluster.servers[0].end_iteration()
         finally:
             took = time.thread_time() - began
             gc.enable()

@@ -12,7 +12,7 @@ from broker_sim import Cluster
 from broker_sim.common import process_memory
 from broker_sim.handlers.context import RequestContext
 from broker_sim.network.connection import WRITE_CHUNK, Connection
-from broker_sim.network.held_bytes import READ_AHEAD
+from broker_sim.network.waiting_bytes import READ_AHEAD
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from tests.support import processes
@@ -109,7 +109,7 @@ async def test_one_large_frame_in_many_pieces_is_put_together_once() -> None:
     for at in range(0, len(data), 1000):
         connection.data_received(data[at : at + 1000])
     assert transport.ids() == [1]
-    assert connection._held.tail is None
+    assert connection._waiting.tail is None
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
@@ -150,7 +150,7 @@ async def test_a_connection_costs_little() -> None:
     connection = Connection(bench.server)
     assert not hasattr(connection, "__dict__")
     assert connection._replies.pending is None
-    parts = [connection, connection._held, connection._replies, connection._replies.out]
+    parts = [connection, connection._waiting, connection._replies, connection._replies.out]
     assert sum(map(sys.getsizeof, parts)) < 400
 
 

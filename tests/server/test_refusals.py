@@ -32,7 +32,7 @@ def test_of_a_flood_a_line_is_told_now_and_then_with_a_count(caplog: pytest.LogC
         == f"closing the connection of /127.0.0.1 (client id {visible(NASTY)}): a frame of nonsense, 0"
     )
     last = caplog.messages[0].removesuffix("0") + str(AT_ONCE - 1)
-    assert caplog.messages[-1] == f"{last}; more within 10 s are counted, not told"
+    assert caplog.messages[-1] == f"{last}; more within 10 s are counted, not logged"
     now_ms += PERIOD_MS
     refusals.tell("/127.0.0.1", None, "x" * 100_000)
     assert caplog.messages[-2] == f"{1_000 - AT_ONCE} more connections were closed for the same reason"

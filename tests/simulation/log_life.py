@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.storage import KafkaStorageError, LogConfig, Origin, PartitionLog, StorageError
 from broker_sim.storage.log import recovery
 from kafka_wire.record_batch import RecordBatchError, build_batch
@@ -89,14 +89,14 @@ class Life:
         self.log: PartitionLog
 
     def open(self) -> None:
-        """Raises Killed."""
+        """Raises ProcessKilled."""
         self.now_ms += self.rng.randrange(50)
         if self.sync:
             self.disk.sync_dir(HOME)  # as Persistence.load
         self.log = PartitionLog(LOG, self.config, now_ms=self.now_ms, sync=self.sync, files=self.disk)
 
     def step(self) -> None:
-        """Something is done to it. Raises Killed."""
+        """Something is done to it. Raises ProcessKilled."""
         model, log, draw = self.model, self.log, self.rng.random()
         self.now_ms += self.rng.randrange(20)
         if draw < 0.65:
@@ -271,11 +271,11 @@ def _one(life: Life) -> str | None:
             life.disk.die_in(rng.randint(1, 30), lambda: None)
         try:
             life.open()
-        except Killed:
+        except ProcessKilled:
             life.die()
             continue
         break
-    life.disk.live_on()
+    life.disk.cancel_death()
     told = life.check()
     if told is not None:
         return told
@@ -284,11 +284,11 @@ def _one(life: Life) -> str | None:
     try:
         for _ in range(rng.randint(0, 60)):
             life.step()
-    except Killed:
+    except ProcessKilled:
         pass
     else:
         if rng.random() < 0.3:
-            life.disk.live_on()
+            life.disk.cancel_death()
             life.log.close()
     life.die()
     return None

@@ -17,7 +17,7 @@ from broker_sim.config.settings import BrokerConfig
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.meta_files import StoreError, find_partitions
 from broker_sim.metadata.topics import Partition
-from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.storage import StorageError
 from kafka_wire.record_batch import RecordBatchError, build_batch
 from tests.storage.batches import NOW_MS
@@ -62,7 +62,7 @@ class Life:
         self.state: ClusterState
 
     def open(self) -> None:
-        """Raises Killed, and what a start must not raise."""
+        """Raises ProcessKilled, and what a start must not raise."""
         self.number += 1
         clock = ManualClock(NOW_MS + self.number)
         state = ClusterState(
@@ -85,7 +85,7 @@ class Life:
     # --- what happens
 
     def step(self) -> None:
-        """Raises Killed."""
+        """Raises ProcessKilled."""
         draw, rng, model = self.rng.random(), self.rng, self.model
         name = rng.choice(NAMES)
         known = model.topics.get(name)
@@ -233,16 +233,16 @@ def metadata_life(seed: object, *, sync: bool = False, power: bool = False, live
 def _one(life: Life) -> str | None:
     rng = life.rng
     while True:
-        life.disk.live_on()
+        life.disk.cancel_death()
         if rng.random() < 0.4:
             life.disk.die_in(rng.randint(1, 40), lambda: None)
         try:
             life.open()
-        except Killed:
+        except ProcessKilled:
             life.die()
             continue
         break
-    life.disk.live_on()
+    life.disk.cancel_death()
     told = life.check()
     if told is not None:
         return told
@@ -250,10 +250,10 @@ def _one(life: Life) -> str | None:
     try:
         for _ in range(rng.randint(1, 40)):
             life.step()
-        life.disk.live_on()
+        life.disk.cancel_death()
         if rng.random() < 0.5:
             life.state.close()
-    except Killed:
+    except ProcessKilled:
         pass
     life.die()
     return None

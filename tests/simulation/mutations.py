@@ -117,7 +117,7 @@ def an_acked_commit_is_dropped_when_the_generation_moves_during_the_append(p: Pa
     write = ShardState.write
 
     def noted(self: ShardState, one: Any) -> None:
-        if isinstance(one, offsets.CommitWrite | offsets.CommitTurnWrite):
+        if isinstance(one, offsets.CommitWrite | offsets.CommitBatchWrite):
             group = self.classic(one.records[0].group_id)
             begun[id(one)] = one, -1 if group is None else group.generation
         write(self, one)
@@ -137,9 +137,9 @@ def an_acked_commit_is_dropped_when_the_generation_moves_during_the_append(p: Pa
     told = lambda self, shard: shard.reply(self.token, Err.NONE)  # noqa: E731
     p.put(offsets.CommitWrite, "done", dropping(offsets.CommitWrite.done, told))
     p.put(
-        offsets.CommitTurnWrite,
+        offsets.CommitBatchWrite,
         "done",
-        dropping(offsets.CommitTurnWrite.done, lambda self, s: self._answer(s, Err.NONE)),
+        dropping(offsets.CommitBatchWrite.done, lambda self, s: self._answer(s, Err.NONE)),
     )
 
 

@@ -92,7 +92,7 @@ def an_end_that_comes_again_is_refused(p: Patches) -> None:
 
 @mutation(10, "transactions")
 def producers_are_told_that_they_are_fenced(p: Patches) -> None:
-    p.put(in_transaction._Question, "_told", lambda self, error: error)
+    p.put(in_transaction._Verification, "_client_error", lambda self, error: error)
 
 
 @mutation(10, "transactions")
@@ -123,12 +123,12 @@ def nobody_waits_for_markers(p: Patches) -> None:
 
 @mutation(10, "transactions")
 def every_producer_is_told_in_the_new_way_of_what_was_not_added(p: Patches) -> None:
-    real = in_transaction._Question._told
+    real = in_transaction._Verification._client_error
 
     def told(self: Any, error: Err) -> Err:
         return error if error is Err.TRANSACTION_ABORTABLE else real(self, error)
 
-    p.put(in_transaction._Question, "_told", told)
+    p.put(in_transaction._Verification, "_client_error", told)
 
 
 @mutation(10, "transactions")
@@ -202,25 +202,25 @@ def who_begins_anew_commits_what_the_last_one_left(p: Patches) -> None:
 
 @mutation(50, "tellers", LEADERLESS)
 def what_is_decided_is_forgotten_with_its_coordinator(p: Patches) -> None:
-    def take_up(state: Any, transaction: Any) -> None:
+    def resume(state: Any, transaction: Any) -> None:
         if transaction.stored.state is State.ONGOING:
-            ending.watch_time(state, transaction)
+            ending.arm_timeout(state, transaction)
 
-    p.put(ending, "take_up", take_up)
+    p.put(ending, "resume", resume)
 
 
 @mutation(10, "tellers")
 def one_marker_is_enough(p: Patches) -> None:
-    real = ending.carry_out
+    real = ending.send_markers
 
-    def carry_out(state: Any, transaction: Any) -> Any:
+    def send_markers(state: Any, transaction: Any) -> Any:
         after = real(state, transaction)
         for at in list(transaction.unmarked)[1:]:
             del transaction.unmarked[at]
         state.out.appends[:] = [one for one in state.out.appends if one.to in (None, *transaction.unmarked)]
         return after
 
-    p.put(ending, "carry_out", carry_out)
+    p.put(ending, "send_markers", send_markers)
 
 
 # --- what is stable
@@ -238,7 +238,7 @@ def readers_are_not_told_of_aborted_transactions(p: Patches) -> None:
 
 @mutation(10, "transactions")
 def offsets_that_are_staged_are_shown_as_stable(p: Patches) -> None:
-    p.put(k09_offset_fetch, "coming", lambda state, group: set())
+    p.put(k09_offset_fetch, "unstable_offsets", lambda state, group: set())
 
 
 @mutation(10, "transactions")
@@ -278,6 +278,6 @@ def zombies_of_a_generation_stage_offsets(p: Patches) -> None:
 
     def lenient(group: ClassicGroup, request: outcome.CommitOffsets) -> Err:
         error = real(group, request)
-        return Err.NONE if request.producer is not outcome.NOBODY else error
+        return Err.NONE if request.producer is not outcome.NO_PRODUCER else error
 
     p.put(ClassicGroup, "validate_commit", lenient)

@@ -15,12 +15,21 @@ from broker_sim.simulation import simulate
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.faults.swarm import SWARM
 from broker_sim.simulation.sweeps.trial import Case, run
-from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, HOLE, Attempt, Book, Entry, Order, Reading
-from broker_sim.simulation.workloads.bank.logs import judge, orders_of, stretches
+from broker_sim.simulation.workloads.bank.book import (
+    ACCOUNTS,
+    AUDIT,
+    HOLE,
+    Attempt,
+    Book,
+    BookEntry,
+    PaymentOrder,
+    Reading,
+)
+from broker_sim.simulation.workloads.bank.logs import check_logs, log_transactions, orders_of
 from broker_sim.simulation.workloads.bank.wire import committed_records
-from broker_sim.simulation.workloads.bank.writer import AbortableError, Writer
+from broker_sim.simulation.workloads.bank.writer import AbortableError, TransactionalWriter
 from broker_sim.simulation.workloads.catalogue import WORKLOADS
-from broker_sim.simulation.workloads.raw import CONFIG, TOPIC, Client, Scene, Unheard
+from broker_sim.simulation.workloads.raw import CONFIG, TOPIC, RawClient, RawContext, UncheckedAnswers
 from kafka_wire.record_batch import ControlType, Record, control_batch, encode_batch
 
 # --- the book
@@ -34,28 +43,28 @@ def book() -> tuple[Book, list[str]]:
 def test_what_is_paid_is_booked_twice_in_each_partition() -> None:
     made, _ = book()
     attempt = made.begin("c1", flow=2)
-    rows = made.entries(attempt, [Order(0, 5), Order(1, 6), Order(0, 7)], accounts=3, audits=1)
+    rows = made.entries(attempt, [PaymentOrder(0, 5), PaymentOrder(1, 6), PaymentOrder(0, 7)], accounts=3, audits=1)
     assert len(rows[AUDIT, 0]) == 3
     for place, entries in rows.items():
         if place[0] == ACCOUNTS:
             assert sum(entry.amount for entry in entries) == 0
             assert any(entry.amount for entry in entries)
-        assert [Entry.read(entry.to_bytes()) for entry in entries] == entries
+        assert [BookEntry.read(entry.to_bytes()) for entry in entries] == entries
 
 
-def given(made: Book, *orders: Order) -> tuple[Reading, list[Entry], Attempt]:
+def given(made: Book, *orders: PaymentOrder) -> tuple[Reading, list[BookEntry], Attempt]:
     attempt = made.begin("c1", flow=2)
     return Reading(made, (ACCOUNTS, 0)), made.entries(attempt, list(orders), accounts=1, audits=1)[ACCOUNTS, 0], attempt
 
 
 def test_a_reader_sees_all_of_a_transaction_behind_its_marker() -> None:
     made, found = book()
-    reading, entries, _ = given(made, Order(0, 5))
+    reading, entries, _ = given(made, PaymentOrder(0, 5))
     for offset, entry in enumerate(entries):
         reading.gave(offset, 7, entry)
     reading.ended(4, 7)
     assert not found
-    reading, entries, _ = given(made, Order(0, 6))
+    reading, entries, _ = given(made, PaymentOrder(0, 6))
     reading.gave(5, 7, entries[0])
     reading.reached(6)  # a part of it stands before the last stable offset
     assert not found
@@ -65,8 +74,8 @@ def test_a_reader_sees_all_of_a_transaction_behind_its_marker() -> None:
 
 def test_an_order_is_carried_out_once() -> None:
     made, found = book()
-    reading, entries, _ = given(made, Order(0, 5))
-    again = made.entries(made.begin("c2", flow=2), [Order(0, 5)], accounts=1, audits=1)[ACCOUNTS, 0]
+    reading, entries, _ = given(made, PaymentOrder(0, 5))
+    again = made.entries(made.begin("c2", flow=2), [PaymentOrder(0, 5)], accounts=1, audits=1)[ACCOUNTS, 0]
     reading.gave(0, 7, entries[0])
     reading.gave(1, 8, again[0])
     assert found == ["an order is carried out once"]
@@ -74,8 +83,8 @@ def test_an_order_is_carried_out_once() -> None:
 
 def test_nothing_aborted_is_read_and_nothing_stable_unstable() -> None:
     made, found = book()
-    reading, entries, attempt = given(made, Order(0, 5))
-    attempt.told = False
+    reading, entries, attempt = given(made, PaymentOrder(0, 5))
+    attempt.reported = False
     reading.gave(0, 7, entries[0])
     reading.reached(5)
     reading.reached(4)
@@ -138,12 +147,12 @@ class Bench:
         self.kafka.state.ensure_internal_topic(TRANSACTION_TOPIC)
         self.told: list[str] = []
         self.book = Book(lambda error: self.told.append(error.name), lambda: sim.elapsed_s)
-        unheard = Unheard(self.kafka.state, lambda: sim.elapsed_s, lambda error: None)
-        client = Client(Scene(sim, self.kafka, unheard), "teller")
-        self.writer = Writer(client, "teller", flow, careful=careful, timeout_ms=60_000)
+        unheard = UncheckedAnswers(self.kafka.state, lambda: sim.elapsed_s, lambda error: None)
+        client = RawClient(RawContext(sim, self.kafka, unheard), "teller")
+        self.writer = TransactionalWriter(client, "teller", flow, careful=careful, timeout_ms=60_000)
 
     async def write(self, attempt: Attempt, index: int = 0) -> None:
-        entry = Entry(attempt.name, Order(0, 0), "0", 0)
+        entry = BookEntry(attempt.name, PaymentOrder(0, 0), "0", 0)
         attempt.entries.setdefault((ACCOUNTS, index), []).append(entry)
         await self.writer.write(attempt, ACCOUNTS, index, [entry.to_bytes()])
 
@@ -173,9 +182,9 @@ class Bench:
         await writer.end(new, commits=True)
         await asyncio.sleep(1)
 
-    def judge(self) -> None:
+    def check_logs(self) -> None:
         topics = self.kafka.state.topics
-        judge(self.book, topics[TOPIC], topics[ACCOUNTS].partitions, {})
+        check_logs(self.book, topics[TOPIC], topics[ACCOUNTS].partitions, {})
 
 
 @pytest.fixture
@@ -199,10 +208,10 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 def test_a_late_write_of_version_1_is_committed_with_the_next_transaction(bench: Bench, attempts: list[str]) -> None:
     """Where the sequence number is used again, what the next one writes is taken for the late one and left out. 3.4 takes it from a
     producer with a new epoch, too, of which the partition has not heard."""
-    (one,) = stretches(bench.kafka.log(ACCOUNTS, 0).partition)
+    (one,) = log_transactions(bench.kafka.log(ACCOUNTS, 0).partition)
     assert list(one.attempts) == attempts
     assert one.commits
-    bench.judge()
+    bench.check_logs()
     assert not bench.told
     assert bench.book.found[HOLE] >= 1
 
@@ -210,9 +219,9 @@ def test_a_late_write_of_version_1_is_committed_with_the_next_transaction(bench:
 @pytest.mark.parametrize("bench", [("4.1", 1, True), ("4.1", 2)], indirect=True, ids=str)
 def test_an_epoch_of_its_own_keeps_a_late_write_out(bench: Bench) -> None:
     """As each transaction of version 2 has, and of version 1 the next of a producer that is careful."""
-    (one,) = stretches(bench.kafka.log(ACCOUNTS, 0).partition)
+    (one,) = log_transactions(bench.kafka.log(ACCOUNTS, 0).partition)
     assert list(one.attempts) == ["teller/3"]
-    bench.judge()
+    bench.check_logs()
     assert not bench.told
     assert not bench.book.found
 
@@ -245,6 +254,6 @@ def test_orders_that_are_aborted_are_none() -> None:
             await asyncio.sleep(1)
 
         sim.run(give(), within=30)
-        assert orders_of(bench.kafka.state.topics[TOPIC]) == [Order(0, 0)]
-        bench.judge()
+        assert orders_of(bench.kafka.state.topics[TOPIC]) == [PaymentOrder(0, 0)]
+        bench.check_logs()
         assert bench.told == ["every order is carried out"]

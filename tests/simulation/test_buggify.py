@@ -12,7 +12,7 @@ import pytest
 import broker_sim
 from broker_sim.common.buggify import PROBABILITY, SITES, Buggify
 from broker_sim.common.text import UsageError
-from broker_sim.simulation.checks.answers import Answers, Ask
+from broker_sim.simulation.checks.answers import Answers, SentRequest
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.faults.swarm import habits
 from broker_sim.simulation.sweeps.trial import Case, run
@@ -100,14 +100,14 @@ def test_the_short_ways_answer_as_the_general_one(seed: int, monkeypatch: pytest
     heard: list[list[str]] = []
     sent = Answers.sent
 
-    def noted(answers: Answers, *args: Any) -> Ask:
+    def noted(answers: Answers, *args: Any) -> SentRequest:
         ask = sent(answers, *args)
         asks.append(ask)
         return ask
 
     monkeypatch.setattr(Answers, "sent", noted)
     for probability in (0.0, 1.0):
-        asks: list[Ask] = []
+        asks: list[SentRequest] = []
         site = Fault(0.0, "buggify", {"site": "takes no short way", "probability": probability})
         outcome = run(Case("hostile", seed, 10.0, journal=False, order="fifo", plan=(site, *MOVES)))
         assert outcome.failure is None, outcome.text

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from broker_sim.common.buggify import SITES
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import InvariantBroken
-from broker_sim.simulation.checks.ledger import Ledger
-from broker_sim.simulation.checks.replay import Told, differences, told_by
+from broker_sim.simulation.checks.ledger import DeliveryLedger
+from broker_sim.simulation.checks.replay import StoredGroup, differences, groups_in_log
 from broker_sim.simulation.sweeps.coverage import EXPECTED
 from broker_sim.simulation.sweeps.trial import Case, run, verdict_row
 from broker_sim.simulation.workloads.catalogue import WORKLOADS
@@ -38,9 +38,9 @@ def test_an_entry_says_who_can_be_hit(workload: object) -> None:
 # --- the ledger
 
 
-def ledger() -> tuple[Ledger, list[str]]:
+def ledger() -> tuple[DeliveryLedger, list[str]]:
     found: list[str] = []
-    made = Ledger(lambda error: found.append(error.name))
+    made = DeliveryLedger(lambda error: found.append(error.name))
     made.reads("billing", "orders")
     return made, found
 
@@ -108,14 +108,14 @@ def test_the_second_reader_reads_what_the_coordinator_has() -> None:
         partition = group.kafka.offsets_log("billing").partition
         shard = group.kafka.runtime.shard(partition.index)
         assert shard is not None
-        told = told_by(partition, group_tombstone_ends_offsets=True)
+        told = groups_in_log(partition, group_tombstone_ends_offsets=True)
         assert told["billing"].generation == 1
         assert len(told["billing"].members) == 3
         assert not differences(told, shard.groups, loaded=True)
         told["billing"].offsets["orders", 99] = 5
         ((name, what),) = differences(told, shard.groups, loaded=True)
         assert (name, what) == ("billing", "the log says orders-99 5, not None")
-        assert differences({"billing": Told(generation=2)}, shard.groups, loaded=True)
+        assert differences({"billing": StoredGroup(generation=2)}, shard.groups, loaded=True)
         assert CONFIG
         assert commit_request("", None, -1, {0: 1}).group_id == GROUP
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim.common.text import UsageError
-from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.storage import KafkaStorageError, PartitionLog
 from tests.storage.batches import NOW_MS, add, batch, config, fill, idempotent, values
 
@@ -50,7 +50,7 @@ def test_what_was_written_is_there_for_the_next_process() -> None:
     fresh = disk.killed()
     assert fresh.read_file(HOME / "a") == b"hello"
     for call in (lambda: disk.write(fd, b"x", 0), lambda: disk.read_file(HOME / "a"), lambda: disk.names(HOME)):
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             call()
     with pytest.raises(OSError, match="Bad file descriptor"):
         fresh.read(fd, 1, 0)
@@ -152,7 +152,7 @@ def test_a_process_dies_in_the_midst_of_a_call() -> None:
         died: list[str] = []
         disk.die_in(2, lambda died=died: died.append("dead"))  # type: ignore[misc]
         disk.write(fd, b"x" * 100, 0)
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             disk.append(fd, b"y" * 1000, 100)
         assert died
         found = disk.killed().read_file(HOME / "a")
@@ -176,7 +176,7 @@ def test_a_call_in_whose_midst_a_process_dies_has_happened_or_not(call: str) -> 
         disk = home(seed)
         put(disk, "a", b"x")
         disk.die_in(1, lambda: None)
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             ways[call](disk)
         disk = disk.killed()
         outcomes.add((tuple(disk.names(HOME)), sum(map(len, disk.image().values()))))
@@ -234,14 +234,14 @@ def test_what_can_not_be_meant_is_said() -> None:
     with pytest.raises(UsageError, match="counted from 1"):
         disk.die_in(0, lambda: None)
     with pytest.raises(UsageError, match="no non-empty file"):
-        disk.rot("*.log")
+        disk.flip_bit("*.log")
 
 
 def test_one_process_at_a_time_has_the_lock() -> None:
     disk = home()
     held = disk.lock(HOME / ".lock")
     other = SimDisk()
-    other._platter = disk._platter
+    other._image = disk._image
     with pytest.raises(BlockingIOError):
         other.lock(HOME / ".lock")
     held.close()
@@ -287,7 +287,7 @@ def test_a_log_loses_nothing_by_a_kill_in_the_midst_of_any_call(sync: bool) -> N
                 add(log, batch(b"%d" % number))
                 acked.append(b"%d" % number)
             log.flush()
-        except Killed:
+        except ProcessKilled:
             calls += 1
         else:
             break
@@ -303,7 +303,7 @@ def test_what_a_synced_log_has_acknowledged_outlives_the_power() -> None:
         disk.make_dir(LOG, sync=True)
         log, acked = log_on(disk, sync=True, segment_bytes=500), list[bytes]()
         disk.die_in(20 + 2 * seed, lambda: None)
-        with suppress(Killed):
+        with suppress(ProcessKilled):
             for number in range(100):
                 add(log, batch(b"%d" % number))
                 acked.append(b"%d" % number)
@@ -336,7 +336,7 @@ def test_what_a_killed_process_had_not_synced_is_durable_before_it_is_served() -
         log = log_on(disk, sync=True, segment_bytes=300)
         fill(log, 2)
         disk.die_in(2, lambda: None)
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             fill(log, 1)  # in the midst of its sync: all of it is written
         log = log_on(disk.killed(), sync=True, segment_bytes=300)
         served = values(log)
@@ -349,7 +349,7 @@ def test_a_bit_that_turns_over_is_found_by_its_crc(caplog: pytest.LogCaptureFixt
     log = log_on(disk)
     fill(log, 20)
     log.close()
-    assert str(SEGMENT) in disk.rot("*.log")
+    assert str(SEGMENT) in disk.flip_bit("*.log")
     found = values(log_on(disk.killed()))
     assert len(found) < 20
     assert "cut at position" in caplog.text
@@ -379,7 +379,7 @@ def dying(prepare: Callable[[PartitionLog], object], deed: Callable[[PartitionLo
         disk.die_in(at_call, lambda: None)
         try:
             deed(log)
-        except Killed:
+        except ProcessKilled:
             yield log_on(disk.killed(), segment_bytes=400)
         else:
             return

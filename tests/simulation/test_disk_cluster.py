@@ -20,7 +20,7 @@ from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.faults.kinds import Fault, check, inject
 from broker_sim.simulation.sweeps.trial import Case, run
-from broker_sim.simulation.virtual.disk import Killed
+from broker_sim.simulation.virtual.disk import ProcessKilled
 from broker_sim.simulation.virtual.process import DEAD
 from kafka_wire.errors import Err
 from tests.simulation.workload import GROUP, Group, begin
@@ -116,7 +116,7 @@ def test_without_sync_a_loss_of_power_costs_the_end_of_a_log_and_nothing_else() 
             group = group_on(sim)
             kafka = group.kafka
             sim.run_for(12)
-            kafka.disk.settle()
+            kafka.disk.fsync_all()
             sim.run_for(8)
             ends = [each.log_end_offset for each in kafka.state.topics["orders"].partitions]
             kafka.power_loss()
@@ -201,7 +201,7 @@ def test_a_killed_process_does_nothing_more_in_the_callback_that_it_died_in() ->
     with simulate(4) as sim:
         kafka = cluster(sim)
         kafka.kill(at_call=1)
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             kafka.create_topic("new", 3)
         assert kafka.dead
         kafka.start_again()
@@ -218,7 +218,7 @@ def test_a_deletion_that_is_cut_short_is_finished_whatever_it_had_removed() -> N
             kafka.kill(at_call=at_call)
             try:
                 kafka.state.delete_topic(f"t{at_call}")
-            except Killed:
+            except ProcessKilled:
                 kafka.start_again()
                 topic = kafka.state.topics.get(f"t{at_call}")
                 assert topic is None or len(topic.partitions) == 2
@@ -226,7 +226,7 @@ def test_a_deletion_that_is_cut_short_is_finished_whatever_it_had_removed() -> N
                 assert (topic is None) == (left == []), left
                 assert not kafka.state.disk.adopted
             else:
-                kafka.disk.live_on()
+                kafka.disk.cancel_death()
                 break
         assert at_call > 10
 
@@ -237,7 +237,7 @@ def test_brokers_start_after_a_loss_of_power_at_any_moment_though_nothing_is_syn
             kafka = cluster(sim)
             for at_call in (1, 4, 9, 30):
                 kafka.power_loss(at_call=at_call)
-                with contextlib.suppress(Killed):
+                with contextlib.suppress(ProcessKilled):
                     for number in range(50):
                         kafka.create_topic(f"t{at_call}-{number}", 1)
                 kafka.start_again()
@@ -399,7 +399,7 @@ def test_a_loss_that_nobody_may_cause_is_found() -> None:
         group.kafka.kill()
         disk = group.kafka.disk
         [log] = [path for path, data in disk.image().items() if path.endswith("orders-0/" + "0" * 20 + ".log")]
-        node = disk._platter.dirs[log.rpartition("/")[0]].names[log.rpartition("/")[2]]
+        node = disk._image.dirs[log.rpartition("/")[0]].names[log.rpartition("/")[2]]
         del node.data[-5:]  # type: ignore[union-attr]
         group.kafka.start_again()
         with pytest.raises(InvariantBroken, match="it was committed up to"):

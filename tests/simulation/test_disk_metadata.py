@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim.metadata.topics import KafkaError
-from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.storage.files import Files
 from kafka_wire.errors import Err
 from tests.data_plane.helpers import fill
@@ -105,12 +105,12 @@ def test_a_change_during_which_power_is_lost_in_any_call_has_happened_or_not(cha
         for at in range(1, 200):
             disk = SimDisk(f"{seed} {at}")
             sim = begun(disk)
-            disk.settle()
+            disk.fsync_all()
             before, topics = sim.state, set()
             disk.die_in(at, lambda: None)
             try:
                 CHANGES[change](sim)
-            except Killed:
+            except ProcessKilled:
                 topics = {"before", "after"}
             else:
                 topics = {"after"}

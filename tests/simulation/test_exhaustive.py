@@ -41,7 +41,7 @@ def test_the_leaders_sync_is_answered_where_the_log_never_took_the_group() -> No
     group that the failed record undid, and nobody answered it."""
     way = ["stick", "S join", "time", "S sync", "move cut"]
     world = replay(WORLDS["static 4.1"], [tuple(step.split(" ", 1)) for step in way])
-    assert "S is answered NOT_COORDINATOR" in world.told
+    assert "S is answered NOT_COORDINATOR" in world.trace
     world.settle()
 
 
@@ -50,7 +50,7 @@ def test_what_the_log_takes_of_a_group_before_it_goes_over_is_not_the_new_ones()
     it put an empty classic group into that one's place, and its members were unknown."""
     way = ["stick", "C join", "C join", "A join", "heal", "A own"]
     world = replay(WORLDS["mixed 4.1"], [tuple(step.split(" ", 1)) for step in way])
-    assert "A: its own is answered NONE" in world.told
+    assert "A: its own is answered NONE" in world.trace
     world.settle()
 
 
@@ -81,7 +81,7 @@ def test_a_transaction_that_is_complete_before_its_markers(monkeypatch: pytest.M
         ending._complete(shard, transaction)
         return after
 
-    monkeypatch.setattr(ending, "carry_out", hasty)
+    monkeypatch.setattr(ending, "send_markers", hasty)
     broken = _broken("transaction 4.1", 4)
     assert broken.rule == "a transaction completes after its markers are written"
     assert broken.path == (("P", "init"),)  # the rest is what whoever begins does anyway
@@ -112,14 +112,14 @@ class _Clock:
 
     def __init__(self, bad: int | None = None) -> None:
         self.at, self.bad = 0, bad
-        self.told: list[str] = []
+        self.trace: list[str] = []
 
     def actions(self) -> Sequence[Action]:
         return [("on",), ("stay",)]
 
     def take(self, action: Action, *, watched: bool = True) -> None:
         self.at = (self.at + (action == ("on",))) % 5
-        self.told.append(f"it is {self.at}")
+        self.trace.append(f"it is {self.at}")
         if watched and self.at == self.bad:
             raise Broken("it never shows that", f"{self.at}")
 
@@ -128,7 +128,7 @@ class _Clock:
 
     def settle(self) -> None:
         if self.bad == -self.at and self.at:
-            self.told.append("it falls down")
+            self.trace.append("it falls down")
             raise Broken("it never falls down", f"from {self.at}")
 
 

@@ -11,11 +11,11 @@ import pytest
 from broker_sim.common.text import UsageError
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.simulation import simulate
-from broker_sim.simulation.checks.liveness import Expected, NotAlive, Unsafe, converge, safe
+from broker_sim.simulation.checks.liveness import ExpectedGroup, NotAlive, Unsafe, converge, safe
 from broker_sim.simulation.faults.kinds import KINDS, Fault, check, checked, from_json, inject, to_json
 from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
 from broker_sim.simulation.workloads.catalogue import WORKLOADS
-from broker_sim.simulation.workloads.programs import Delivery
+from broker_sim.simulation.workloads.programs import DeliveredRecord
 from tests.simulation.workload import GROUP, begin
 
 TARGETS = Targets(
@@ -167,7 +167,7 @@ def test_healing_ends_what_lasts_and_what_was_to_come() -> None:
         assert not sim.network.cuts
         assert sim.network.link_of("c1", "p") == sim.network.link
         group.producer.count = group.producer.sent + 1
-        assert converge(sim, group.kafka, [Expected(GROUP, 3, ("orders",))], 120) < 90
+        assert converge(sim, group.kafka, [ExpectedGroup(GROUP, 3, ("orders",))], 120) < 90
         assert sim.host("c1").state == "up"
         safe(group.consumers, [group.producer], group.kafka)
 
@@ -246,7 +246,7 @@ def test_a_group_that_does_not_come_back_is_told_with_what_lacks_and_its_story()
         inject(sim, [Fault(9, "crash", {"host": "c2"}), Fault(10, "state", {"log": "orders-0", "state": "stuck"})])
         sim.run_for(15)
         with pytest.raises(NotAlive) as caught:
-            converge(sim, group.kafka, [Expected(GROUP, 3, ("orders",))], 30, lambda: "the moon is not blue")
+            converge(sim, group.kafka, [ExpectedGroup(GROUP, 3, ("orders",))], 30, lambda: "the moon is not blue")
         assert caught.value.lacking == "members"
         for told in ("30 s after", "has 2 members, not 3", "the moon is not blue", "c2"):
             assert told in str(caught.value)
@@ -272,7 +272,7 @@ def test_lost_records_and_commits_are_seen() -> None:
             lambda: group.producer.acked.pop(nowhere),
             "lost record",
         )
-        given = Delivery(1.0, "orders", place[0], place[1], b"other")
+        given = DeliveredRecord(1.0, "orders", place[0], place[1], b"other")
         broken(lambda: one.delivered.append(given), one.delivered.pop, "other record")
         broken(
             lambda: group.producer.acked.update({place: b"y"}),

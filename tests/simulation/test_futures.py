@@ -17,9 +17,9 @@ from broker_sim.simulation.faults.kinds import Fault, inject
 from broker_sim.simulation.sweeps.futures import Follow
 from broker_sim.simulation.sweeps.guide import Guide, varied
 from broker_sim.simulation.sweeps.shrink import shrink
-from broker_sim.simulation.sweeps.sweep import Options, sweep
-from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, settled, waived
-from broker_sim.simulation.sweeps.turns import Turn, Turned, flat
+from broker_sim.simulation.sweeps.sweep import SweepOptions, sweep
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, case_from, run, settled, waived
+from broker_sim.simulation.sweeps.turns import Branch, Turned, flat
 from broker_sim.simulation.virtual.forking import Fork, Gone, why_not
 from broker_sim.simulation.virtual.loop import SimLoop
 from tests.simulation.planted import commits_are_not_loaded
@@ -56,8 +56,8 @@ def test_what_a_turn_brings_explains_what_comes_of_it(monkeypatch: pytest.Monkey
     if forked:
         (future,) = run(case, follow=Follow(branches=1, at=(at_s,))).futures
     else:
-        future = run(replace(case, turns=(Turn(at_s, 0),)))
-    assert future.case.turns == (Turn(at_s, 0, HARM),)
+        future = run(replace(case, turns=(Branch(at_s, 0),)))
+    assert future.case.turns == (Branch(at_s, 0, HARM),)
     assert future.failure is None, future.text
 
 
@@ -65,7 +65,7 @@ def test_faults_that_a_turn_takes_away_explain_nothing() -> None:
     hangs = Fault(1.0, "rule", {"api": "JoinGroup", "hang": True, "for_s": 1.0})
     later, other = replace(hangs, t_s=3.0), Fault(4.0, "elect", {"log": "orders-0"})
     told: list[tuple[Fault, ...]] = []
-    case = Case("group", 1, plan=(hangs, later), turns=(Turn(2.0, 0, (other,)), Turn(3.5, 0, ())))
+    case = Case("group", 1, plan=(hangs, later), turns=(Branch(2.0, 0, (other,)), Branch(3.5, 0, ())))
     with simulate(1) as sim:
         sim.cluster()
         Turned(sim, case, inject(sim, ()), told.append)
@@ -93,7 +93,7 @@ def test_a_future_with_a_planted_bug_fails_again_from_the_beginning_and_is_made_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commits_are_not_loaded(monkeypatch)
-    failed: list[Outcome] = []
+    failed: list[CaseOutcome] = []
     for seed in range(8):  # without a fault no log is loaded
         if not failed:
             first = run(Case("group", seed, 8.0, journal=True, plan=()), follow=Follow(branches=4, at=(4.0,)))
@@ -159,7 +159,7 @@ def test_what_is_asked_at_a_pause_changes_nothing_of_the_run() -> None:
 
 
 def test_a_turn_is_data() -> None:
-    case = settled(Case("group", 4, 10.0, turns=(Turn(2.5, 0), Turn(4.0, 1))))
+    case = settled(Case("group", 4, 10.0, turns=(Branch(2.5, 0), Branch(4.0, 1))))
     assert case_from(case.to_dict()) == case
     assert all(fault.t_s >= turn.at_s for turn in case.turns for fault in turn.plan or ())
     one = flat(case)
@@ -169,8 +169,8 @@ def test_a_turn_is_data() -> None:
         case_from({"workload": "group", "seed": 1, "turns": [7]})
 
 
-def _outcome(case: Case, *features: str, **more: Any) -> Outcome:
-    return Outcome(
+def _outcome(case: Case, *features: str, **more: Any) -> CaseOutcome:
+    return CaseOutcome(
         replace(case, plan=(Fault(1.0, "elect", {"log": "orders-0"}),)), features=frozenset(features), **more
     )
 
@@ -218,7 +218,7 @@ def test_variations_are_plans() -> None:
 
 
 def test_a_sweep_is_guided_and_forks(tmp_path: Path) -> None:
-    options = Options(("hostile",), range(6), duration_s=2.0, repeat=0.0, corpus=tmp_path, guided=True, fork=2)
+    options = SweepOptions(("hostile",), range(6), duration_s=2.0, repeat=0.0, corpus=tmp_path, guided=True, fork=2)
     summary = sweep(options)
     assert summary.failures == {}
     assert summary.futures > 0

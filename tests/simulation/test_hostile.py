@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.simulation import simulate
-from broker_sim.simulation.checks.answers import Answers, Ask
+from broker_sim.simulation.checks.answers import Answers, SentRequest
 from broker_sim.simulation.workloads import hostile
 from broker_sim.simulation.workloads.hostile import Hostile, rough_life
 from broker_sim.simulation.workloads.raw import (
     CONFIG,
     GROUP,
-    Client,
     Member,
-    Scene,
+    RawClient,
+    RawContext,
     commit_request,
     fetch_request,
     join_request,
@@ -25,10 +25,10 @@ class Asked:
     """Every request of a run as its clients see it, with its answer."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.by: dict[Answers, list[Ask]] = {}
+        self.by: dict[Answers, list[SentRequest]] = {}
         sent = Answers.sent
 
-        def noted(answers: Answers, *args: object) -> Ask:
+        def noted(answers: Answers, *args: object) -> SentRequest:
             ask = sent(answers, *args)  # type: ignore[arg-type]
             self.by.setdefault(answers, []).append(ask)
             return ask
@@ -36,7 +36,7 @@ class Asked:
         patch.setattr(Answers, "sent", noted)
 
     @property
-    def asks(self) -> list[Ask]:
+    def asks(self) -> list[SentRequest]:
         """Of all runs; the journal's checker asks last."""
         clients = [asks for asks in self.by.values() if asks[0].api == "FindCoordinator"]
         return [each for asks in clients for each in asks]
@@ -101,7 +101,7 @@ def test_every_deed_is_done_in_some_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_breach_ends_the_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(answers: Answers, ask: Ask, *args: object) -> None:
+    def never(answers: Answers, ask: SentRequest, *args: object) -> None:
         if ask.sent_s > 3:
             answers.fail("nothing is ever committed", ask, "it was")
 
@@ -119,8 +119,8 @@ def test_pipelined_requests_are_matched_to_their_answers() -> None:
         kafka = sim.cluster(1, {"orders": 6, "elsewhere": 2}, journal=False, config=CONFIG)
         kafka.state.ensure_offsets_topic()
         answers = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)
-        scene = Scene(sim, kafka, answers)
-        client = Client(scene, "one")
+        scene = RawContext(sim, kafka, answers)
+        client = RawClient(scene, "one")
 
         async def program() -> list[object]:
             line = await client.line(1)
@@ -142,7 +142,7 @@ def test_a_member_that_behaves_joins_commits_and_reads() -> None:
         kafka = sim.cluster(2, {"orders": 6, "elsewhere": 2}, journal=False, config=CONFIG)
         answers = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)
         kafka.state.ensure_offsets_topic()
-        scene = Scene(sim, kafka, answers)
+        scene = RawContext(sim, kafka, answers)
         member = Member(scene, "one")
         sim.host("one").spawn(member.run())
         sim.run_for(10)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation import simulate
-from broker_sim.simulation.checks.answers import Answers, Ask, InvariantBroken, offsets_partition
+from broker_sim.simulation.checks.answers import Answers, InvariantBroken, SentRequest, offsets_partition
 from broker_sim.simulation.checks.invariants import Invariants
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.workloads.raw import (
@@ -60,7 +60,7 @@ class Bench:
         assert partition is not None
         self.partition, self.leader = partition, partition.leader
 
-    def sent(self, request: Any, version: int = 5, broker: int | None = None) -> Ask:
+    def sent(self, request: Any, version: int = 5, broker: int | None = None) -> SentRequest:
         api = type(request).__name__.removesuffix("Request")
         return self.answers.sent(api, request, version, broker or self.leader)
 
@@ -462,9 +462,9 @@ def test_a_coordinator_that_has_what_its_log_has_not() -> None:
         kafka, watch, found = watched(sim)
 
         async def commit() -> None:
-            from broker_sim.simulation.workloads.raw import Client, Scene
+            from broker_sim.simulation.workloads.raw import RawClient, RawContext
 
-            client = Client(Scene(sim, kafka, watch.answers), "one")
+            client = RawClient(RawContext(sim, kafka, watch.answers), "one")
             await client.ask(commit_request("", None, -1, {0: 5}), 1)
 
         quiet = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)

@@ -25,7 +25,7 @@ from hypothesis import strategies
 
 from broker_sim.simulation import SimForbidden, simulate
 from broker_sim.simulation.virtual import clocks, patches
-from broker_sim.simulation.virtual.patches import DOORS
+from broker_sim.simulation.virtual.patches import PATCH_POINTS
 from tests.simulation import leaks
 from tests.simulation.leaks import LEAKS, what_is_seen
 from tests.simulation.test_determinism import in_fresh_processes
@@ -266,7 +266,7 @@ def test_a_process_has_an_id_and_can_not_signal_the_test() -> None:
 
 
 def test_what_the_documentation_says_of_functions_is_so() -> None:
-    """Each name of the table that is a function of a module has a door."""
+    """Each name of the table that is a function of a module has a patch point."""
     text = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text()
     table = text.partition("| what | in a simulation |")[2].partition("\n\n")[0]
     told = ("virtual", "drawn", "forbidden", "simulated")
@@ -277,7 +277,7 @@ def test_what_the_documentation_says_of_functions_is_so() -> None:
         assert platform.node() == "test"
         assert resource.getrusage(resource.RUSAGE_SELF).ru_utime == 0
     of_classes = {"datetime.now"}
-    assert {f".{name}" for name in named - of_classes} <= DOORS.keys()
+    assert {f".{name}" for name in named - of_classes} <= PATCH_POINTS.keys()
 
 
 def test_methods_of_dates_are_found_once_however_often_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

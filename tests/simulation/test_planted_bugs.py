@@ -12,7 +12,7 @@ import pytest
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import Answers
 from broker_sim.simulation.workloads.hostile import Report, rough_life
-from broker_sim.simulation.workloads.raw import CONFIG, GROUP, Client, Scene, commit_request, fetch_request
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, RawClient, RawContext, commit_request, fetch_request
 from broker_sim.storage import recovery, segment
 from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
 from kafka_wire.record_batch import build_batch
@@ -74,7 +74,7 @@ def torn_tail(directory: Path) -> str | None:
         kafka = sim.cluster(1, {"orders": 6, "elsewhere": 2}, data_dir=directory, journal=False, config=CONFIG)
         kafka.state.ensure_offsets_topic()
         answers = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)
-        client = Client(Scene(sim, kafka, answers), "one")
+        client = RawClient(RawContext(sim, kafka, answers), "one")
         sim.run(client.ask(commit_request("", None, -1, {0: 5}), 1))
         log = next(path for path in directory.glob("__consumer_offsets-*/*.log") if path.stat().st_size)
         client.close()

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from broker_sim.simulation.faults.swarm import SWARM, draw
-from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, run
+from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, CaseOutcome, run
 from tests.simulation.log_life import log_life
 from tests.simulation.mutations_disk import CLUSTER_MUTATIONS, LOG_MUTATIONS, DiskMutation
 
@@ -40,7 +40,7 @@ def test_a_log_as_it_is_loses_nothing(way: dict[str, bool]) -> None:
         assert log_life(seed, **way) is None, seed
 
 
-def deadly(workload: str, seed: int) -> Outcome:
+def deadly(workload: str, seed: int) -> CaseOutcome:
     """A run of deaths, broken disks and elections: what a cluster keeps on its disk changes."""
     kinds = [name for name in SWARM if name.startswith(("cluster.", "disk.", "elect", "move"))]
     plan = draw(seed, 20.0, WORKLOADS[workload].targets(), kinds=kinds)

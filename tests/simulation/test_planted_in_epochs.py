@@ -104,7 +104,7 @@ def what_others_hold_is_given(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_has_to_give_up_in_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(timers, "watch_revocation", lambda *args: None)
+    patch.setattr(timers, "arm_revocation", lambda *args: None)
 
 
 def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
@@ -113,14 +113,14 @@ def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
     def reconcile(shard: Any, changes: Any, member_id: str, before: Any, reported: Any) -> Any:
         after = real(shard, changes, member_id, before, reported)
         if after.state is MemberState.UNREVOKED:
-            timers.watch_revocation(shard, changes.group, member_id, after)
+            timers.arm_revocation(shard, changes.group, member_id, after)
         return after
 
     patch.setattr(heartbeat, "reconcile", reconcile)
 
 
 def an_instance_that_is_there_is_taken_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heartbeat, "LEFT_FOR_NOW", _Anything())
+    patch.setattr(heartbeat, "LEFT_TEMPORARILY", _Anything())
 
 
 def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
@@ -128,21 +128,21 @@ def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 
     def take_over(shard: Any, changes: Any, *args: Any) -> None:
         real(shard, changes, *args)
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
 
     patch.setattr(heartbeat, "_take_over", take_over)
 
 
 def names_in_another_order_are_other_names(patch: pytest.MonkeyPatch) -> None:
-    real = heartbeat._say
+    real = heartbeat._put_member
 
     def say(changes: Any, client: Any, request: Any, *args: Any) -> None:
         real(changes, client, request, *args)
-        changes.reads_otherwise |= (request.subscribed_topic_names or []) != sorted(
+        changes.subscription_changed |= (request.subscribed_topic_names or []) != sorted(
             request.subscribed_topic_names or []
         )
 
-    patch.setattr(heartbeat, "_say", say)
+    patch.setattr(heartbeat, "_put_member", say)
 
 
 def expressions_match_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from broker_sim.coordinator.share_partition.inflight import Delivery, DeliveryState
 from broker_sim.coordinator.share_partition.partition import Refusal, SharePartition
 from broker_sim.coordinator.share_partition.sessions import ShareSession, ShareSessions
-from broker_sim.coordinator.share_partition.transition import Transition, Why
+from broker_sim.coordinator.share_partition.transition import Reason, Transition
 from broker_sim.coordinator.share_state import shard
 from broker_sim.coordinator.share_state.batches import StateBatch
 from broker_sim.handlers import share_acknowledging
@@ -126,9 +126,16 @@ def locks_end_early(patch: pytest.MonkeyPatch) -> None:
 def a_release_is_not_counted(patch: pytest.MonkeyPatch) -> None:
     real = SharePartition._move
 
-    def move(self: Any, first: int, last: int, delivery: Any, state: Any, moved: Any, why: Why, **how: Any) -> None:
+    def move(self: Any, first: int, last: int, delivery: Any, state: Any, moved: Any, why: Reason, **how: Any) -> None:
         real(
-            self, first, last, delivery, state, moved, why, uncounted=why is Why.RELEASED or how.get("uncounted", False)
+            self,
+            first,
+            last,
+            delivery,
+            state,
+            moved,
+            why,
+            uncounted=why is Reason.RELEASED or how.get("uncounted", False),
         )
 
     patch.setattr(SharePartition, "_move", move)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from broker_sim.coordinator.epochs.holdings import covers
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, MemberState
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, MemberState
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.epochs.sessions import watch_revocation
+from broker_sim.coordinator.epochs.sessions import arm_revocation
 from broker_sim.coordinator.streams import advancing, departing, heartbeat
 from broker_sim.coordinator.streams.group import ACTIVE, LAYOUT, StreamsGroup, StreamsState
-from broker_sim.coordinator.streams.topology import Brought
+from broker_sim.coordinator.streams.topology import ReceivedTopology
 from broker_sim.simulation.sweeps.trial import Case, run
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
@@ -118,7 +118,7 @@ def standby_tasks_are_never_assigned(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_has_to_give_up_in_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(advancing, "watch_revocation", lambda *args: None)
+    patch.setattr(advancing, "arm_revocation", lambda *args: None)
 
 
 def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
     def reconcile(shard: Any, changes: Any, member_id: str, before: Any, reported: Any) -> Any:
         after = real(shard, changes, member_id, before, reported)
         if after.state is MemberState.UNREVOKED:
-            watch_revocation(shard, changes.group, member_id, after)
+            arm_revocation(shard, changes.group, member_id, after)
         return after
 
     patch.setattr(heartbeat, "reconcile", reconcile)
@@ -150,7 +150,7 @@ def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 
     def take_over(shard: Any, changes: Any, *args: Any) -> None:
         real(shard, changes, *args)
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
 
     patch.setattr(departing, "take_over", take_over)
 
@@ -159,18 +159,18 @@ def each_heartbeat_moves_the_group(patch: pytest.MonkeyPatch) -> None:
     real = heartbeat.move_group
 
     def move(shard: Any, changes: Any, found: Any) -> None:
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
         real(shard, changes, found)
 
     patch.setattr(heartbeat, "move_group", move)
 
 
 def another_topology_is_taken_for_the_same(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Brought, "is_same", lambda brought, known: True)
+    patch.setattr(ReceivedTopology, "is_same", lambda received, known: True)
 
 
 def a_later_topology_takes_the_place_of_the_first(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Brought, "is_same", lambda brought, known: True)
+    patch.setattr(ReceivedTopology, "is_same", lambda received, known: True)
     real = heartbeat.move_group
 
     def move(shard: Any, changes: Any, found: Any) -> None:
@@ -238,7 +238,7 @@ def who_leaves_stays(patch: pytest.MonkeyPatch) -> None:
     real = departing.submit
 
     def submit(shard: Any, token: Any, changes: Any, answer: Any, refusal: Any = None) -> None:
-        if token is None or answer[0].member_epoch == LEFT_FOR_NOW:
+        if token is None or answer[0].member_epoch == LEFT_TEMPORARILY:
             real(shard, token, changes, answer, refusal)
         else:
             changes.group.latest = changes.group.stored.copy()

@@ -16,7 +16,7 @@ from broker_sim.metadata.topics import Partition
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.leaders import Leaders
-from broker_sim.simulation.checks.log_model import LogModel, Row
+from broker_sim.simulation.checks.log_model import LogModel, SentRecord
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps.trial import Case, run
 from broker_sim.simulation.workloads.probing.prober import Calm
@@ -24,7 +24,7 @@ from broker_sim.storage import validation
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka_wire.messages.k65_describe_transactions import TransactionState as Described
 
-A, B, C = (Row(1000 + number, b"k", b"value %d" % number) for number in range(3))
+A, B, C = (SentRecord(1000 + number, b"k", b"value %d" % number) for number in range(3))
 
 
 def test_a_log_is_what_was_acknowledged() -> None:
@@ -35,7 +35,7 @@ def test_a_log_is_what_was_acknowledged() -> None:
     assert "was" in (log.read(0, [(0, A), (1, C)], 2) or "")
     assert "left out" in (log.read(0, [(1, B)], 2) or "")
     assert "nothing from 1 on" in (log.read(0, [(0, A)], 2) or "")
-    assert "nobody has sent" in (log.read(0, [(0, A), (1, B), (2, C)], 3) or "")
+    assert "never sent" in (log.read(0, [(0, A), (1, B), (2, C)], 3) or "")
 
 
 def test_what_is_in_doubt_may_be_there_once() -> None:

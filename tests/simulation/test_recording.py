@@ -8,7 +8,7 @@ import pytest
 
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.repeating import check_repeatable
-from broker_sim.simulation.virtual.recording import NotRepeatable, Recording
+from broker_sim.simulation.virtual.recording import NotRepeatable, RunRecording
 from tests.simulation.workload import begin
 
 
@@ -44,10 +44,10 @@ def test_the_run_stops_at_the_first_different_event_and_shows_it() -> None:
 
 
 def test_a_run_that_ends_early_is_a_difference() -> None:
-    first, second = Recording(), Recording()
+    first, second = RunRecording(), RunRecording()
     for number in range(3):
         first.note(0, {"seq": number})
-    second = Recording(first)
+    second = RunRecording(first)
     second.note(0, {"seq": 0})
     second.end()
     assert second.difference is not None

@@ -84,7 +84,7 @@ def test_a_group_that_is_shown_in_part_is_not_judged() -> None:
         (shown("PreparingRebalance", 3, TWO), shown("CompletingRebalance", 5, TWO), "grew by 2"),
         (shown("PreparingRebalance", 3, TWO), shown("Stable", 4, TWO), "from PreparingRebalance to Stable"),
         (shown("Empty"), shown("CompletingRebalance", 4, TWO), "from Empty to"),
-        (shown("Stable", 3, TWO), shown("Stable", 3, {"a": None}), "goes on with"),
+        (shown("Stable", 3, TWO), shown("Stable", 3, {"a": None}), "continues with"),
         (shown("Stable", 3, TWO), shown("Stable", 3, {"a": None, "new": "fixed"}), None),
         (shown("Stable", 3, TWO), shown("Dead", 3), None),
     ],

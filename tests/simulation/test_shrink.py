@@ -12,7 +12,7 @@ from broker_sim.simulation import Simulation
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.sweeps import seeds
 from broker_sim.simulation.sweeps.shrink import ddmin, shrink
-from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
+from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, CaseOutcome, case_from, run
 from broker_sim.simulation.workloads.deeds import Deed, Deeds
 from tests.simulation.planted import LOST, commits_are_not_loaded
 
@@ -33,14 +33,14 @@ def test_ddmin_finds_what_is_needed(needed: tuple[int, ...]) -> None:
     assert len(asked) < 80
 
 
-def _attempt(case: Case) -> Outcome:
+def _attempt(case: Case) -> CaseOutcome:
     """Fails where c2 is crashed for 2 s or more, before 20 s, with two consumers or more; without any pause in another way."""
     plan: FaultPlan = list(case.plan or ())
     crash = [f for f in plan if f.args.get("host") == "c2" and f.args["for_s"] >= 2 and f.t_s < 20]
     failure = (
         "lost" if crash and len({"c1", "c2", "c3"}.difference(case.absent)) >= 2 and case.duration_s > 13 else None
     )
-    return Outcome(case, failure if any(f.kind == "pause" for f in plan) else "other")
+    return CaseOutcome(case, failure if any(f.kind == "pause" for f in plan) else "other")
 
 
 def _big() -> Case:
@@ -71,7 +71,7 @@ def test_faults_clients_times_and_jitter_go_as_far_as_the_failure_stays_the_same
 def test_the_same_case_is_shrunk_to_the_same_and_no_run_is_done_twice() -> None:
     asked: list[Case] = []
 
-    def attempt(case: Case) -> Outcome:
+    def attempt(case: Case) -> CaseOutcome:
         asked.append(case)
         return _attempt(case)
 
@@ -110,19 +110,19 @@ def test_a_busy_machine_takes_nothing_from_a_budget(
 
 def test_a_failure_that_nothing_explains_is_left_as_it_is() -> None:
     case = _big()
-    small = shrink(case, "lost", attempt=lambda one: Outcome(one, "lost" if one == case else None))
+    small = shrink(case, "lost", attempt=lambda one: CaseOutcome(one, "lost" if one == case else None))
     assert small.case == case
 
 
 def test_deeds_and_noise_go_where_they_are_not_needed() -> None:
     done = [("c1", number) for number in range(1, 40)] + [("c2", number) for number in range(1, 30)]
 
-    def attempt(case: Case) -> Outcome:
+    def attempt(case: Case) -> CaseOutcome:
         """Fails where the tasks of c1 are left to chance and two deeds are done."""
         noisy = not case.calm and case.order == "tasks" and (case.noisy is None or "c1" in case.noisy)
         deeds = [deed for deed in done if (case.deeds is None or deed in case.deeds) and deed[0] not in case.absent]
         fails = noisy and ("c1", 7) in deeds and ("c2", 23) in deeds
-        return Outcome(case, "wrong" if fails else None, deeds=deeds)
+        return CaseOutcome(case, "wrong" if fails else None, deeds=deeds)
 
     small = shrink(Case("lives", 1, as_version="4.1", order="tasks", journal=True, plan=()), "wrong", attempt=attempt)
     assert small.done

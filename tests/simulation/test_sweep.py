@@ -29,8 +29,8 @@ from broker_sim.simulation.commands import text_of
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps import sweep as sweeping
 from broker_sim.simulation.sweeps import trial, workers
-from broker_sim.simulation.sweeps.sweep import Options, Summary, first_difference, read_case, sweep
-from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
+from broker_sim.simulation.sweeps.sweep import SweepOptions, SweepSummary, first_difference, read_case, sweep
+from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, CaseOutcome, case_from, run
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from tests.simulation.planted import LOST, commits_are_not_loaded
 from tests.simulation.workload import begin
@@ -58,8 +58,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "pool", pool)
 
 
-def options(*workloads: str, seeds: range, **more: Any) -> Options:
-    return Options(workloads or ("alone",), seeds, **{"duration_s": 12.0, **more})
+def options(*workloads: str, seeds: range, **more: Any) -> SweepOptions:
+    return SweepOptions(workloads or ("alone",), seeds, **{"duration_s": 12.0, **more})
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_what_is_found_is_shrunk_kept_and_run_again(tmp_path: Path, monkeypatch:
 
 @pytest.mark.usefixtures("here")
 def test_equal_failures_are_counted_as_one_and_kinds_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_badly(case: Case, **kwargs: Any) -> Outcome:
-        return Outcome(case, {0: "lost", 1: None, 2: "lost", 3: f"odd {case.seed // 4}"}[case.seed % 4])
+    def run_badly(case: Case, **kwargs: Any) -> CaseOutcome:
+        return CaseOutcome(case, {0: "lost", 1: None, 2: "lost", 3: f"odd {case.seed // 4}"}[case.seed % 4])
 
     monkeypatch.setattr(sweeping, "run", run_badly)
     summary = sweep(options("alone", "auto", seeds=range(400), repeat=0.0, most=3))
@@ -123,7 +123,7 @@ def test_a_run_that_differs_the_second_time_is_told_by_its_first_event(monkeypat
     runs = 0
     real = sweeping.run
 
-    def run_otherwise(case: Case, **kwargs: Any) -> Outcome:
+    def run_otherwise(case: Case, **kwargs: Any) -> CaseOutcome:
         nonlocal runs
         runs += 1
         return real(
@@ -144,11 +144,11 @@ def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
 ) -> None:
     asked: list[int] = []
 
-    def quick(case: Case, **kwargs: Any) -> Outcome:
+    def quick(case: Case, **kwargs: Any) -> CaseOutcome:
         asked.append(case.seed)
         if case.seed == 5:
             raise KeyboardInterrupt
-        return Outcome(case, hits={"crash": 1}, reached={"load": 2}, virtual_s=1.0)
+        return CaseOutcome(case, hits={"crash": 1}, reached={"load": 2}, virtual_s=1.0)
 
     rows = tmp_path / "some" / "runs.jsonl"
     with monkeypatch.context() as patch:
@@ -206,9 +206,9 @@ def test_what_a_world_tells_when_it_ends_is_a_failure_of_that_run(monkeypatch: p
 def test_a_sweep_ends_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [0.0]
 
-    def slow(case: Case, **kwargs: Any) -> Outcome:
+    def slow(case: Case, **kwargs: Any) -> CaseOutcome:
         now_s[0] += 10.0
-        return Outcome(case)
+        return CaseOutcome(case)
 
     monkeypatch.setattr(sweeping, "run", slow)
     monkeypatch.setattr(sweeping, "_wall_s", lambda: now_s[0])
@@ -238,8 +238,8 @@ def test_a_failure_is_drawn(
 
 
 def test_the_first_difference() -> None:
-    def outcome(*events: str, steps: int = 1) -> Outcome:
-        return Outcome(
+    def outcome(*events: str, steps: int = 1) -> CaseOutcome:
+        return CaseOutcome(
             Case("alone", 1), journal_hash="".join(events), schedule_hash=str(steps), events=list(events), steps=steps
         )
 
@@ -286,7 +286,7 @@ def test_an_interrupt_does_not_end_the_pools_code_halfway(number: int) -> None:
             submitted.append("to its end")
             return super().submit(work, *args)
 
-    with workers.Work(Interrupted()) as work:
+    with workers.WorkQueue(Interrupted()) as work:
         work.submit(print)
         assert submitted
         with pytest.raises(KeyboardInterrupt):
@@ -301,7 +301,7 @@ def test_an_interrupt_does_not_end_the_pools_code_halfway(number: int) -> None:
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_wait_for_workers() -> None:
     late = threading.Timer(0.01, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
-    with workers.Work(_Here()) as work:
+    with workers.WorkQueue(_Here()) as work:
         late.start()
         with pytest.raises(KeyboardInterrupt):
             work.done()
@@ -309,7 +309,7 @@ def test_an_interrupt_ends_a_wait_for_workers() -> None:
 
 
 def test_what_other_work_brings_is_no_result() -> None:
-    with workers.Work(_Here()) as work:
+    with workers.WorkQueue(_Here()) as work:
         work.submit(max, 1, 2)
         wanted = [work.submit(max, 3, 4), work.submit(max, 5, 6)]
         assert work.results(reversed(wanted)) == [6, 4]
@@ -408,12 +408,12 @@ def test_a_file_that_holds_no_case_is_refused(text: str, said: str, tmp_path: Pa
 
 
 def test_a_summary_is_json() -> None:
-    assert json.loads(json.dumps(Summary(wanted=3).to_dict()))["wanted"] == 3
+    assert json.loads(json.dumps(SweepSummary(wanted=3).to_dict()))["wanted"] == 3
 
 
 def test_what_came_about_is_told_by_kind_in_lines_that_fit() -> None:
     hits = Counter({"crash": 2, "state too_large": 30, **{f"site number {n} fired": 100 + n for n in range(20)}})
-    lines = text_of(Summary(runs=3, hits=hits)).splitlines()
+    lines = text_of(SweepSummary(runs=3, hits=hits)).splitlines()
     assert max(map(len, lines)) <= 116
     at = lines.index("came about")
     assert lines[at + 1].startswith("  site fired  number 19 fired 119, number 18 fired 118, ")
@@ -444,7 +444,7 @@ def kept(directory: Path, case: Case) -> Path:
     return file
 
 
-def alike(case: Case) -> tuple[Outcome, Outcome]:
+def alike(case: Case) -> tuple[CaseOutcome, CaseOutcome]:
     """A case run quickly and with everything on; what was found, checked and done is the same."""
     quick, full = run(case, quick=True), run(case, events=True)
     told = ("failure", "invariant", "text", "begun", "hits", "reached", "waived", "deeds")

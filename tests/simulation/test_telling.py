@@ -10,12 +10,12 @@ from aiokafka import AIOKafkaConsumer
 
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.faults.kinds import Fault
+from broker_sim.simulation.reports.moment import hosts, logs, moment, value_at
+from broker_sim.simulation.reports.parting import parting
+from broker_sim.simulation.reports.records import in_question
 from broker_sim.simulation.sweeps.seeds import Search
 from broker_sim.simulation.sweeps.sweep import draw_case
 from broker_sim.simulation.sweeps.trial import Case
-from broker_sim.simulation.telling.moment import hosts, logs, moment, value_at
-from broker_sim.simulation.telling.parting import parting
-from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.world import EPOCH_MS
 from tests.simulation.planted import commits_are_not_loaded
 
@@ -102,7 +102,7 @@ def test_what_was_committed_and_given_to_nobody_is_passed_by() -> None:
         *fetched(2, 2000, 6, 3),
     ]
     assert in_question(events, 1000) == [
-        "committed, though nobody was given them:",
+        "committed, but delivered to no consumer:",
         "  orders-0 [2 to 5]: committed (6) by c1 at 0.500 s",
     ]
 

@@ -163,7 +163,7 @@ def test_a_segment_that_is_gone_is_told_with_its_offsets(tmp_path: Path, caplog:
     assert [row.offset for row in content(again)] == [*range(first), *range(last + 1, 20)]
     [told] = caplog.messages
     assert told == (
-        f"{tmp_path / 't-0'}: the offsets {first} to {last} are missing (a segment's file is gone, or was cut): readers "
+        f"{tmp_path / 't-0'}: the offsets {first} to {last} are missing (a segment's file is missing or was truncated): readers "
         f"continue at {last + 1}"
     )
 

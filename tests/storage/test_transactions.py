@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.storage import InvalidProducerEpoch, LogConfig, Origin, PartitionLog, recovery
 from broker_sim.storage.errors import InvalidTransactionState, StorageError, TransactionCoordinatorFenced
 from broker_sim.storage.producer_state import InTransaction, decode_snapshot, encode_snapshot
@@ -426,7 +426,7 @@ def test_a_log_that_is_opened_after_a_kill_knows_what_one_does_that_never_was_ki
                         continue
                     done.append((batch_, own))
                     add(live, batch_, trusted=own)
-            except Killed:
+            except ProcessKilled:
                 disk = disk.killed()
                 live = PartitionLog(path, log_config, files=disk)
             if live.log_end_offset < twin.log_end_offset:  # what it died in has not happened

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from broker_sim.common.chance import Chance
-from broker_sim.faults.conditions import Condition, Conditions
+from broker_sim.faults.conditions import PartitionFault, PartitionFaults
 from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, Partition
@@ -77,8 +77,8 @@ class SimStuck(Stuck):
         for broker in state.brokers.values():
             broker.runtime = self.runtime
         self.runtime.start()
-        self.conditions = Conditions(state, lambda _: self.runtime, Chance.seeded(2))
-        self._lasting: list[Condition] = []
+        self.conditions = PartitionFaults(state, lambda _: self.runtime, Chance.seeded(2))
+        self._lasting: list[PartitionFault] = []
         self._shrunk_ms = 0
         timeout_ms = state.config.int("offsets.commit.timeout.ms")
         super().__init__(version.startswith("3"), phase, (0, 1), PARTITIONS, timeout_ms)
@@ -101,7 +101,7 @@ class SimStuck(Stuck):
         returned = handler.handle(ctx, request)
         if returned is not None and returned is not DEFERRED:
             ctx.reply(returned)
-        self.runtime.flush_turn()
+        self.runtime.flush_batches()
         return ctx
 
     def start(self, request: Any, version: int, *, broker: int = 1, client_id: str = "c") -> Asked:

@@ -193,7 +193,7 @@ def test_every_error_of_the_log_has_its_answer(error: Err, version: str) -> None
 
     def fail() -> None:
         for partition in kafka.logs:
-            partition.gate = _Gate(error)
+            partition.append_interceptor = _Gate(error)
 
     asyncio.run(_check_mapping(kafka, error, fail))
 

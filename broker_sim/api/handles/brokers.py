@@ -20,7 +20,7 @@ class Down:
     def __init__(self, broker: BrokerHandle, graceful: bool) -> None:
         self.broker = broker
         self._done = self._over = False
-        # made here, so that Python knows of one that nobody awaits
+        # made here, so that Python warns of one that is never awaited
         self._deed: Coroutine[Any, Any, None] | None = broker.cluster.broker_down(broker.node_id, graceful=graceful)
 
     async def _take(self) -> Down:
@@ -75,7 +75,7 @@ class BrokerHandle:
     @property
     def leads(self) -> list[str]:
         """The partitions that it leads, as ``orders-0``."""
-        return [each.name for each in self.cluster.state.partitions() if each.leader == self.node_id]
+        return [partition.name for partition in self.cluster.state.partitions() if partition.leader == self.node_id]
 
     def down(self, *, graceful: bool = False) -> Down:
         """Take it down: connections are reset, other replicas become leaders of its partitions. ``graceful``: a controlled

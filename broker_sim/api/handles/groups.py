@@ -73,7 +73,7 @@ _IN_EPOCHS = {
     "topics": "topics",
     "assignment": "assignment",
 }
-"""What a member of a consumer group shows, and where that stands in the journal's *holder*."""
+"""What a member of a consumer group shows, and its key in the journal's *holder*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class GroupHandle:
         self._journal = cluster.observe()
         self._journal.tell = lambda group: story(self._journal, group)
 
-    # how it stands
+    # state
 
     @property
     def state(self) -> str:
@@ -176,7 +176,9 @@ class GroupHandle:
         if shard is None or isinstance(shard, Err):
             return {}
         topics = queries.committed(shard, self.group_id)
-        return {(topic, index): each.offset for topic, parts in topics.items() for index, each in parts.items()}
+        return {
+            (topic, index): committed.offset for topic, parts in topics.items() for index, committed in parts.items()
+        }
 
     def lag(self) -> Lag:
         """Per partition that it has committed, is assigned or subscribes to: the high watermark less the committed offset, negative
@@ -192,8 +194,10 @@ class GroupHandle:
             for index in indexes
         }
         topics = {name: self.cluster.state.topics.get(name) for member in members for name in member.topics or ()}
-        subscribed = {(name, one.index): None for name, topic in topics.items() if topic for one in topic.partitions}
-        found = {}
+        subscribed = {
+            (name, partition.index): None for name, topic in topics.items() if topic for partition in topic.partitions
+        }
+        partitions = {}
         for at in {**dict.fromkeys(committed), **dict.fromkeys(sorted(assigned)), **subscribed}:
             partition = self.cluster.state.partition(*at)
             if partition is not None:
@@ -201,10 +205,10 @@ class GroupHandle:
                 owned = at in assigned or at not in subscribed
                 stable = partition.last_stable_offset
                 markers = _markers(partition, committed.get(at))
-                found[at] = PartitionLag(
+                partitions[at] = PartitionLag(
                     committed.get(at), start, end, owned, markers, stable if stable < end else None
                 )
-        return Lag.of(found)
+        return Lag.of(partitions)
 
     @property
     def generations(self) -> int:
@@ -349,7 +353,7 @@ class GroupHandle:
         if not any(member.assignment for member in members):
             return "no member is assigned a partition"
         unread = self._unread(consumption, members)
-        shown = [f"{topic}-{index} by {one.client_id or one.member_id}" for topic, index, one in unread[:8]]
+        shown = [f"{topic}-{index} by {member.client_id or member.member_id}" for topic, index, member in unread[:8]]
         return f"not fetched yet: {', '.join(shown)}" + (", ..." if unread[8:] else "") if unread else None
 
     # deeds
@@ -393,8 +397,8 @@ class GroupHandle:
         UsageError for an unknown member, or if the coordinator refuses."""
         from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 
-        found = self._find(member)
-        if not found:
+        members = self._find(member)
+        if not members:
             names = [name for m in self.members for name in (m.member_id, m.instance_id, m.client_id) if name]
             raise unknown(f"member of group {self.group_id!r}", member, dict.fromkeys(names))
         leader = self.coordinator
@@ -402,12 +406,12 @@ class GroupHandle:
             raise UsageError(f"group {self.group_id!r} has no coordinator")
         leavers = [
             MemberIdentity(member_id="" if m.instance_id else m.member_id, group_instance_id=m.instance_id)
-            for m in found
+            for m in members
         ]
         request = LeaveGroupRequest(group_id=self.group_id, members=leavers)
         broker, what = self.cluster.state.brokers[leader], f"an answer to the removal of {member!r}"
         response = await ask(self.cluster, broker, ApiKey.LEAVE_GROUP, 4, request, timeout=timeout, what=what)
-        errors = [response.error_code, *(each.error_code for each in response.members)]
+        errors = [response.error_code, *(member.error_code for member in response.members)]
         error = next((Err(code) for code in errors if code), Err.NONE)
         if error is not Err.NONE:
             raise UsageError(f"the coordinator of {self.group_id!r} does not remove {member!r}: {error.name}")

@@ -59,7 +59,7 @@ async def ask(
     context = _Context(broker, Routes(cluster.state.as_version)[(api_key << 16) + version])
     response = context.route.handle(context, request)
     if response is DEFERRED:
-        asyncio.get_running_loop().call_soon(cluster.runtime.flush_turn)
+        asyncio.get_running_loop().call_soon(cluster.runtime.flush_batches)
     elif response is not None:
         return response
     try:

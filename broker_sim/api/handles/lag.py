@@ -31,8 +31,8 @@ class PartitionLag:
     end: int
     assigned: bool
     markers: int = 0
-    """How many offsets between the two are markers of transactions: nobody is given them, and who commits the offset behind its last
-    record has them before it. Counted where a lag is small, and nothing but markers."""
+    """How many offsets between the two are markers of transactions. They are delivered to no consumer, so a consumer that has committed
+    the offset behind its last record keeps them as lag. Counted if the lag is small and consists of markers alone."""
     stable: int | None = None
     """The last stable offset, where a transaction holds it below the end: read_committed consumers get what is before it."""
 
@@ -56,7 +56,7 @@ class Lag(Offsets):
     @classmethod
     def of(cls, partitions: Mapping[tuple[str, int], PartitionLag]) -> Lag:
         """The lag of a group that commits offsets."""
-        lag = cls({at: one.lag for at, one in partitions.items()})
+        lag = cls({at: partition.lag for at, partition in partitions.items()})
         lag.partitions = dict(partitions)
         return lag
 
@@ -75,12 +75,12 @@ class Lag(Offsets):
     @property
     def unassigned(self) -> list[tuple[str, int]]:
         """Partitions of subscribed topics that are assigned to no member."""
-        return [at for at, one in self.partitions.items() if not one.assigned]
+        return [at for at, partition in self.partitions.items() if not partition.assigned]
 
     @property
     def deleted(self) -> Offsets:
         """Partitions whose log start offset is after the committed offset -> records of the lag that are deleted."""
-        return {at: one.deleted for at, one in self.partitions.items() if one.deleted}
+        return {at: partition.deleted for at, partition in self.partitions.items() if partition.deleted}
 
     def below(self, records: int) -> bool:
         """Whether the total lag is below ``records``; false while the partitions are empty, a partition has no owner, or a lag is
@@ -91,19 +91,19 @@ class Lag(Offsets):
         """Why it isn't ``below(records)``; "" where it is."""
         if not self:
             return "no partition is committed, assigned or subscribed"
-        if self.partitions and not any(one.end for one in self.partitions.values()):
+        if self.partitions and not any(partition.end for partition in self.partitions.values()):
             return "nothing was ever written to its partitions"
         if beyond := [at for at, lag in self.items() if lag < 0]:
             return "; ".join(
-                f"the lag of {_name(at)} is {self[at]}: committed {one.committed} is beyond the log's end, {one.end}"
-                for at, one in ((at, self.partitions[at]) for at in beyond[:_NAMED])
+                f"the lag of {_name(at)} is {self[at]}: committed {partition.committed} is beyond the log's end, {partition.end}"
+                for at, partition in ((at, self.partitions[at]) for at in beyond[:_NAMED])
             )
         if unassigned := self.unassigned:
             verb = "is" if len(unassigned) == 1 else "are"
             return f"{_names(unassigned)} {verb} subscribed, but assigned to no member"
         if self.total < records:
             return ""
-        markers = {at: one.markers for at, one in self.partitions.items() if one.markers}
+        markers = {at: partition.markers for at, partition in self.partitions.items() if partition.markers}
         if markers and sum(markers.values()) == self.total:
             which = "; ".join(
                 f"{_name(at)} is committed at {self.partitions[at].committed}" for at in list(markers)[:_NAMED]
@@ -112,7 +112,7 @@ class Lag(Offsets):
                 f"lag {self.total}, which is markers of transactions and no record: all records are committed ({which}), and the group"
                 " commits behind a marker when it has read on"
             )
-        held = {at: one.stable for at, one in self.partitions.items() if one.stable is not None}
+        held = {at: partition.stable for at, partition in self.partitions.items() if partition.stable is not None}
         where = "; ".join(f"{_name(at)} beyond {stable}" for at, stable in list(held.items())[:_NAMED])
         behind = f", and transactions are open: read_committed consumers get nothing of {where}" if held else ""
         return f"lag {self.total}{behind}"

@@ -28,7 +28,7 @@ from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
-    from broker_sim.faults.conditions import Condition
+    from broker_sim.faults.conditions import PartitionFault
     from broker_sim.journal import Seen
     from broker_sim.metadata.cluster_state import Partition
 
@@ -81,7 +81,7 @@ class Pending:
 class StateGuard:
     """An active state; it ends with `heal()` or its `with` or `async with` block. A second `heal()` has no effect."""
 
-    def __init__(self, log: LogHandle, condition: Condition) -> None:
+    def __init__(self, log: LogHandle, condition: PartitionFault) -> None:
         self.log, self._condition = log, condition
 
     @property
@@ -131,7 +131,7 @@ class LogHandle:
         """The partition itself. Raises UsageError if its topic is deleted."""
         return find_partition(self.cluster.state, self.topic, self.index)
 
-    # how it stands
+    # state
 
     @property
     def leader(self) -> int:
@@ -174,20 +174,20 @@ class LogHandle:
             for transaction in shard.transactions.values()
             if name in transaction.stored.partitions or name in transaction.unmarked
         }
-        found = []
+        transactions = []
         for producer_id, first_offset in producers.open.items():
             entry, owner = producers.entries[producer_id], owners.get(producer_id)
-            found.append(
+            transactions.append(
                 OpenTransaction(
                     producer_id, entry.epoch, first_offset, entry.last_timestamp, entry.coordinator_epoch, owner
                 )
             )
-        return found
+        return transactions
 
     @property
     def states(self) -> list[str]:
         """Its active states."""
-        return [one.kind.name for one in self.cluster.conditions.of(self.partition)]
+        return [condition.kind.name for condition in self.cluster.conditions.of(self.partition)]
 
     # states
 
@@ -246,8 +246,8 @@ class LogHandle:
     def heal(self) -> None:
         """End all its states, the last one first."""
         conditions = self.cluster.conditions
-        for one in reversed(conditions.of(self.partition)):
-            conditions.heal(one)
+        for condition in reversed(conditions.of(self.partition)):
+            conditions.heal(condition)
 
     # who waits
 
@@ -283,7 +283,7 @@ class LogHandle:
     def _now(self) -> str:
         partition = self.partition
         states = ", ".join(self.states) or "no state"
-        requests = ", ".join(map(repr, self._waiting())) or "nobody waits"
+        requests = ", ".join(map(repr, self._waiting())) or "no request waits"
         return f"{states}; high watermark {partition.high_watermark} of {partition.log_end_offset}; {requests}"
 
     def about(self, event: dict[str, Any]) -> bool:
@@ -306,13 +306,15 @@ class LogHandle:
             WriteTxnMarkersRequest,
         )
 
-        found = next((one for one in self.open_transactions if one.producer_id == producer_id), None)
-        if found is None:
-            there = ", ".join(str(one.producer_id) for one in self.open_transactions) or "none"
+        transaction = next(
+            (candidate for candidate in self.open_transactions if candidate.producer_id == producer_id), None
+        )
+        if transaction is None:
+            there = ", ".join(str(transaction.producer_id) for transaction in self.open_transactions) or "none"
             raise UsageError(f"{self.name} has no open transaction of producer {producer_id}; it has {there}")
         topics = [WritableTxnMarkerTopic(self.topic, [self.index])]
-        epoch = max(found.coordinator_epoch, 0)  # as the tool sends it for one that has seen no marker yet
-        marker = WritableTxnMarker(producer_id, found.epoch, False, topics, epoch)
+        epoch = max(transaction.coordinator_epoch, 0)  # as the tool sends it for one that has seen no marker yet
+        marker = WritableTxnMarker(producer_id, transaction.epoch, False, topics, epoch)
         broker, what = self.cluster.state.brokers.get(self.leader), f"an answer to the marker for {self.name}"
         if broker is None:
             raise UsageError(f"{self.name} has no leader")

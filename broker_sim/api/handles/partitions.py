@@ -22,10 +22,10 @@ Value = Callable[[int], bytes]
 
 def find_topic(state: ClusterState, name: str) -> Topic:
     """The topic; raises UsageError with the nearest name."""
-    found = state.topics.get(name)
-    if found is None:
+    topic = state.topics.get(name)
+    if topic is None:
         raise unknown("topic", name, state.topics)
-    return found
+    return topic
 
 
 def find_partition(state: ClusterState, topic: str, index: int) -> Partition:

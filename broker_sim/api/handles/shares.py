@@ -20,7 +20,7 @@ from broker_sim.common.text import UsageError, unknown
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share_partition import partition as at_leader
 from broker_sim.coordinator.share_state.state import NOWHERE, ShareKey
-from broker_sim.runtime.share_watch import member_text
+from broker_sim.runtime.share_observer import member_text
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
@@ -64,24 +64,24 @@ class ShareGroupHandle(GroupHandle):
     """A share group of ``cluster``; it need not exist yet. Its `lag` is its backlog: committed records without the completed
     ones."""
 
-    # how it stands
+    # state
 
     @property
     def partitions(self) -> dict[tuple[str, int], SharedPartition]:
         """Its position in every partition that it has read or that is assigned."""
-        found = {}
+        partitions = {}
         for key, partition in self._shared().items():
             live = self._live(key)
             if live is not None and live.share is not None:
                 share = live.share
                 end = partition.last_stable_offset if live.read_committed else partition.high_watermark
                 start, after, done = share.start_offset, share.next_offset, share.complete_count
-                locked = sum(one.last - one.first + 1 for one in self._locks_of(live))
+                locked = sum(lock.last - lock.first + 1 for lock in self._locks_of(live))
                 shown = SharedPartition(start, after, share.in_flight, locked, max(0, end - start - done), True)
             else:
                 shown = self._stored(key, partition)
-            found[partition.topic.name, partition.index] = shown
-        return found
+            partitions[partition.topic.name, partition.index] = shown
+        return partitions
 
     def _stored(self, key: ShareKey, partition: Partition) -> SharedPartition:
         """The state that the share coordinator has stored, of a partition that no leader has loaded."""
@@ -102,15 +102,17 @@ class ShareGroupHandle(GroupHandle):
 
     def committed(self) -> Offsets:
         """Its start offset in each partition that it has read; a share group commits no offsets."""
-        return {at: one.start_offset for at, one in self.partitions.items() if one.start_offset != NOWHERE}
+        return {
+            at: partition.start_offset for at, partition in self.partitions.items() if partition.start_offset != NOWHERE
+        }
 
     def lag(self) -> Lag:
         """Its backlog in each partition: committed records without the completed ones."""
-        return Lag.of_backlog({at: one.backlog for at, one in self.partitions.items()})
+        return Lag.of_backlog({at: partition.backlog for at, partition in self.partitions.items()})
 
     def _unread(self, consumption: Consumption, members: Sequence[MemberView]) -> list[tuple[str, int, MemberView]]:
         """What was assigned and has no start offset: the first ShareFetch of any member sets it, by share.auto.offset.reset."""
-        begun = {at for at, one in self.partitions.items() if one.loaded}
+        begun = {at for at, partition in self.partitions.items() if partition.loaded}
         return [
             (topic, index, member)
             for member in members
@@ -135,7 +137,7 @@ class ShareGroupHandle(GroupHandle):
                 for lock in self.locks
             )
 
-        who = "anybody" if member is None else repr(member)
+        who = "any member" if member is None else repr(member)
         await self._until(holds, f"{topic}-{partition} {offset} locked by {who}", timeout)
         return self
 
@@ -192,7 +194,7 @@ class ShareGroupHandle(GroupHandle):
             named = topic if partition is None else f"{topic}-{partition}"
             raise unknown(f"partition of share group {self.group_id!r}", named, {f"{t}-{p}": None for t, p in there})
         if member is not None and not self._ids(member):
-            names = [name for one in self.members for name in (one.member_id, one.client_id) if name]
+            names = [name for member in self.members for name in (member.member_id, member.client_id) if name]
             raise unknown(f"member of share group {self.group_id!r}", member, dict.fromkeys(names))
 
     # what became of it
@@ -201,8 +203,8 @@ class ShareGroupHandle(GroupHandle):
         """The deliveries of a partition's records in the journal: offset -> its deliveries in order."""
         from broker_sim.explain.deliveries import deliveries
 
-        found = deliveries(self._journal.events, self.group_id).get(f"{topic}-{partition}")
-        return {} if found is None else found.records
+        partition_deliveries = deliveries(self._journal.events, self.group_id).get(f"{topic}-{partition}")
+        return {} if partition_deliveries is None else partition_deliveries.records
 
     # look-ups
 
@@ -235,8 +237,10 @@ class ShareGroupHandle(GroupHandle):
         if live.share is None:
             return []
         locks: list[Lock] = []
-        for first, last, one in live.share.locked():
-            lock = Lock(topic, index, first, last, self._text(one.member), one.deliveries, one.deadline_ms)
+        for first, last, acquired in live.share.locked():
+            lock = Lock(
+                topic, index, first, last, self._text(acquired.member), acquired.deliveries, acquired.deadline_ms
+            )
             before = locks[-1] if locks else None
             if before is not None and before.last + 1 == first and _alike(before, lock):
                 lock = locks.pop()
@@ -246,9 +250,9 @@ class ShareGroupHandle(GroupHandle):
 
     def _ids(self, member: str) -> set[str]:
         """The member ids of that name; one that has left may hold locks yet."""
-        found = {one.member_id for one in self._find(member)}
-        return found or {lock.member_id for lock in self.locks if lock.member_id == member}
+        ids = {member.member_id for member in self._find(member)}
+        return ids or {lock.member_id for lock in self.locks if lock.member_id == member}
 
 
-def _alike(one: Lock, other: Lock) -> bool:
-    return (one.member_id, one.deliveries, one.until_ms) == (other.member_id, other.deliveries, other.until_ms)
+def _alike(lock: Lock, other: Lock) -> bool:
+    return (lock.member_id, lock.deliveries, lock.until_ms) == (other.member_id, other.deliveries, other.until_ms)

@@ -54,7 +54,7 @@ class TransactionHandle:
         self.cluster, self.transactional_id = cluster, transactional_id
         self._journal = cluster.observe()
 
-    # how it stands
+    # state
 
     @property
     def state(self) -> str:
@@ -68,26 +68,26 @@ class TransactionHandle:
     @property
     def producer_id(self) -> int:
         """The producer id, -1 if there is no producer."""
-        found = self._look().found
-        return -1 if found is None else found.stored.producer_id
+        transaction = self._look().found
+        return -1 if transaction is None else transaction.stored.producer_id
 
     @property
     def epoch(self) -> int:
         """The current producer epoch, -1 if there is no producer."""
-        found = self._look().found
-        return -1 if found is None else found.epoch
+        transaction = self._look().found
+        return -1 if transaction is None else transaction.epoch
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
         """(topic, partition) of its transaction; after the decision those without a marker yet."""
-        found = self._look().found
-        return [] if found is None else list(found.unmarked or found.stored.partitions)
+        transaction = self._look().found
+        return [] if transaction is None else list(transaction.unmarked or transaction.stored.partitions)
 
     @property
     def timeout_ms(self) -> int | None:
         """transaction.timeout.ms of its producer, or None."""
-        found = self._look().found
-        return None if found is None else found.stored.timeout_ms
+        transaction = self._look().found
+        return None if transaction is None else transaction.stored.timeout_ms
 
     @property
     def coordinator(self) -> int | None:
@@ -144,10 +144,10 @@ class TransactionHandle:
         the coordinator refuses."""
         from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 
-        leader, found = self.coordinator, self._look().found
-        if leader is None or found is None:
+        leader, transaction = self.coordinator, self._look().found
+        if leader is None or transaction is None:
             raise UsageError(f"{self.transactional_id!r} can't be aborted: it is {self.state}")
-        request = InitProducerIdRequest(self.transactional_id, found.stored.timeout_ms)
+        request = InitProducerIdRequest(self.transactional_id, transaction.stored.timeout_ms)
         broker, what = self.cluster.state.brokers[leader], f"an answer to the abort of {self.transactional_id!r}"
         response = await ask(
             self.cluster, broker, ApiKey.INIT_PRODUCER_ID, _VERSION, request, timeout=timeout, what=what
@@ -198,7 +198,7 @@ class TransactionHandle:
     def _now(self) -> str:
         looked = self._look()
         if looked.error is not Err.NONE:
-            return f"no coordinator can tell: {looked.error.name}"
+            return f"no coordinator responds: {looked.error.name}"
         if looked.found is None:
             meant = nearest(self.transactional_id, ids_of(self.cluster))
             return f"no transactional id {self.transactional_id!r}" + (f"; did you mean {meant!r}?" if meant else "")

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it answers."""
+"""Input and output of the assignors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Assigned = dict[str, Units[Hashable]]
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """``partitions``: topic -> how many it has, in the order in which topics are shared out. ``members``: member id -> the topics that
-    it reads, all of which exist; in the order in which members are served. ``targets``: what they should have had until now, which
-    assignors stick to; of nobody who has left. ``instances``: member id -> its instance id, of the static ones."""
+    """``partitions``: topic -> its number of partitions, in the order in which topics are assigned. ``members``: member id -> the
+    existing topics that it subscribes to, in the order in which members are served. ``targets``: their last target assignments, which
+    sticky assignors keep; only of present members. ``instances``: member id -> instance id of the static members."""
 
     partitions: Mapping[Hashable, int]
     members: Mapping[str, frozenset[Hashable]]

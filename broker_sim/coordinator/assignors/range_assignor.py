@@ -1,7 +1,8 @@
-"""The assignor ``range``: of each topic consecutive partitions, in the order of the members' names, so that topics with as many
-partitions go to members alike. Whatever anybody had before: a member that comes in the midst moves what is behind it.
+"""The assignor ``range``: each member gets consecutive partitions of each topic, in the order of the members' names, so that topics
+with equal numbers of partitions are assigned alike. It does not keep former assignments: a member that joins moves the partitions of
+those after it.
 
-Static members come first, by their instance ids, so that one that comes back has what it had. Source: RangeAssignor (4.x).
+Static members come first, by their instance ids, so that a returning one gets its former partitions. Source: RangeAssignor (4.x).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from broker_sim.coordinator.assignors.model import Assigned, Subscribed
 
 
 def assign(subscribed: Subscribed) -> Assigned:
-    """Who should have what."""
+    """Assign the partitions of each topic in ranges (RangeAssignor.assign)."""
     assigned: dict[str, dict[Hashable, tuple[int, ...]]] = {}
     in_order = sorted(subscribed.members, key=lambda member_id: _rank(subscribed, member_id))
     for topic, partitions in subscribed.partitions.items():

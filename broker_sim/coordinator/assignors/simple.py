@@ -1,11 +1,11 @@
-"""Who shares in what in a share group: Kafka's ``simple`` assignors, that of 4.1 and the one that came after it.
+"""Kafka's assignors ``simple`` of share groups: that of 4.1 and its successor.
 
-Both share partitions out evenly: where there are more members than partitions each partition goes to several. The one of 4.1 finds a
-partition for each member by the hash of its id, and gives what is left in turn; the later one keeps what members have, as far as that
-is even. Which partition goes to whom hangs on the order of Java's hash maps, which is followed here: clients see the outcome.
+Both share partitions out evenly: with more members than partitions each partition has several members. 4.1's assignor finds a partition
+for each member by the hash of its id, and assigns the others in turn; the later one keeps former assignments, as far as they are even.
+The choice depends on the order of Java's hash maps, which is reproduced here, as clients see the result.
 
-Source: SimpleAssignor.java (4.1), SimpleHomogeneousAssignmentBuilder.java, SimpleHeterogeneousAssignmentBuilder.java (4.4), by what
-they answer.
+Source: SimpleAssignor.java (4.1), SimpleHomogeneousAssignmentBuilder.java, SimpleHeterogeneousAssignmentBuilder.java (4.4), by their
+results.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def _fill(
     """Each partition that lacks holders goes to those who lack partitions, in turn."""
     turn: Iterator[int] = iter(sorted(unfilled))
     for partition in order:
-        lacks, began_anew = sharing - len(holders[partition]), False
-        while lacks > 0:
+        shortage, began_anew = sharing - len(holders[partition]), False
+        while shortage > 0:
             at = next(turn, None)
             if at is None:
                 if began_anew or not unfilled:
@@ -102,7 +102,7 @@ def _fill(
                 at = next(turn)
             if at not in holders[partition]:
                 holders[partition][at] = holds[at][partition] = None
-                lacks -= 1
+                shortage -= 1
                 if len(holds[at]) >= most[at]:
                     del unfilled[at]
         if not unfilled:
@@ -147,15 +147,15 @@ def _spread(code: int) -> int:
 def assign_by_hash(
     shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]
 ) -> Assigned:
-    """4.1's: members find a partition by the hash of their ids, keep what they had of those that nobody has found, and share the rest
-    in turn."""
+    """4.1's assignment: each member gets the partition at the hash of its id, keeps its former partitions that no hash has assigned,
+    and the other partitions are assigned in turn."""
     if len(set(members.values())) > 1:
         return _by_hash_each(shared, {member: members[member] for member in java_order(members)}, targets)
     reads = next(iter(members.values()), frozenset())
     wanted = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
     most = -(-len(wanted) // len(members)) if members else 0
     given: dict[str, dict[Partition, None]] = {}
-    found = _found(members, wanted, given)
+    found_by_hash = _found(members, wanted, given)
     kept: dict[Partition, None] = {}
     had: dict[Partition, list[str]] = {}
     for member in members:
@@ -163,11 +163,11 @@ def assign_by_hash(
             had.setdefault(partition, []).append(member)
     for partition in _map_order(had):
         for member in had[partition]:
-            if partition not in found and len(given[member]) < most:
+            if partition not in found_by_hash and len(given[member]) < most:
                 given[member][partition] = kept[partition] = None
     turn = list(members)
     at = 0
-    for partition in [one for one in wanted if one not in found and one not in kept]:
+    for partition in [candidate for candidate in wanted if candidate not in found_by_hash and candidate not in kept]:
         at %= len(turn)
         while len(given[turn[at]]) > most:
             del turn[at]
@@ -180,21 +180,21 @@ def assign_by_hash(
 def _by_hash_each(
     shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]
 ) -> Assigned:
-    """Where members read different topics: the same, topic by topic, and without a limit to what is kept (in Kafka there is one: what
-    it would take away stays shared here)."""
+    """As ``assign_by_hash`` if members subscribe to different topics: topic by topic, and without Kafka's limit to the partitions that
+    are kept (partitions that it would take away stay assigned here)."""
     given: dict[str, dict[Partition, None]] = {}
-    found: dict[Partition, None] = {}
+    found_by_hash: dict[Partition, None] = {}
     for member, reads in members.items():
-        mine = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
-        found |= _found([member], mine, given)
+        reads_of = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
+        found_by_hash |= _found([member], reads_of, given)
     kept: dict[Partition, None] = {}
     for member, reads in members.items():
         for topic, number in _had(targets.get(member, {}), reads):
-            if (topic, number) not in found:
+            if (topic, number) not in found_by_hash:
                 given[member][topic, number] = kept[topic, number] = None
     for topic, numbers in shared.items():
         readers = [member for member, reads in members.items() if topic in reads]
-        left = [number for number in numbers if (topic, number) not in found and (topic, number) not in kept]
+        left = [number for number in numbers if (topic, number) not in found_by_hash and (topic, number) not in kept]
         for at, number in enumerate(left if readers else ()):
             given[readers[at % len(readers)]][topic, number] = None
     return _named(given)
@@ -203,15 +203,15 @@ def _by_hash_each(
 def _found(
     members: Iterable[str], wanted: Sequence[Partition], given: dict[str, dict[Partition, None]]
 ) -> dict[Partition, None]:
-    """The partition that each member finds."""
-    found: dict[Partition, None] = {}
+    """The partition at the hash of each member's id; it is added to ``given``."""
+    result: dict[Partition, None] = {}
     for member in members:
         code = string_hash(member)
         signed = code if code < 1 << 31 else code - (1 << 32)
-        mine = [wanted[abs(signed) % len(wanted)]] if wanted else []
-        given[member] = dict.fromkeys(mine)
-        found |= given[member]
-    return found
+        hashed = [wanted[abs(signed) % len(wanted)]] if wanted else []
+        given[member] = dict.fromkeys(hashed)
+        result |= given[member]
+    return result
 
 
 def _had(target: Units[bytes], reads: frozenset[bytes]) -> list[Partition]:

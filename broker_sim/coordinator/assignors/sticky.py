@@ -41,7 +41,7 @@ class TaskCount:
 
 @dataclass(slots=True)
 class StreamsAssignment:
-    """What a member should have."""
+    """The target assignment of a streams group's member."""
 
     active: list[Task] = field(default_factory=list)
     standby: list[Task] = field(default_factory=list)
@@ -122,11 +122,11 @@ class _Process:
         """Which member has it now, and its number of tasks."""
         if self._by_load is None:
             named = [[member_id] for member_id in java_order(self.counts)]
-            self._by_load = _Queue(lambda one: self.counts[one[0]], named)
-        one = self._by_load.poll()
-        count = self._give(one[0], task)
-        self._by_load.add(one)
-        return one[0], count
+            self._by_load = _Queue(lambda item: self.counts[item[0]], named)
+        entry = self._by_load.poll()
+        count = self._give(entry[0], task)
+        self._by_load.add(entry)
+        return entry[0], count
 
 
 class _Quota:
@@ -154,8 +154,10 @@ class _Assigning:
     ) -> None:
         self.subtopologies, self.replicas = subtopologies, standby_replicas
         self.members = {member_id: members[member_id] for member_id in java_order(members)}
-        active = sum(one.tasks for one in subtopologies.values())
-        standby = sum(one.tasks * standby_replicas for one in subtopologies.values() if one.is_stateful)
+        active = sum(subtopology.tasks for subtopology in subtopologies.values())
+        standby = sum(
+            subtopology.tasks * standby_replicas for subtopology in subtopologies.values() if subtopology.is_stateful
+        )
         self.active_quota, self.quota = _Quota(active, len(members)), _Quota(active + standby, len(members))
         self.result = {member_id: StreamsAssignment() for member_id in self.members}
         self.processes: dict[str, _Process] = {}
@@ -176,14 +178,14 @@ class _Assigning:
     @cached_property
     def standby_before(self) -> dict[Task, list[str]]:
         """Task -> members that have its state: first those with a standby task of it, of them those that are furthest."""
-        found: dict[Task, list[tuple[int, int, str]]] = {}
+        ranked: dict[Task, list[tuple[int, int, str]]] = {}
         for member_id, member in self.members.items():
             for task in member.standby:
-                found.setdefault(task, []).append((0, -member.offsets.get(task, 0), member_id))
+                ranked.setdefault(task, []).append((0, -member.offsets.get(task, 0), member_id))
             for task, offset in member.offsets.items():
                 if task not in member.standby:
-                    found.setdefault(task, []).append((1, -offset, member_id))
-        return {task: [one[2] for one in sorted(rows, key=lambda row: row[:2])] for task, rows in found.items()}
+                    ranked.setdefault(task, []).append((1, -offset, member_id))
+        return {task: [row[2] for row in sorted(rows, key=lambda row: row[:2])] for task, rows in ranked.items()}
 
     def _process(self, member_id: str) -> _Process:
         return self.processes[self.members[member_id].process_id]
@@ -201,7 +203,9 @@ class _Assigning:
         self.quota.count(count)
 
     def _assign_active(self) -> None:
-        tasks = [(name, number) for name, one in self.subtopologies.items() for number in range(one.tasks)]
+        tasks = [
+            (name, number) for name, subtopology in self.subtopologies.items() for number in range(subtopology.tasks)
+        ]
         tasks.sort(key=lambda task: (task[1], task[0]))
 
         def keep(before: Callable[[Task], str | None]) -> list[Task]:
@@ -225,18 +229,20 @@ class _Assigning:
 
     def _least_loaded(self, member_ids: Iterable[str], standby: Task | None = None) -> str | None:
         """Of members the one with the least load; of a ``standby`` task none whose process has the task."""
-        found: tuple[float, int, str] | None = None
+        best: tuple[float, int, str] | None = None
         for member_id in member_ids:
             process = self._process(member_id)
             if standby is not None and standby in process.tasks:
                 continue
             load, count = process.load, process.counts[member_id]
-            if found is None or (load < found[0] and count < found[1]):
-                found = load, count, member_id
-        return None if found is None else found[2]
+            if best is None or (load < best[0] and count < best[1]):
+                best = load, count, member_id
+        return None if best is None else best[2]
 
     def _assign_standby(self) -> None:
-        stateful = [(name, one.tasks) for name, one in self.subtopologies.items() if one.is_stateful]
+        stateful = [
+            (name, subtopology.tasks) for name, subtopology in self.subtopologies.items() if subtopology.is_stateful
+        ]
         tasks = [(name, number) for name, count in stateful for number in range(count)]
         tasks.sort(key=lambda task: (task[1], task[0]), reverse=True)
         left: list[tuple[Task, int]] = []
@@ -269,17 +275,17 @@ class _Assigning:
     def _to_least_loaded(self, by_load: _Queue[_Process], task: Task) -> bool:
         """Whether some process could have it."""
         passed: list[_Process] = []
-        found = False
-        while by_load and not found:
+        assigned = False
+        while by_load and not assigned:
             process = by_load.poll()
             passed.append(process)
             if task not in process.tasks:
                 member_id, count = process.give_to_least_loaded(task)
                 self._has_standby(member_id, task, count)
-                found = True
+                assigned = True
         for process in reversed(passed):
             by_load.add(process)
-        return found
+        return assigned
 
 
 def _computed_order(names: Sequence[str]) -> list[str]:

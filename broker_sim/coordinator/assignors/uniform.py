@@ -1,9 +1,10 @@
-"""The assignor ``uniform``: as many partitions for everybody, and as few of them moved as that allows.
+"""The assignor ``uniform``: equal numbers of partitions for all members, with as few moves as possible.
 
-Two ways, as in Kafka. Where all members read the same topics each has a quota, keeps what it had up to that, and is filled up from what
-is free (UniformHomogeneousAssignmentBuilder). Where they don't, what is free goes to whoever reads it and has least, and then
-partitions move from those that have most to those that have least until nobody is two ahead of somebody who could take one of its
-partitions (UniformHeterogeneousAssignmentBuilder; which of several equal moves is made first differs from Kafka's at times).
+It has two algorithms, as in Kafka. If all members subscribe to the same topics, each has a quota, keeps its former partitions up to it,
+and gets free partitions to fill it (UniformHomogeneousAssignmentBuilder). Otherwise a free partition goes to the subscriber with the
+fewest partitions, and then partitions move from members with the most to those with the fewest, until no member has two more than
+another one that could take one of its partitions (UniformHeterogeneousAssignmentBuilder; the order of several equal moves may differ
+from Kafka's).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _Unit = tuple[Hashable, int]
 
 
 def assign(subscribed: Subscribed) -> Assigned:
-    """Who should have what."""
+    """Assign the partitions of all subscribed topics (UniformAssignor.assign)."""
     if not subscribed.members or not subscribed.partitions:
         return {}
     return _by_quota(subscribed) if subscribed.is_homogeneous else _Balancing(subscribed).assigned()
@@ -41,17 +42,17 @@ def _by_quota(subscribed: Subscribed) -> Assigned:
     for member_id in subscribed.members:
         target = subscribed.targets.get(member_id, {})
         left = most = quota + (extras > 0)  # who has one more than the plain quota keeps it, as long as there are such
-        mine: dict[Hashable, tuple[int, ...]] = {}
+        own: dict[Hashable, tuple[int, ...]] = {}
         whole = True
         for topic, numbers in target.items():
             stays = numbers[:left] if topic in partitions else ()
             whole = whole and len(stays) == len(numbers)
             if stays:
-                mine[topic] = stays
+                own[topic] = stays
                 left -= len(stays)
             if topic in partitions:
                 free += [(topic, number) for number in numbers[len(stays) :]]
-        kept[member_id] = target if whole else mine
+        kept[member_id] = target if whole else own
         if most - left > quota:
             extras -= 1
         else:
@@ -59,15 +60,15 @@ def _by_quota(subscribed: Subscribed) -> Assigned:
     for member_id in list(room)[len(room) - extras :]:  # of the others the last ones have it
         room[member_id] += 1
     given = iter(free)
-    for member_id, lacks in room.items():
-        taken_now = [unit for _, unit in zip(range(lacks), given, strict=False)]
+    for member_id, shortage in room.items():
+        taken_now = [unit for _, unit in zip(range(shortage), given, strict=False)]
         if taken_now:
             kept[member_id] = units_of([*kept[member_id].items(), *((topic, (number,)) for topic, number in taken_now)])
     return kept
 
 
-def _by_topic(mine: list[_Unit]) -> dict[Hashable, tuple[int, ...]]:
-    return units_of((topic, (number,)) for topic, number in mine)
+def _by_topic(units: list[_Unit]) -> dict[Hashable, tuple[int, ...]]:
+    return units_of((topic, (number,)) for topic, number in units)
 
 
 class _Balancing:
@@ -108,7 +109,7 @@ class _Balancing:
                     del self._has[owner][unit]
                     self._give(unit, least)
                     moved = True
-        return {member_id: _by_topic(list(mine)) for member_id, mine in self._has.items()}
+        return {member_id: _by_topic(list(units)) for member_id, units in self._has.items()}
 
     def _rank(self, unit: _Unit) -> tuple[float, int, int]:
         """Where the choice is small and there is much to share comes first."""

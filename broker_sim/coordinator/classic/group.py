@@ -1,7 +1,7 @@
-"""A classic group and its members: state, and the tables that say which request a state answers how.
+"""A classic group and its members: state, and the tables of the responses in each state.
 
 The states are Kafka's; ``TRANSITIONS`` lists where each may come from (GroupState.scala, ClassicGroupState.java). A group holds no
-timers and no callbacks: timers are keyed by ids, parked requests are tokens in the members.
+timers and no callbacks: timers are keyed by ids, deferred requests are tokens in the members.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from broker_sim.coordinator.classic.vote import ORDERS, winner
 from broker_sim.coordinator.group import Group
-from broker_sim.coordinator.outcome import NOBODY, CommitOffsets, Offset, TimerKey
+from broker_sim.coordinator.outcome import NO_PRODUCER, CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, Record
 from kafka_wire.consumer_protocol import subscribed_topics
@@ -24,8 +24,8 @@ from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
 
 NO_MEMBER = ""
 NO_GENERATION = -1
-CUT_OFF = -2
-"""The token of a parked request that was answered with an error though the coordinator goes on counting it as parked."""
+ANSWERED_STILL_COUNTED = -2
+"""The token of a deferred request that was answered with an error but that the coordinator still counts as waiting."""
 
 
 State = GroupState
@@ -51,7 +51,7 @@ HEARTBEAT_ANSWER: dict[State, Err] = {
 SYNC_ANSWER: dict[State, Err] = {
     State.EMPTY: Err.UNKNOWN_MEMBER_ID,
     State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,  # parked until the leader's assignment is stored
+    State.COMPLETING_REBALANCE: Err.NONE,  # deferred until the leader's assignment is stored
     State.STABLE: Err.NONE,  # the present assignment
     State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
@@ -69,7 +69,7 @@ COMMIT_ANSWER: dict[State, Err] = {
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a group. ``join_token`` and ``sync_token`` are its parked requests; the ``join_version`` is the API version of the
+    """A member of a group. ``join_token`` and ``sync_token`` are its deferred requests; the ``join_version`` is the API version of the
     last JoinGroup, which its answer must fit."""
 
     member_id: str
@@ -93,19 +93,19 @@ class Member:
                 return metadata
         return b""
 
-    def says(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a JoinGroup with these says what the last one said."""
-        return self.protocols == [(each.name, each.metadata) for each in protocols]
+    def matches(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
+        """Whether these protocols are those of the member's last JoinGroup (MemberMetadata.matches)."""
+        return self.protocols == [(protocol.name, protocol.metadata) for protocol in protocols]
 
     @property
-    def is_parked(self) -> bool:
-        """Whether a JoinGroup or SyncGroup of it waits: its session can't expire then, unless it is new."""
+    def has_deferred_request(self) -> bool:
+        """Whether a JoinGroup or SyncGroup of it is deferred: its session can't expire then, unless the member is new."""
         return self.join_token is not None or self.sync_token is not None
 
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup(Group):
-    """One classic group; a group that only commits (assign mode, an admin) is one without members. ``stored`` is hard state, too."""
+    """A classic group; a group that only commits (assign mode, an admin) has no members. ``stored`` is hard state, too."""
 
     kind: ClassVar[str] = "classic"
 
@@ -119,18 +119,20 @@ class ClassicGroup(Group):
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending_members: dict[str, int] = field(default_factory=dict)  # told MEMBER_ID_REQUIRED -> session timeout ms
-    pending_sync: dict[str, None] = field(default_factory=dict)  # members that owe a SyncGroup for this generation
-    joining: int = 0  # members with a parked JoinGroup
+    pending_members: dict[str, int] = field(
+        default_factory=dict
+    )  # ids given with MEMBER_ID_REQUIRED -> session timeout in ms
+    pending_sync: dict[str, None] = field(default_factory=dict)  # members without a SyncGroup in this generation
+    joining: int = 0  # members with a deferred JoinGroup
     supporters: dict[str, int] = field(default_factory=dict)  # protocol -> how many members support it
     stored: GroupMetadataValue | None = None  # the group's record as the log has it
-    new_member_added: bool = False  # somebody joined within the initial rebalance delay
+    new_member_added: bool = False  # a member joined within the initial rebalance delay
     initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
     in_initial_delay: bool = False
     initial_delay_ms: int = 0  # the delay that runs now
     was_empty: bool = False  # the state before PreparingRebalance was Empty
-    wedged: bool = False  # the join phase ended without a protocol that all support: none ends here any more
-    _said: list[bytes] | None = None  # the subscriptions that this generation began with, not looked at yet
+    join_phase_failed: bool = False  # the join phase ended without a common protocol and is never completed
+    _subscriptions: list[bytes] | None = None  # the subscriptions that this generation began with, not looked at yet
     _topics: frozenset[str] | None = None  # and the topics in them; None: all there are
 
     def enter(self, state: State, now_ms: int) -> None:
@@ -165,7 +167,7 @@ class ClassicGroup(Group):
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member (its parked tokens are the caller's); the oldest remaining one leads if it was the leader."""
+        """Forget a member (its deferred tokens are the caller's); the oldest remaining one leads if it was the leader."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -242,7 +244,7 @@ class ClassicGroup(Group):
             return Err.COORDINATOR_NOT_AVAILABLE
         if request.generation < 0 and self.state is State.EMPTY:
             return Err.NONE  # assign mode, or an admin: the member id is not looked at
-        in_transaction = request.producer is not NOBODY
+        in_transaction = request.producer is not NO_PRODUCER
         if request.names_member:
             error = self.check_member(request.member_id, request.instance_id)
             if error is not Err.NONE:
@@ -254,7 +256,7 @@ class ClassicGroup(Group):
         return Err.NONE if in_transaction else COMMIT_ANSWER[self.state]
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
-        """Anybody may, in whatever state it is."""
+        """Always NONE: classic groups accept every OffsetFetch, in any state."""
         return Err.NONE
 
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
@@ -264,13 +266,13 @@ class ClassicGroup(Group):
     def subscribed(self, topic: str) -> bool:
         """One of another type, one that has not been through a generation and one with a subscription that can't be parsed count as
         reading everything."""
-        if self._said is not None:
-            self._topics, self._said = _topics_of(self._said), None
+        if self._subscriptions is not None:
+            self._topics, self._subscriptions = _topics_of(self._subscriptions), None
         return self._topics is None or topic in self._topics
 
     def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
-        """A simple group's with the commit; an empty one's when it became so; a Stable consumer group's with the commit, for what it
-        does not read (KIP-211)."""
+        """For a simple group the commit timestamp; for an empty one when it became empty; for topics that a Stable consumer group does
+        not read the commit timestamp (KIP-211)."""
         if self.protocol_type is None or self.protocol_type == "":
             return offset.commit_ts_ms
         if self.state is State.EMPTY:
@@ -286,8 +288,8 @@ class ClassicGroup(Group):
         return [GroupRecord(self.group_id, None)]
 
     def described(self, policy: Policy) -> DescribedGroup:
-        """Pending members aren't shown; what members said and were assigned is shown when the group is Stable (4.x keeps showing
-        assignments while it rebalances)."""
+        """Its row in DescribeGroups, without pending members. Members' metadata and assignments are included if the group is Stable
+        (4.x keeps assignments during a rebalance)."""
         stable = self.state is State.STABLE
         shows_assignment = stable or policy.assignment_shown_while_preparing
         return DescribedGroup(
@@ -315,18 +317,18 @@ class ClassicGroup(Group):
     # the log
 
     def store(self, value: GroupMetadataValue) -> None:
-        """The log has the group's record; `store` says so."""
+        """Set the group's committed record; called by `store`."""
         self.stored = value
 
     def assign(self) -> None:
         """Members have the assignments that are stored."""
-        for one in self.stored.members if self.stored is not None else ():
-            member = self.members.get(one.member_id)
+        for stored in self.stored.members if self.stored is not None else ():
+            member = self.members.get(stored.member_id)
             if member is not None:
-                member.assignment = one.assignment
+                member.assignment = stored.assignment
 
     def record(self, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """What it is now, for the log; with other assignments where given."""
+        """The group's record for the log, with other assignments if given."""
         members = [
             MemberMetadata(
                 member_id=m.member_id,
@@ -385,13 +387,13 @@ class ClassicGroup(Group):
             supporters[name] = supporters.get(name, 0) + step
 
     def set_timeouts(self, member: Member, session_ms: int, rebalance_ms: int) -> None:
-        """What a member says how long it may be silent, and how long a rebalance may wait for it."""
+        """Set a member's session timeout and rebalance timeout, both in ms."""
         if member.session_timeout_ms != session_ms:
             self.version += 1
         member.session_timeout_ms, member.rebalance_timeout_ms = session_ms, rebalance_ms
 
     def set_protocols(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
-        """What a member says it supports, in the order of its preference, with its metadata for each."""
+        """Set a member's protocols, in the order of its preference, with its metadata for each."""
         if member.protocols == protocols:
             return
         if [name for name, _ in member.protocols] != [name for name, _ in protocols]:
@@ -411,7 +413,7 @@ class ClassicGroup(Group):
         for protocol in protocols:  # noqa: SIM110 - a generator costs more than what it looks at
             if (
                 supporters.get(protocol.name, 0) == everybody
-            ):  # of nobody, too, where all have left and only an id is outstanding
+            ):  # also None, if all members have left and only a member id is pending
                 return True
         return False
 
@@ -429,14 +431,14 @@ class ClassicGroup(Group):
         return winner(votes, ORDERS[counted_in](votes))
 
     def fix_subscriptions(self) -> None:
-        """A generation begins, or was loaded: what its members say now is what the group reads until the next one begins, whoever
-        comes, goes or changes its mind meanwhile (computeSubscribedTopics)."""
-        self._said, self._topics = None, None
+        """Store the members' subscriptions when a generation begins or is loaded: they are the topics of the group until the next
+        generation, whatever members join or leave meanwhile (computeSubscribedTopics)."""
+        self._subscriptions, self._topics = None, None
         if self.protocol_type == "consumer" and (self.protocol is not None or not self.members):
-            self._said = [member.metadata(self.protocol) for member in self.members.values()]
+            self._subscriptions = [member.metadata(self.protocol) for member in self.members.values()]
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told: each member's metadata for the chosen protocol."""
+        """The members in the leader's JoinGroup response: each member's metadata for the chosen protocol."""
         return [
             JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata(self.protocol))
             for m in self.members.values()
@@ -446,8 +448,8 @@ class ClassicGroup(Group):
 def _topics_of(subscriptions: list[bytes]) -> frozenset[str] | None:
     topics: list[str] = []
     for subscription in subscriptions:
-        mine = subscribed_topics(subscription)
-        if mine is None:
+        subscribed = subscribed_topics(subscription)
+        if subscribed is None:
             return None
-        topics += mine
+        topics += subscribed
     return frozenset(topics)

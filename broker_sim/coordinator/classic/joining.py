@@ -3,7 +3,7 @@ come back without their id take over their old slot."""
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import CUT_OFF, NO_MEMBER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, NO_MEMBER, ClassicGroup, Member, State
 from broker_sim.coordinator.classic.rebalance import (
     answer_join,
     answer_sync,
@@ -20,13 +20,13 @@ from broker_sim.coordinator.classic.rebalance import (
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.records import GroupRecord
-from broker_sim.coordinator.state import HeldParked, ShardState, Write
+from broker_sim.coordinator.state import DeferredMemberRequest, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from kafka_wire.messages.offsets_log import GroupMetadataValue
 
 _KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come back with its id (KIP-394)
-_SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version that can tell a static leader not to assign (KIP-814)
+_SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version with skip_assignment for a static leader (KIP-814)
 
 
 def join(
@@ -43,8 +43,8 @@ def join(
         group = ClassicGroup(request.group_id, state_ts_ms=shard.now_ms)
         group_is_new = True
         if replaces is not None:
-            group.take_offsets_of(replaces)
-            shard.store.succeed(replaces, group)
+            group.adopt_offsets_of(replaces)
+            shard.store.begin_replacement(replaces, group)
         shard.groups[request.group_id] = group
     elif not isinstance(group, ClassicGroup):
         shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id))
@@ -69,10 +69,10 @@ def join(
     if error is not None:
         shard.reply(token, error)
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
-        group.visible_from = shard.last_written + 2  # behind its record
+        group.visible_at_high_watermark = shard.last_written + 2  # behind its record
         shard.write(NewGroupWrite(group.group_id, shard, replaces))
     if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
-        shard.hold(HeldJoin(group.group_id, token))
+        shard.defer(DeferredJoin(group.group_id, token))
 
 
 class NewGroupWrite(Write):
@@ -88,7 +88,7 @@ class NewGroupWrite(Write):
         self.group_id, self.replaces = group_id, replaces
 
     def refuse(self, shard: ShardState, error: Err) -> None:
-        """Who waits in it is told why; where it is merely late nobody is."""
+        """Answer the deferred requests of the group with the error, except after a timeout."""
         group = shard.classic(self.group_id)
         if group is None or error is Err.REQUEST_TIMED_OUT:
             return
@@ -109,13 +109,13 @@ class NewGroupWrite(Write):
             shard.cancel(("pending", group.group_id, member_id))
         shard.cancel(("rebalance", group.group_id))
         shard.cancel(("sync", group.group_id))  # or it would fire for the next group of that name
-        shard.store.forget(group)
+        shard.store.discard(group)
         if self.replaces is not None:
-            shard.store.undo(self.replaces, group)
+            shard.store.revert_replacement(self.replaces, group)
 
 
-class HeldJoin(HeldParked):
-    """A parked JoinGroup. Where it is cut off its member stays, and counts as one that has joined (its awaitingJoinFuture does in
+class DeferredJoin(DeferredMemberRequest):
+    """A deferred JoinGroup. Where it is cut off its member stays, and counts as one that has joined (its awaitingJoinFuture does in
     Kafka)."""
 
     __slots__ = ()
@@ -129,7 +129,7 @@ class HeldJoin(HeldParked):
         if member is not None:
             mapped = shard.settings.policy.sync_errors.get(error, error)
             shard.reply(self.token, join_error(member.join_version, mapped, NO_MEMBER))
-            member.join_token = CUT_OFF
+            member.join_token = ANSWERED_STILL_COUNTED
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
@@ -165,7 +165,7 @@ def rebalance_timeout(request: JoinGroupRequest, client: Client) -> int:
 def _join_new(
     shard: ShardState, group: ClassicGroup, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
-    """A join with an empty member id; returns the answer to give now, None if it is parked."""
+    """A join with an empty member id; returns the answer to give now, None if it is deferred."""
     instance_id = request.group_instance_id
     new_id = f"{client.client_id if instance_id is None else instance_id}-{shard.new_id()}"
     if instance_id is not None and instance_id in group.static_members:
@@ -182,7 +182,7 @@ def _join_new(
 def _join_known(
     shard: ShardState, group: ClassicGroup, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
-    """A join with a member id; returns the answer to give now, None if it is parked."""
+    """A join with a member id; returns the answer to give now, None if it is deferred."""
     member_id = request.member_id
     if member_id in group.pending_members:
         if request.group_instance_id is not None:  # Kafka takes it for an illegal state
@@ -195,10 +195,10 @@ def _join_known(
         return join_error(client.api_version, error, member_id)
     member = group.members[member_id]
     if group.state is State.COMPLETING_REBALANCE:
-        if member.says(request.protocols):  # the answer of this generation may have been lost
+        if member.matches(request.protocols):  # the answer of this generation may have been lost
             return join_answer(shard, group, member, client.api_version)
     elif group.state is State.STABLE:
-        if member_id != group.leader and member.says(request.protocols):
+        if member_id != group.leader and member.matches(request.protocols):
             return join_answer(shard, group, member, client.api_version)
     elif group.state is not State.PREPARING_REBALANCE:
         return join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id)
@@ -306,13 +306,13 @@ def replace_static(
         voted = group.vote(shard.settings.policy.votes_are_counted_in)
         if (
             voted is None
-        ):  # Kafka falls over a vote without a candidate, with the place taken over and its JoinGroup parked
+        ):  # Kafka falls over a vote without a candidate, with the place taken over and its JoinGroup deferred
             shard.reply(token, join_error(client.api_version, Err.UNKNOWN_SERVER_ERROR, NO_MEMBER))
-            member.join_token = CUT_OFF
+            member.join_token = ANSWERED_STILL_COUNTED
         elif voted == group.protocol:
             shard.write(StaticWrite(group, old_id, new_id, old_leader, before, client.api_version))
         else:
             prepare_rebalance(shard, group)
     elif group.state is State.COMPLETING_REBALANCE:
-        # The leader may have been told of the old id: its assignment would miss the new one.
+        # The leader may know the old id: its assignment would miss the new one.
         prepare_rebalance(shard, group)

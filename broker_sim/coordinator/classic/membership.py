@@ -19,12 +19,12 @@ from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
 
-OF_THE_LIVING = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
-"""The answers to a Heartbeat with which the member's session begins anew."""
+ACCEPTED_HEARTBEAT = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
+"""The answers to a Heartbeat that restarts the member's session."""
 
 
 def heartbeat_answer(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Err:
-    """What a Heartbeat is answered; this changes nothing."""
+    """The answer to a Heartbeat; it changes nothing."""
     if group.state is State.DEAD:
         return Err.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(member_id, instance_id)
@@ -33,12 +33,12 @@ def heartbeat_answer(group: ClassicGroup, member_id: str, instance_id: str | Non
     return HEARTBEAT_ANSWER[group.state] if generation == group.generation else Err.ILLEGAL_GENERATION
 
 
-def answer_of_the_living(group: Group, member_id: str, instance_id: str | None, generation: int) -> Err | None:
+def accepted_answer(group: Group, member_id: str, instance_id: str | None, generation: int) -> Err | None:
     """The answer to a Heartbeat that extends the session and changes nothing else; None if it is another one."""
     if type(group) is not ClassicGroup:
         return None
     answer = heartbeat_answer(group, member_id, instance_id, generation)
-    return answer if answer in OF_THE_LIVING else None
+    return answer if answer in ACCEPTED_HEARTBEAT else None
 
 
 def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:
@@ -48,7 +48,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
         shard.reply(token, Err.UNKNOWN_MEMBER_ID)
         return
     answer = heartbeat_answer(group, request.member_id, request.instance_id, request.generation)
-    if answer in OF_THE_LIVING:
+    if answer in ACCEPTED_HEARTBEAT:
         restart_session(shard, group, group.members[request.member_id])
         shard.answer(token, answer)
     else:
@@ -56,9 +56,9 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 
 def session_expired(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
-    """A member was silent for its session timeout; one with a parked request is alive, unless it is new."""
+    """A member's session has expired; a member with a deferred request is kept, unless it is new."""
     member = group.members.get(member_id)
-    if member is not None and (member.is_new or not member.is_parked):
+    if member is not None and (member.is_new or not member.has_deferred_request):
         _remove_and_rebalance(shard, group, member.member_id)
 
 
@@ -119,7 +119,7 @@ def _remove_and_rebalance(shard: ShardState, group: ClassicGroup, member_id: str
 
 
 def begin(shard: ShardState, group: ClassicGroup) -> None:
-    """It was loaded from the log: sessions begin anew, and one that is too large rebalances."""
+    """Restart the sessions of a group that was loaded; a group that is too large rebalances."""
     for member in group.members.values():
         restart_session(shard, group, member)
     if len(group.members) > shard.settings.max_group_size:
@@ -127,7 +127,7 @@ def begin(shard: ShardState, group: ClassicGroup) -> None:
 
 
 def unload(shard: ShardState, group: ClassicGroup) -> None:
-    """Answer everything parked with NOT_COORDINATOR."""
+    """Answer everything deferred with NOT_COORDINATOR."""
     group.end()
     for member in group.members.values():
         answer_join(shard, group, member, join_error(member.join_version, Err.NOT_COORDINATOR, member.member_id))

@@ -1,12 +1,19 @@
-"""A rebalance from the opening of its window to the answers of its JoinGroups.
+"""A rebalance, from its join phase to the JoinGroup responses.
 
-``prepare_rebalance`` opens the window; JoinGroups park in their members; ``complete_join`` closes it, bumps the generation and answers
-them. What the other rooms need for it stands here too: answering parked requests, sessions, removing members.
+``prepare_rebalance`` begins the join phase; JoinGroups are deferred in their members; ``complete_join`` ends the phase, increments the
+generation and answers them. Helpers of the other modules are here, too: answers to deferred requests, sessions, the removal of members.
 """
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import CUT_OFF, NO_GENERATION, NO_MEMBER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import (
+    ANSWERED_STILL_COUNTED,
+    NO_GENERATION,
+    NO_MEMBER,
+    ClassicGroup,
+    Member,
+    State,
+)
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.state import ShardState, Write
 from kafka_wire.errors import Err
@@ -18,7 +25,7 @@ _TICK_MS = 1
 
 
 def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
-    """A failed JoinGroup's answer; protocol fields are null, or empty where the version can't say null."""
+    """The answer to a JoinGroup that fails; protocol fields are null, or empty if the version has no null."""
     return JoinGroupResponse(
         error_code=error,
         generation_id=NO_GENERATION,
@@ -30,7 +37,7 @@ def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
 
 
 def join_answer(shard: ShardState, group: ClassicGroup, member: Member, version: int) -> JoinGroupResponse:
-    """The answer of this generation to a JoinGroup of ``version``: the leader is told all members."""
+    """The response of this generation to a JoinGroup of ``version``; the leader's lists all members."""
     nameless = None if version >= 7 and shard.settings.policy.nameless_protocol_is_null else ""
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -43,7 +50,7 @@ def join_answer(shard: ShardState, group: ClassicGroup, member: Member, version:
 
 
 def sync_error(error: Err) -> SyncGroupResponse:
-    """A failed SyncGroup's answer."""
+    """The answer to a SyncGroup that fails with ``error``."""
     return SyncGroupResponse(error_code=error)
 
 
@@ -52,31 +59,31 @@ def session_key(group: ClassicGroup, member: Member) -> TimerKey:
 
 
 def restart_session(shard: ShardState, group: ClassicGroup, member: Member) -> None:
-    """The member was heard of."""
+    """Restart the member's session after a request of it."""
     shard.out.timers.append((("session", group.group_id, member.member_id), shard.now_ms + member.session_timeout_ms))
 
 
 def answer_join(shard: ShardState, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
-    """Answer a parked JoinGroup, if there is one."""
+    """Answer a deferred JoinGroup, if there is one."""
     if member.join_token is not None:
-        if member.join_token != CUT_OFF:
+        if member.join_token != ANSWERED_STILL_COUNTED:
             shard.reply(member.join_token, answer)
         member.join_token = None
         group.joining -= 1
 
 
 def answer_sync(shard: ShardState, member: Member, answer: SyncGroupResponse) -> bool:
-    """Answer a parked SyncGroup, if there is one."""
+    """Answer a deferred SyncGroup, if there is one."""
     if member.sync_token is None:
         return False
-    if member.sync_token != CUT_OFF:
+    if member.sync_token != ANSWERED_STILL_COUNTED:
         shard.reply(member.sync_token, answer)
     member.sync_token = None
     return True
 
 
 def fail_syncs(shard: ShardState, group: ClassicGroup, error: Err) -> None:
-    """Clear all assignments and answer every parked SyncGroup (resetAndPropagateAssignmentError)."""
+    """Clear all assignments and answer every deferred SyncGroup (resetAndPropagateAssignmentError)."""
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(shard, member, sync_error(error)):
@@ -111,7 +118,7 @@ def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
     if group is None or group.state is not State.PREPARING_REBALANCE:
         return
     if group.in_initial_delay and group.new_member_added and group.initial_delay_left_ms > 0:
-        group.new_member_added = False  # somebody joined meanwhile: wait for more, within the rebalance timeout
+        group.new_member_added = False  # a member joined meanwhile: wait for more, within the rebalance timeout
         delay = min(shard.settings.initial_rebalance_delay_ms, group.initial_delay_left_ms)
         group.initial_delay_left_ms = max(group.initial_delay_left_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay
@@ -121,14 +128,15 @@ def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
 
 
 def try_complete_join(shard: ShardState, group: ClassicGroup) -> None:
-    """Close the window early if everybody is in; never during the initial delay, never while a member id is outstanding."""
+    """Complete the join phase early if all members have joined; never during the initial delay, and never while a member id is
+    pending."""
     everybody = group.joining == len(group.members) and not group.pending_members
-    if everybody and not group.in_initial_delay and not group.wedged:
+    if everybody and not group.in_initial_delay and not group.join_phase_failed:
         complete_join(shard, group)
 
 
 def complete_join(shard: ShardState, group: ClassicGroup) -> None:
-    """Close the join window (onCompleteJoin): the silent dynamic members go, the next generation begins."""
+    """Complete the join phase (onCompleteJoin): dynamic members without a JoinGroup are removed, and the next generation begins."""
     for member in list(group.members.values()):
         if member.join_token is None and member.instance_id is None:
             shard.cancel(session_key(group, member))
@@ -149,7 +157,9 @@ def complete_join(shard: ShardState, group: ClassicGroup) -> None:
         return
     protocol = group.vote(shard.settings.policy.votes_are_counted_in)
     if protocol is None:
-        group.wedged = True  # Kafka's end of the join phase throws here, and is not tried again: who waits waits on
+        group.join_phase_failed = (
+            True  # Kafka's completion of the join phase throws here and is not retried: the JoinGroups stay deferred
+        )
         return
     group.protocol = protocol
     group.fix_subscriptions()
@@ -173,7 +183,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def forget_member(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
-    """Remove a member, if it is one; its parked JoinGroup is answered UNKNOWN_MEMBER_ID, with no id."""
+    """Remove a member, if it is one; its deferred JoinGroup is answered UNKNOWN_MEMBER_ID, with no id."""
     member = group.members.get(member_id)
     if member is not None:
         answer_join(shard, group, member, join_error(member.join_version, Err.UNKNOWN_MEMBER_ID, NO_MEMBER))

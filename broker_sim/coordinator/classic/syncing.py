@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import CUT_OFF, SYNC_ANSWER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, SYNC_ANSWER, ClassicGroup, Member, State
 from broker_sim.coordinator.classic.rebalance import (
     answer_sync,
     fail_syncs,
@@ -11,7 +11,7 @@ from broker_sim.coordinator.classic.rebalance import (
     sync_error,
 )
 from broker_sim.coordinator.outcome import Client, TimerKey
-from broker_sim.coordinator.state import HeldParked, ShardState, Write
+from broker_sim.coordinator.state import DeferredMemberRequest, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -32,7 +32,7 @@ class SyncWrite(Write):
         return group
 
     def done(self, shard: ShardState) -> None:
-        """Hand out the assignments to whoever waits for its own."""
+        """Answer the deferred SyncGroups with the members' assignments."""
         self.publish(shard)
         group = self._waiting(shard)
         if group is None:
@@ -44,7 +44,7 @@ class SyncWrite(Write):
                 restart_session(shard, group, member)
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """Everybody joins again."""
+        """The append failed: answer the SyncGroups with the error and rebalance."""
         group = self._waiting(shard)
         if group is not None:
             fail_syncs(shard, group, shard.settings.policy.sync_errors.get(error, error))
@@ -52,7 +52,7 @@ class SyncWrite(Write):
 
 
 def sync_answer(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """A member's assignment."""
+    """The answer to a SyncGroup with a member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
@@ -77,11 +77,11 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
         given = {a.member_id: a.assignment for a in request.assignments}
         shard.write(SyncWrite(group, {member_id: given.get(member_id, b"") for member_id in group.members}))
     elif shard.behind_writes:
-        shard.hold(HeldSync(group.group_id, token))
+        shard.defer(DeferredSync(group.group_id, token))
 
 
-class HeldSync(HeldParked):
-    """A follower's parked SyncGroup."""
+class DeferredSync(DeferredMemberRequest):
+    """A follower's SyncGroup that is deferred until the leader's assignment is stored."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class HeldSync(HeldParked):
         member = next((m for m in group.members.values() if m.sync_token == self.token), None) if group else None
         if member is not None:
             shard.reply(self.token, sync_error(shard.settings.policy.sync_errors.get(error, error)))
-            member.sync_token = CUT_OFF
+            member.sync_token = ANSWERED_STILL_COUNTED
 
 
 def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> Err:
@@ -115,7 +115,7 @@ def _has_synced(shard: ShardState, group: ClassicGroup, member: Member) -> None:
 
 
 def pending_sync_expired(shard: ShardState, key: TimerKey) -> None:
-    """Whoever hasn't sent SyncGroup within the rebalance timeout goes, and the rest joins again."""
+    """Remove the members that sent no SyncGroup within the rebalance timeout; the others rejoin."""
     group = shard.classic(str(key[1]))
     if group is None or not group.pending_sync or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
         return

@@ -1,9 +1,9 @@
-"""Which protocol wins a tie of the vote: the first in the hash map that Kafka counts the votes in.
+"""The winner of a tie in the vote for a protocol: the first in the iteration order of the hash map in which Kafka counts the votes.
 
-Kafka asks a map for its greatest entry, and of equal ones it is given the first in the map's own order. That order hangs on the names
-alone: 4.x counts in a java.util.HashMap, 3.x groups the votes into Scala's immutable HashMap. So a tie goes the same way in every
-group of a cluster, whoever came first, and the other way after an upgrade. (Names that share a bucket, or a hash, stay in the order in
-which the votes were read, which is that of a map of member ids in Kafka and that of joining here.)
+Kafka asks the map for its greatest entry, which of equal entries is the first in the map's order. That order depends on the names
+alone: 4.x counts in a java.util.HashMap, 3.x groups the votes into Scala's immutable HashMap. So a tie has the same winner in all
+groups of a cluster, whatever the order of joins, and may have another one after an upgrade. (Names with the same bucket or hash stay in
+the order in which the votes were read, which is that of a map of member ids in Kafka and that of joining here.)
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def java_ordering(names: Collection[str]) -> Generator[None, None, list[str]]:
         if pace.full(1 + len(name) // 8):
             yield
         buckets.setdefault(bucket(name), []).append(name)
-    found: list[str] = []
+    order: list[str] = []
     for number in sorted(buckets):
         if pace.full():
             yield
-        found += buckets[number]
-    return found
+        order += buckets[number]
+    return order
 
 
 def _java_bucket(size: int) -> Callable[[str], int]:

@@ -1,4 +1,4 @@
-"""What a request of a member sets in motion, whichever protocol it speaks: the group's epoch, who should have what, where it stands.
+"""Effects of a member's request of either protocol: the group epoch, the target assignment, the member's current assignment.
 
 Source: GroupMetadataManager.consumerGroupHeartbeat and classicGroupJoinToConsumerGroup, which do the same (4.x).
 """
@@ -21,19 +21,18 @@ from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.messages import offsets_log as log
 
-NOBODY = log.ConsumerGroupMemberMetadataValue(None, None, server_assignor=None, classic_member_metadata=None)
+UNKNOWN_MEMBER = log.ConsumerGroupMemberMetadataValue(None, None, server_assignor=None, classic_member_metadata=None)
 """What is known of a member before it has said anything."""
 
 
 def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = False) -> None:
-    """The group's epoch moves where its members read other topics than before, or these topics have changed, or, since 4.4, where
-    another assignor than before has most votes; a new group's does at all events where there is nothing below the first epoch (4.2 and
-    before)."""
+    """Increment the group epoch if the members' topics or these topics have changed, or, since 4.4, if another assignor than before has
+    most votes; for a new group always if the first epoch is 0 (4.2 and before)."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
     metadata_hash = group.metadata_hash(shard.topics)
-    moves = changes.reads_otherwise or metadata_hash != latest.metadata_hash
+    moves = changes.subscription_changed or metadata_hash != latest.metadata_hash
     if moves or at_all_events or latest.group_epoch == 0:
         changes.add(
             LAYOUT.group,
@@ -86,19 +85,19 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
 def reconcile(
     shard: ShardState, changes: Changes, member_id: str, before: Current[bytes], reported: Reported[bytes]
 ) -> Current[bytes]:
-    """Where a member stands after it has ``reported`` what it holds; what is new of it is written down."""
+    """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded."""
     latest = changes.group.latest
-    free = before.revoking if shard.settings.policy.what_is_given_up_is_free else {}
+    free = before.revoking if shard.settings.policy.revoked_partitions_are_free else {}
     goal = Goal(latest.target_epoch, latest.target(member_id), latest.is_taken, free)
     after = reconciled(before, goal, reported)
     if after != before or member_id not in latest.currents:
-        stand(shard, changes, member_id, after)
-        timers.watch_revocation(shard, changes.group, member_id, after)
+        put_current(shard, changes, member_id, after)
+        timers.arm_revocation(shard, changes.group, member_id, after)
     return after
 
 
-def stand(shard: ShardState, changes: Changes, member_id: str, current: Current[bytes]) -> None:
-    """Write down where a member stands."""
+def put_current(shard: ShardState, changes: Changes, member_id: str, current: Current[bytes]) -> None:
+    """Record a member's current assignment."""
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
     value = current_value(current, with_epochs=with_epochs)
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), value)

@@ -1,8 +1,8 @@
-"""Classic members in a consumer group: what their JoinGroup, SyncGroup, Heartbeat and LeaveGroup are answered.
+"""Classic members in a consumer group: the answers to JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-They join, sync and heartbeat as ever, but nobody leads: JoinGroup is answered at once, SyncGroup with what the coordinator has
-assigned, and a Heartbeat's REBALANCE_IN_PROGRESS is how one is told to join again - with what it still holds in its subscription,
-which is how it says that it has given something up. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and the like (4.x).
+They join, sync and send heartbeats as in classic groups, but without a leader: JoinGroup is answered at once, SyncGroup with the
+coordinator's assignment, and REBALANCE_IN_PROGRESS in a Heartbeat asks a member to rejoin. Its subscription then contains its owned
+partitions, which shows what it has revoked. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and related methods (4.x).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from broker_sim.coordinator.classic import joining
 from broker_sim.coordinator.classic.rebalance import join_error, sync_error
 from broker_sim.coordinator.consumer import departing, leaving, migration, timers
-from broker_sim.coordinator.consumer.advancing import NOBODY, compute_target, move_group, reconcile
+from broker_sim.coordinator.consumer.advancing import UNKNOWN_MEMBER, compute_target, move_group, reconcile
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
     ConsumerGroup,
@@ -78,18 +78,18 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
             refused(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
             return
     member_id = member_id or new_member_id(shard)
-    before, known = group.latest.current(member_id), group.latest.members.get(member_id, NOBODY)
+    before, known = group.latest.current(member_id), group.latest.members.get(member_id, UNKNOWN_MEMBER)
     votes = group.latest.votes()
-    _say(changes, client, request, member_id, subscription)
+    _put_member(changes, client, request, member_id, subscription)
     move_group(shard, changes)
-    says = group.latest.members[member_id].server_assignor
-    compute_target(shard, changes, voted(votes, known.server_assignor, says, shard.settings.consumer.assignors[0]))
+    new_assignor = group.latest.members[member_id].server_assignor
+    compute_target(
+        shard, changes, voted(votes, known.server_assignor, new_assignor, shard.settings.consumer.assignors[0])
+    )
     owned = held_by_id(shard.topics, subscription.owned)
     after = reconcile(shard, changes, member_id, before, list(owned.items()))
-    timers.forget_revocation(
-        shard, group, member_id
-    )  # its Heartbeats tell it to join again, and that has a time of its own
-    timers.forget_join(shard, group, member_id)
+    timers.cancel_revocation(shard, group, member_id)  # its Heartbeats ask it to rejoin, which has a timeout of its own
+    timers.cancel_join(shard, group, member_id)
     shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)
     answer = JoinGroupResponse(
         generation_id=after.epoch,
@@ -104,7 +104,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         return join_error(version, errors.get(error, error), member_id)
 
     if replaces_last:
-        departing.turn_classic(shard, token, changes, answer, refusal)
+        departing.convert_to_classic(shard, token, changes, answer, refusal)
     else:
         submit(shard, token, changes, answer, refusal)
 
@@ -122,12 +122,12 @@ def _refusal(shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest)
 def _fits(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
     """Whether the protocols of a joiner are of the consumer protocol, and one of them is known to all classic members."""
     others = [
-        {each.name for each in member.classic_member_metadata.supported_protocols}
+        {protocol.name for protocol in member.classic_member_metadata.supported_protocols}
         for member_id, member in group.latest.members.items()
         if member.classic_member_metadata is not None and member_id != request.member_id
     ]
-    names = [each.name for each in request.protocols]
-    return request.protocol_type == "consumer" and any(all(name in one for one in others) for name in names)
+    names = [protocol.name for protocol in request.protocols]
+    return request.protocol_type == "consumer" and any(all(name in other for other in others) for name in names)
 
 
 def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) -> None:
@@ -141,12 +141,12 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) ->
     changes.add(LAYOUT.current, current_key(group_id, new_id), value)
 
 
-def _say(
+def _put_member(
     changes: Changes, client: Client, request: JoinGroupRequest, member_id: str, subscription: Subscription
 ) -> None:
     group = changes.group
     known = group.latest.members.get(member_id)
-    before = known or NOBODY
+    before = known or UNKNOWN_MEMBER
     after = replace(
         before,
         instance_id=request.group_instance_id or before.instance_id,
@@ -157,11 +157,12 @@ def _say(
         subscribed_topic_regex="",
         rebalance_timeout_ms=request.rebalance_timeout_ms if client.api_version >= 1 else request.session_timeout_ms,
         classic_member_metadata=log.ClassicMemberMetadata(
-            request.session_timeout_ms, [log.ClassicProtocol(each.name, each.metadata) for each in request.protocols]
+            request.session_timeout_ms,
+            [log.ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols],
         ),
     )
     if known is None or after != known:
-        changes.reads_otherwise |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        changes.subscription_changed |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
 
 
@@ -225,13 +226,13 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 def _waits(group: ConsumerGroup, member_id: str, current: Current[bytes]) -> bool:
     """Whether all that the member lacks is with others still."""
-    lacks = [
+    missing = [
         (topic, number)
         for topic, numbers in group.latest.target(member_id).items()
         for number in numbers
         if number not in current.assigned.get(topic, ())
     ]
-    return all(group.latest.is_taken(topic, number) for topic, number in lacks)
+    return all(group.latest.is_taken(topic, number) for topic, number in missing)
 
 
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
@@ -239,7 +240,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
     group = shard.groups[request.group_id]
     assert isinstance(group, ConsumerGroup)
     errors: list[Err] = []
-    gone: dict[str, None] = {}
+    leaving: dict[str, None] = {}
     for leaver in request.leavers:
         member_id = leaver.member_id
         if leaver.instance_id is not None:
@@ -248,21 +249,21 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
                 errors.append(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
                 continue
             member_id = holder
-        if member_id not in group.latest.members or member_id in gone:
+        if member_id not in group.latest.members or member_id in leaving:
             errors.append(Err.UNKNOWN_MEMBER_ID)
             continue
-        gone[member_id] = None
+        leaving[member_id] = None
         errors.append(Err.NONE)
     answer: Any = (Err.NONE, errors)
-    if not gone:
+    if not leaving:
         shard.answer(token, answer, lambda error: (error, []))
         return
-    departing.go(shard, token, group, list(gone), answer, lambda error: (error, []))
+    departing.go(shard, token, group, list(leaving), answer, lambda error: (error, []))
 
 
 def join_expired(shard: ShardState, key: TimerKey) -> None:
-    """A classic member was told to join again, and hasn't."""
+    """Fence a classic member that has not rejoined in time."""
     group, member_id = shard.groups.get(str(key[1])), str(key[2])
-    if isinstance(group, ConsumerGroup) and member_id in group.told_to_join:
-        del group.told_to_join[member_id]
-        departing.expel(shard, group, member_id)
+    if isinstance(group, ConsumerGroup) and member_id in group.must_rejoin:
+        del group.must_rejoin[member_id]
+        departing.remove_member(shard, group, member_id)

@@ -1,5 +1,5 @@
-"""Members go: a heartbeat or a LeaveGroup says so, or their time is over. With the last member of the new kind a group whose other
-members are classic ones is a classic group again.
+"""Removal of members: by a heartbeat, a LeaveGroup, or an expired timeout. When the last member of the consumer protocol leaves, a
+group whose other members are classic ones becomes a classic group again.
 
 Source: GroupMetadataManager.consumerGroupLeave, consumerGroupFenceMembers (4.x).
 """
@@ -12,7 +12,7 @@ from typing import Any
 from broker_sim.coordinator.consumer import migration, timers
 from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup, current_key, current_value
 from broker_sim.coordinator.consumer.leaving import check_instance, remove
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, paused
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, paused
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.writes import Changes, rewind, submit
 from broker_sim.coordinator.group import Group
@@ -38,14 +38,14 @@ def leave(shard: ShardState, token: int, request: ConsumerGroupHeartbeatRequest)
     elif member_id not in group.latest.members:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
     answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    if request.member_epoch != LEFT_FOR_NOW:
+    if request.member_epoch != LEFT_TEMPORARILY:
         go(shard, token, group, [member_id], answer, _refusal)
         return
     changes = Changes(group)
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
     value = current_value(paused(group.latest.current(member_id)), with_epochs=with_epochs)
     changes.add(LAYOUT.current, current_key(group.group_id, member_id), value)
-    timers.forget_revocation(shard, group, member_id)
+    timers.cancel_revocation(shard, group, member_id)
     submit(shard, token, changes, answer, _refusal)
 
 
@@ -71,19 +71,19 @@ def go(
     submit(shard, token, changes, answer, refusal)
 
 
-def turn_classic(
+def convert_to_classic(
     shard: ShardState, token: int, changes: Changes, answer: Any, refusal: Callable[[Err], Any] | None
 ) -> None:
-    """The last member of the new kind has just been replaced by a classic one: with what that wrote the group is a classic one. All
-    have what they are to have, so nobody is told to join again."""
+    """Convert the group to a classic one, after its last member of the consumer protocol was replaced by a classic member. All members
+    have their target assignment, so none has to rejoin."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     made, records = migration.to_classic(shard, group, ())
     shard.write(DowngradeWrite(token, [*changes.records, *records], answer, refusal, (group, made)))
 
 
-def expel(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A member's time is over: nobody is told."""
+def remove_member(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
+    """Remove a member whose session or rebalance timeout has expired; no request is answered."""
     go(shard, None, group, [member_id], None, None)
 
 
@@ -107,11 +107,11 @@ class DowngradeWrite(Write):
         return error if self.refusal is None else self.refusal(error)
 
     def revert(self, shard: ShardState) -> None:
-        """It is the consumer group that it was, and its members' times begin anew."""
+        """Restore the consumer group, and restart its members' timers."""
         before, made = self.groups
         if shard.groups.get(before.group_id) is not made:
             return
-        shard.store.undo(before, made)
+        shard.store.revert_replacement(before, made)
         rewind(shard, before, self)
         shard.cancel(("rebalance", before.group_id))
         for member_id in before.latest.members:

@@ -16,7 +16,7 @@ from kafka_wire.messages.k69_consumer_group_describe import Assignment, Describe
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup:
-    """A group, or why there is none."""
+    """A group's row in ConsumerGroupDescribe, or the error row if it does not exist."""
     group = visible(shard, group_id)
     if group is None or group.is_dead:
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id)
@@ -52,16 +52,16 @@ def describe(shard: ShardState, group_id: str) -> DescribedGroup:
 
 
 def _has(shard: ShardState, current: Current[bytes]) -> list[tuple[bytes, Iterable[int]]]:
-    given_up = current.revoking if shard.settings.policy.what_is_given_up_is_described else {}
+    given_up = current.revoking if shard.settings.policy.revoked_partitions_are_described else {}
     return [*current.assigned.items(), *given_up.items()]
 
 
-def _named(topics: Topics, held: Units[bytes]) -> Assignment:
-    """With the topics' names; what is gone is left out."""
+def _named(topics: Topics, owned: Units[bytes]) -> Assignment:
+    """By the topics' names, without deleted topics."""
     return Assignment(
         [
             TopicPartitions(topic_id, topics.names[topic_id], list(numbers))
-            for topic_id, numbers in held.items()
+            for topic_id, numbers in owned.items()
             if topic_id in topics.names
         ]
     )

@@ -1,6 +1,6 @@
-"""A consumer group: what its records say (`ConsumerState`), and what it answers the shard (`ConsumerGroup`).
+"""A consumer group: the state of its records (`ConsumerState`), and the group as the shard sees it (`ConsumerGroup`).
 
-Members are kept as their record has them (``ConsumerGroupMemberMetadataValue``), topics by id. Source: ConsumerGroup.java, ModernGroup,
+Members are stored as their records (``ConsumerGroupMemberMetadataValue``), topics by id. Source: ConsumerGroup.java, ModernGroup,
 ConsumerGroupMember (4.x).
 """
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, session_key
-from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
@@ -26,11 +26,13 @@ from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.offsets_log import ConsumerGroupMemberMetadataValue as Member
 
 
-def _read_held(listed: list[log.TopicPartitions]) -> dict[bytes, dict[int, int]]:
+def _read_owned(listed: list[log.TopicPartitions]) -> dict[bytes, dict[int, int]]:
     return {
-        one.topic_id: dict(zip(one.partitions, one.assignment_epochs or [0] * len(one.partitions), strict=False))
-        for one in listed
-        if one.partitions
+        topic.topic_id: dict(
+            zip(topic.partitions, topic.assignment_epochs or [0] * len(topic.partitions), strict=False)
+        )
+        for topic in listed
+        if topic.partitions
     }
 
 
@@ -39,8 +41,8 @@ def _read_current(value: log.ConsumerGroupCurrentMemberAssignmentValue) -> Curre
         value.member_epoch,
         value.previous_member_epoch,
         MemberState(value.state),
-        _read_held(value.assigned_partitions),
-        _read_held(value.partitions_pending_revocation),
+        _read_owned(value.assigned_partitions),
+        _read_owned(value.partitions_pending_revocation),
     )
 
 
@@ -50,15 +52,15 @@ LAYOUT: Layout[bytes] = Layout(
     target_metadata=types.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
     target=types.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
     current=types.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    read_target=lambda value: units_of((one.topic_id, one.partitions) for one in value.topic_partitions),
+    read_target=lambda value: units_of((topic.topic_id, topic.partitions) for topic in value.topic_partitions),
     read_current=_read_current,
 )
 
 
 @dataclass(slots=True)
 class ConsumerState(EpochState[bytes, Member]):
-    """With it: who stands behind an instance id, how many members name a topic, and which topics a regular expression was found to
-    match."""
+    """The state of a consumer group, with the members of instance ids, the number of subscribers of each topic, and the topics that
+    each regular expression matches."""
 
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
     named: Counter[str] = field(default_factory=Counter)  # topic -> members that name it
@@ -111,11 +113,11 @@ class ConsumerState(EpochState[bytes, Member]):
         return {name: self.assignors[name] for name in _AS_HASHED if name in self.assignors}
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """What a member reads: what it names, and what its regular expression was found to match."""
+        """The topics of a member: those it names, and those that its regular expression matches."""
         return frozenset([*member.subscribed_topic_names, *self.matched_by(member)])
 
     def matched_by(self, member: Member) -> list[str]:
-        """What a member's regular expression was found to match."""
+        """The topics that a member's regular expression matches."""
         matched = self.matched.get(member.subscribed_topic_regex or "")
         return [] if matched is None else matched.topics
 
@@ -132,7 +134,7 @@ Matching = Iterator[dict[str, list[str]] | None]
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup(EpochGroup[ConsumerState]):
-    """One consumer group."""
+    """A consumer group (KIP-848), which may have classic members (ConsumerGroup.java)."""
 
     kind: ClassVar[str] = "consumer"
     states = ConsumerState
@@ -140,7 +142,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
 
     older_epochs_commit: bool = False
     assignor: str | None = None  # which one made the target
-    told_to_join: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
+    must_rejoin: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
     matched_version: int = -1  # of the topics, when regular expressions were matched against them last
     matching: Matching | None = None  # that is on
 
@@ -182,8 +184,8 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         )
 
     def validate_commit(self, request: CommitOffsets) -> Err:
-        """An epoch that was is good for the partitions that the member has had since, where that is so at all; of those `late_commits`
-        tells which are not."""
+        """An older epoch is accepted, if the release does so at all, for the partitions that the member has had since;
+        `stale_partitions` returns the others."""
         is_classic = self._is_classic(request.member_id)
         return commit_error(self.latest, request, older_epochs=self.older_epochs_commit, is_classic=is_classic)
 
@@ -191,8 +193,8 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         member = self.latest.members.get(member_id)
         return member is not None and member.classic_member_metadata is not None
 
-    def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
-        """Which partitions of a commit with an older epoch the member had not got yet at that epoch, or has no more."""
+    def stale_partitions(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
+        """The partitions of a commit with an older epoch that the member got after that epoch, or has lost, with their error."""
         if not request.member_id or request.member_id not in self.latest.members:
             return {}
         current = self.latest.current(request.member_id)
@@ -209,7 +211,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         if member_id is None:
             return (
                 Err.UNKNOWN_SERVER_ERROR
-            )  # an epoch of nobody's: Kafka looks for a member without an id, and falls over it
+            )  # an epoch without a member: Kafka looks up a member without an id and fails with an exception
         member = self.latest.members.get(member_id)
         if member is None:
             return Err.UNKNOWN_MEMBER_ID
@@ -218,7 +220,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         return Err.STALE_MEMBER_EPOCH if member.classic_member_metadata is None else Err.ILLEGAL_GENERATION
 
     def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
-        """With the commit, for what nobody in it reads."""
+        """The commit timestamp, for topics that no member subscribes to; else None."""
         return None if self.subscribed(topic) else offset.commit_ts_ms
 
     def tombstones(self, policy: Policy) -> list[Record]:
@@ -233,7 +235,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     # what its requests ask
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members ask for, as it is told."""
+        """The assignor that most members ask for, as described."""
         return most(self.stored.votes(), default)
 
 
@@ -242,19 +244,19 @@ def most(votes: Mapping[str, int], default: str) -> str:
     return max(votes, key=lambda name: votes[name], default=default)
 
 
-def voted(votes: Mapping[str, int], said: str | None, says: str | None, default: str) -> str:
-    """The assignor with most votes when a member says another one, or the same.
+def voted(votes: Mapping[str, int], before: str | None, new: str | None, default: str) -> str:
+    """The assignor with most votes after a member's request with its vote.
 
-    Kafka takes its vote out of a copy of the map and puts it in again, with HashMap.compute, which puts what is new before what is in
-    the same bin, as these are: of equal ones that wins which the member alone asks for - though it says what it said before.
+    Kafka takes its vote out of a copy of the map and puts it in again with HashMap.compute, which inserts new entries before those in
+    the same bin, as these are: of assignors with equal votes the one of this member wins, even if its vote is the same as before.
     """
-    if not said and not says:
+    if not before and not new:
         return most(votes, default)
     after = dict(votes)
-    _vote(after, said, -1)
-    if says and says not in after:
-        after = {says: 0, **after}
-    _vote(after, says, 1)
+    _vote(after, before, -1)
+    if new and new not in after:
+        after = {new: 0, **after}
+    _vote(after, new, 1)
     return most(after, default)
 
 
@@ -269,7 +271,7 @@ def _vote(votes: dict[str, int], assignor: str | None, step: int) -> None:
             del votes[assignor]
 
 
-def _since(assigned: Held[bytes], topic_id: bytes | None, partition: int) -> float:
+def _since(assigned: UnitEpochs[bytes], topic_id: bytes | None, partition: int) -> float:
     numbers = {} if topic_id is None else assigned.get(topic_id, {})
     return numbers.get(partition, float("inf"))
 
@@ -298,10 +300,10 @@ def target_value(target: Units[Any]) -> log.ConsumerGroupTargetAssignmentMemberV
 def current_value(current: Current[bytes], *, with_epochs: bool) -> log.ConsumerGroupCurrentMemberAssignmentValue:
     """``with_epochs``: since when a member has each partition is stored (4.3)."""
 
-    def listed(held: Held[bytes]) -> list[log.TopicPartitions]:
+    def listed(owned: UnitEpochs[bytes]) -> list[log.TopicPartitions]:
         return [
             log.TopicPartitions(topic_id, list(numbers), list(numbers.values()) if with_epochs else [])
-            for topic_id, numbers in held.items()
+            for topic_id, numbers in owned.items()
         ]
 
     return log.ConsumerGroupCurrentMemberAssignmentValue(

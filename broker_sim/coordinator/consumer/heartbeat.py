@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: how a member joins, says what it reads and what it holds, and is told what to hold.
+"""ConsumerGroupHeartbeat: a member joins, sends its subscription and owned partitions, and gets its assignment.
 
-One request does all there is to do, in Kafka's order, which is that of its records: who it is (5), whether the group has moved (3), who
-should have what (7, 6), where the member stands (8). Source: GroupMetadataManager.consumerGroupHeartbeat (4.x).
+One request does all of it in Kafka's order, which is that of its records: the member (5), the group epoch (3), the target assignment
+(7, 6), the member's current assignment (8). Source: GroupMetadataManager.consumerGroupHeartbeat (4.x).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.consumer import departing, leaving, migration, subscriptions, timers
-from broker_sim.coordinator.consumer.advancing import NOBODY, compute_target, move_group, reconcile, stand
+from broker_sim.coordinator.consumer.advancing import UNKNOWN_MEMBER, compute_target, move_group, put_current, reconcile
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
     ConsumerGroup,
@@ -25,7 +25,7 @@ from broker_sim.coordinator.consumer.requests import new_member_id
 from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.expected import Expected, LongHeartbeat, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import covers, units
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current, taken_over
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, Current, taken_over
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
@@ -62,11 +62,11 @@ def expecting(shard: ShardState, client: Client, request: Request) -> Generator[
     """The member's record that a heartbeat with very many topic names leads to, encoded in pieces."""
     group = shard.groups.get(request.group_id)
     known = group.latest.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
-    return (yield from encoded_in_pieces(_said(known or NOBODY, client, request)))
+    return (yield from encoded_in_pieces(_member_record(known or UNKNOWN_MEMBER, client, request)))
 
 
 def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongConsumerHeartbeat) -> None:
-    """As `heartbeat`."""
+    """As `heartbeat`, for a request whose member record was encoded in pieces."""
     heartbeat(shard, token, client, body.request, body.expected)
 
 
@@ -95,18 +95,18 @@ def _heartbeat(
     before = group.latest.current(member_id)
     subscriptions.check(request.subscribed_topic_regex)
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
-        shard.store.succeed(changes.before, group)
+        shard.store.begin_replacement(changes.before, group)
     shard.groups[group.group_id] = group
-    known = group.latest.members.get(member_id, NOBODY)
-    _say(changes, client, request, member_id, expected)
+    known = group.latest.members.get(member_id, UNKNOWN_MEMBER)
+    _put_member(changes, client, request, member_id, expected)
     default = shard.settings.consumer.assignors[0]
     assignor = voted(votes, known.server_assignor, group.latest.members[member_id].server_assignor, default)
     if shard.settings.policy.other_assignor_moves_group and assignor != most(votes, default):
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
     move_group(shard, changes)
     compute_target(shard, changes, assignor)
     owned = request.topic_partitions
-    reported = None if owned is None else [(one.topic_id, one.partitions) for one in owned]
+    reported = None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned]
     after = reconcile(shard, changes, member_id, before, reported)
     changed = after is not before and units(before.assigned) != units(after.assigned)
     assignment = None
@@ -114,7 +114,7 @@ def _heartbeat(
         assignment = Assignment([TopicPartitions(topic, list(numbers)) for topic, numbers in after.assigned.items()])
     group.session_timeout_ms = shard.consumer_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
-    timers.forget_join(shard, group, member_id)
+    timers.cancel_join(shard, group, member_id)
     answer = Response(
         member_id=member_id,
         member_epoch=after.epoch,
@@ -126,7 +126,8 @@ def _heartbeat(
 
 
 def _is_full(request: Request) -> bool:
-    """Whether it says everything, as a member does that joins, or has had no answer for too long: it is told everything, too."""
+    """Whether the request has all fields, as that of a member that joins or had no answer for too long: the response is complete,
+    too."""
     if request.member_epoch == 0:
         return True
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -155,7 +156,7 @@ def unchanged_answer(shard: ShardState, group: Group, client: Client, request: R
         return None
     latest = group.latest
     member = latest.members.get(request.member_id)
-    if member is None or _said(member, client, request) is not member or member.server_assignor:
+    if member is None or _member_record(member, client, request) is not member or member.server_assignor:
         return None
     if epoch != latest.target_epoch or group.metadata_hash(shard.topics) != latest.metadata_hash:
         return None
@@ -169,7 +170,7 @@ def unchanged_answer(shard: ShardState, group: Group, client: Client, request: R
 
 
 def _changes_of(shard: ShardState, request: Request, member_id: str) -> Changes:
-    """The group, which a member that joins makes where there is none. Raises Refused where it may not."""
+    """The changes of the group; a joining member creates a missing group. Raises Refused if it may not."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_dead:
         migration.check_room(shard, group.latest.members, len(group.latest.members), member_id)
@@ -207,14 +208,14 @@ def _admit(shard: ShardState, changes: Changes, request: Request, member_id: str
 
 
 def _check_epoch(current: Current[bytes], request: Request) -> None:
-    """The epoch it was told last; or the one before, where it didn't hear of that: it can hold nothing then but what it was given
-    before. Raises Refused."""
+    """Raises Refused unless the epoch is the member's own, or the previous one, if the response was lost: the member then owns only
+    partitions of its assignment before."""
     epoch = request.member_epoch
     owned = request.topic_partitions
     if epoch == current.epoch:
         return
     repeats = epoch < current.epoch and epoch == current.previous and owned is not None
-    if repeats and covers(current.assigned, ((one.topic_id, one.partitions) for one in owned or [])):
+    if repeats and covers(current.assigned, ((topic.topic_id, topic.partitions) for topic in owned or [])):
         return
     than = "greater" if epoch > current.epoch else "smaller"
     raise Refused(
@@ -225,12 +226,12 @@ def _check_epoch(current: Current[bytes], request: Request) -> None:
 
 
 def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, request: Request) -> None:
-    """A static member is back, under another id as a rule: it has the place of the one that left for now, without a rebalance; or that
-    of a classic member, which can't say that it leaves for now. Raises Refused where that one hasn't left, though it were itself: a
-    member that is in doesn't join again."""
+    """A static member returns, usually with another id: it takes the place of the member that left temporarily, without a rebalance; or
+    that of a classic member, which can't leave temporarily. Raises Refused if that one hasn't left, even if it is the same member: a
+    present member can't join again."""
     group, latest = changes.group, changes.group.latest
     before, group_id = latest.current(old_id), changes.group.group_id
-    if before.epoch != LEFT_FOR_NOW and latest.members[old_id].classic_member_metadata is None:
+    if before.epoch != LEFT_TEMPORARILY and latest.members[old_id].classic_member_metadata is None:
         raise Refused(
             Err.UNRELEASED_INSTANCE_ID,
             f"Static member {new_id} with instance id {request.instance_id} cannot join the group because the instance id is "
@@ -241,11 +242,11 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, re
     leaving.forget(shard, changes, old_id)
     changes.add(LAYOUT.member, member_key(group_id, new_id), member)
     changes.add(LAYOUT.target, target_key(group_id, new_id), target_value(target))
-    stand(shard, changes, new_id, taken_over(before))
+    put_current(shard, changes, new_id, taken_over(before))
     assert isinstance(group, ConsumerGroup)
 
 
-def _said(before: Member, client: Client, request: Request) -> Member:
+def _member_record(before: Member, client: Client, request: Request) -> Member:
     """The member's record after this heartbeat; ``before``, the record until now, if the heartbeat does not change it."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     if (
@@ -271,16 +272,18 @@ def _said(before: Member, client: Client, request: Request) -> Member:
     )
 
 
-def _say(changes: Changes, client: Client, request: Request, member_id: str, expected: Expected[Member] | None) -> None:
-    """Take down what the member says of itself, where that is new."""
+def _put_member(
+    changes: Changes, client: Client, request: Request, member_id: str, expected: Expected[Member] | None
+) -> None:
+    """Add the member's record, if it has changed."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     known: Member | None = group.latest.members.get(member_id)
-    before = known or NOBODY
-    after = _said(before, client, request)
+    before = known or UNKNOWN_MEMBER
+    after = _member_record(before, client, request)
     if known is None or (after is not known and after != known):
         encoded = None if expected is None else expected.bytes_of(after)
-        changes.reads_otherwise |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
+        changes.subscription_changed |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
         if after.subscribed_topic_regex != before.subscribed_topic_regex:
             subscriptions.changed(changes, before.subscribed_topic_regex, after.subscribed_topic_regex)

@@ -13,7 +13,7 @@ from broker_sim.coordinator.consumer.group import (
     target_key,
 )
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.epochs.sessions import forget_session
+from broker_sim.coordinator.epochs.sessions import cancel_session
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
 from kafka_wire import offsets_log as types
@@ -22,7 +22,7 @@ from kafka_wire.messages import offsets_log as log
 
 
 def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
-    """Whether a member stands behind an instance id. Raises Refused."""
+    """Raises Refused if no member has the instance id."""
     holder = group.latest.static_members.get(instance_id)
     if holder is None:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -40,7 +40,7 @@ def remove(shard: ShardState, changes: Changes, member_ids: Iterable[str]) -> No
     latest, group_id = group.latest, group.group_id
     for member_id in member_ids:
         forget(shard, changes, member_id)
-    for pattern in [each for each in latest.matched if not latest.patterns[each]]:
+    for pattern in [pattern for pattern in latest.matched if not latest.patterns[pattern]]:
         key = log.ConsumerGroupRegularExpressionKey(group_id, pattern)
         changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
     epoch = latest.group_epoch + 1
@@ -58,6 +58,6 @@ def forget(shard: ShardState, changes: Changes, member_id: str) -> None:
     changes.add(LAYOUT.current, current_key(group.group_id, member_id), None)
     changes.add(LAYOUT.target, target_key(group.group_id, member_id), None)
     changes.add(LAYOUT.member, member_key(group.group_id, member_id), None)
-    forget_session(shard, group, member_id)
-    timers.forget_revocation(shard, group, member_id)
-    timers.forget_join(shard, group, member_id)
+    cancel_session(shard, group, member_id)
+    timers.cancel_revocation(shard, group, member_id)
+    timers.cancel_join(shard, group, member_id)

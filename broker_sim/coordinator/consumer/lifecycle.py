@@ -1,4 +1,4 @@
-"""What a shard does with consumer groups besides their requests: they were loaded, they go, their members' times end."""
+"""What a shard does with consumer groups besides their requests: load, unload, and members' timeouts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def begin(shard: ShardState, group: ConsumerGroup) -> None:
 
 
 def unload(shard: ShardState, group: ConsumerGroup) -> None:
-    """Nobody waits in it."""
+    """Without effect: no request of a consumer group is deferred."""
     group.end()
 
 
 def session_expired(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A member was silent for too long."""
+    """Remove a member whose session has expired."""
     if member_id in group.latest.members:
-        departing.expel(shard, group, member_id)
+        departing.remove_member(shard, group, member_id)
 
 
 def revocation_expired(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A member hasn't given up what it was told to, although it may heartbeat."""
-    departing.expel(shard, group, member_id)
+    """Fence a member that has not revoked its partitions within the rebalance timeout, although it sends heartbeats."""
+    departing.remove_member(shard, group, member_id)

@@ -31,7 +31,7 @@ from broker_sim.coordinator.consumer.group import (
 from broker_sim.coordinator.epochs.holdings import Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.epochs.sessions import forget_session
+from broker_sim.coordinator.epochs.sessions import cancel_session
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.records import EpochRecord, GroupRecord, Record
 from broker_sim.coordinator.state import ShardState
@@ -62,15 +62,15 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol.")
     if len(group.members) > shard.settings.consumer.max_size:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group size exceeds the consumer group maximum size.")
-    said: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}
+    members: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}
     for member in group.members.values():
         metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
         subscription = subscription_of(metadata)
         has = assigned_partitions(member.assignment) if member.assignment else {}
         if subscription is None or has is None:
             raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed.")
-        said[member.member_id] = member, subscription, has
-    check_room(shard, said, len(said), member_id)
+        members[member.member_id] = member, subscription, has
+    check_room(shard, members, len(members), member_id)
     for member in group.members.values():
         answer_join(shard, group, member, join_error(member.join_version, Err.REBALANCE_IN_PROGRESS, member.member_id))
         answer_sync(shard, member, sync_error(Err.REBALANCE_IN_PROGRESS))
@@ -79,22 +79,22 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
     for pending in group.pending_members:
         shard.cancel(("pending", group.group_id, pending))
     made = ConsumerGroup.made(group.group_id, shard.settings.policy)
-    made.take_offsets_of(group)
+    made.adopt_offsets_of(group)
     changes = Changes(made, [GroupRecord(group.group_id, None)], group)
-    _take_members(shard, changes, said, group.generation)
+    _take_members(shard, changes, members, group.generation)
     return changes
 
 
 def _take_members(
     shard: ShardState,
     changes: Changes,
-    said: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]],
+    members: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]],
     generation: int,
 ) -> None:
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     group_id = group.group_id
-    for member_id, (member, subscription, _) in said.items():
+    for member_id, (member, subscription, _) in members.items():
         value = log.ConsumerGroupMemberMetadataValue(
             instance_id=member.instance_id,
             rack_id=subscription.rack_id,
@@ -110,23 +110,23 @@ def _take_members(
         changes.add(LAYOUT.member, member_key(group_id, member_id), value)
     metadata = log.ConsumerGroupMetadataValue(generation, group.metadata_hash(shard.topics))
     changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group_id), metadata)
-    held = {member_id: held_by_id(shard.topics, has) for member_id, (_, _, has) in said.items()}
-    for member_id, has in held.items():
+    owned = {member_id: held_by_id(shard.topics, has) for member_id, (_, _, has) in members.items()}
+    for member_id, has in owned.items():
         changes.add(LAYOUT.target, target_key(group_id, member_id), target_value(has))
     target = log.ConsumerGroupTargetAssignmentMetadataValue(generation)
     changes.add(LAYOUT.target_metadata, log.ConsumerGroupTargetAssignmentMetadataKey(group_id), target)
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
-    for member_id, has in held.items():
+    for member_id, has in owned.items():
         assigned = {topic_id: dict.fromkeys(numbers, generation) for topic_id, numbers in has.items()}
         current = Current(generation, generation, MemberState.STABLE, assigned)
         changes.add(LAYOUT.current, current_key(group_id, member_id), current_value(current, with_epochs=with_epochs))
-        shard.arm(("session", group_id, member_id), said[member_id][0].session_timeout_ms)
+        shard.arm(("session", group_id, member_id), members[member_id][0].session_timeout_ms)
 
 
 def held_by_id(topics: Topics, has: dict[str, list[int]]) -> dict[bytes, tuple[int, ...]]:
-    """By topic id; of what is no more nothing."""
-    there = [(topics.by_name[name], numbers) for name, numbers in has.items() if name in topics.by_name]
-    return units_of((image.topic_id, [n for n in numbers if 0 <= n < image.partitions]) for image, numbers in there)
+    """The owned partitions by topic id, without those of deleted topics."""
+    existing = [(topics.by_name[name], numbers) for name, numbers in has.items() if name in topics.by_name]
+    return units_of((image.topic_id, [n for n in numbers if 0 <= n < image.partitions]) for image, numbers in existing)
 
 
 # back to classic
@@ -135,8 +135,8 @@ def held_by_id(topics: Topics, has: dict[str, list[int]]) -> dict[bytes, tuple[i
 def becomes_classic(
     shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str], *, replaced: bool = False
 ) -> bool:
-    """Whether those that stay when these leave are classic members, and may go on as a classic group. ``replaced``: the one that leaves
-    is followed by a classic member."""
+    """Whether the members that stay when these leave are classic members and may continue as a classic group. ``replaced``: a classic
+    member takes the place of the leaving one."""
     stay = [member for member_id, member in group.latest.members.items() if member_id not in leaving_ids]
     if any(member.classic_member_metadata is None for member in stay) or not (stay or replaced):
         return False
@@ -147,15 +147,15 @@ def becomes_classic(
 def to_classic(
     shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str]
 ) -> tuple[ClassicGroup, list[Record]]:
-    """A classic group in the place of a consumer group, with those of its members that stay; it rebalances at once where somebody
-    leaves. Its records end the one and begin the other."""
+    """Convert a consumer group to a classic group with the members that stay; it rebalances at once if any member leaves. Its records
+    end the one and begin the other."""
     latest, group_id = group.latest, group.group_id
-    order = [*leaving_ids, *(each for each in latest.members if each not in leaving_ids)]
-    records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, each), None) for each in order]
-    records += [EpochRecord(LAYOUT.target, target_key(group_id, each), None) for each in order]
+    order = [*leaving_ids, *(member_id for member_id in latest.members if member_id not in leaving_ids)]
+    records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, member_id), None) for member_id in order]
+    records += [EpochRecord(LAYOUT.target, target_key(group_id, member_id), None) for member_id in order]
     target, *rest = group.tombstones(shard.settings.policy)
     records.append(target)
-    records += [EpochRecord(LAYOUT.member, member_key(group_id, each), None) for each in order]
+    records += [EpochRecord(LAYOUT.member, member_key(group_id, member_id), None) for member_id in order]
     records += [
         EpochRecord(
             types.CONSUMER_GROUP_REGULAR_EXPRESSION, log.ConsumerGroupRegularExpressionKey(group_id, pattern), None
@@ -164,16 +164,16 @@ def to_classic(
     ]
     records += rest
     made = ClassicGroup(group_id, state=State.STABLE, state_ts_ms=shard.now_ms)
-    made.take_offsets_of(group)
+    made.adopt_offsets_of(group)
     made.generation, made.protocol_type = latest.group_epoch, "consumer"
     for member_id, member in latest.members.items():
-        forget_session(shard, group, member_id)
-        timers.forget_revocation(shard, group, member_id)
-        timers.forget_join(shard, group, member_id)
+        cancel_session(shard, group, member_id)
+        timers.cancel_revocation(shard, group, member_id)
+        timers.cancel_join(shard, group, member_id)
         classic = member.classic_member_metadata
         if member_id in leaving_ids or classic is None:
             continue
-        protocols = [(each.name, each.metadata) for each in classic.supported_protocols]
+        protocols = [(protocol.name, protocol.metadata) for protocol in classic.supported_protocols]
         made.protocol = made.protocol or protocols[0][0]
         made.add(
             ClassicMember(
@@ -190,8 +190,8 @@ def to_classic(
         )
     made.fix_subscriptions()
     records.append(made.record())
-    made.visible_from = shard.last_written + 2  # behind its record
-    shard.store.succeed(group, made)
+    made.visible_at_high_watermark = shard.last_written + 2  # behind its record
+    shard.store.begin_replacement(group, made)
     for classic_member in made.members.values():
         restart_session(shard, made, classic_member)
     if leaving_ids:

@@ -1,11 +1,11 @@
-"""What a ConsumerGroupHeartbeat must look like, before anybody looks for its group.
+"""Checks of a ConsumerGroupHeartbeat's fields, before its group is looked up.
 
-Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid (4.x), in its order and words.
+Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid (4.x), with its order and messages.
 """
 
 from __future__ import annotations
 
-from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
+from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_TEMPORARILY
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.state import ShardState
@@ -20,10 +20,10 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settin
     """Raises Refused for a request that no group would take."""
     epoch = request.member_epoch
     if version >= MEMBER_NAMES_ITSELF_SINCE or epoch > 0 or epoch == LEFT:
-        need(_is_said(request.member_id), "MemberId can't be empty.")
-    need(_is_said(request.group_id), "GroupId can't be empty.")
-    need(_is_said(request.instance_id), "InstanceId can't be empty.")
-    need(_is_said(request.rack_id), "RackId can't be empty.")
+        need(_is_not_empty(request.member_id), "MemberId can't be empty.")
+    need(_is_not_empty(request.group_id), "GroupId can't be empty.")
+    need(_is_not_empty(request.instance_id), "InstanceId can't be empty.")
+    need(_is_not_empty(request.rack_id), "RackId can't be empty.")
     if epoch > 0 or epoch == LEFT:
         pass
     elif epoch == 0:
@@ -33,7 +33,7 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settin
             request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         )
-    elif epoch == LEFT_FOR_NOW:
+    elif epoch == LEFT_TEMPORARILY:
         need(request.instance_id is not None, "InstanceId can't be null.")
     else:
         need(False, "MemberEpoch is invalid.")
@@ -54,6 +54,6 @@ def new_member_id(shard: ShardState) -> str:
             return text
 
 
-def _is_said(text: str | None) -> bool:
+def _is_not_empty(text: str | None) -> bool:
     """Whether there is more in it than what Java's trim() takes away."""
     return text is None or any(char > " " for char in text)

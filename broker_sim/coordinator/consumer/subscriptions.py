@@ -1,8 +1,8 @@
-"""Subscriptions by a regular expression: which topics one matches is found out beside the heartbeats, and written down.
+"""Subscriptions by a regular expression: the matching topics are resolved outside of heartbeats, and recorded.
 
-A member that is the first to bring an expression is answered at once, with nothing of it; a timer then looks at all topics, and the
-next heartbeat sees what came of it. It is looked at again when there are other topics, every ten seconds at most. Source:
-GroupMetadataManager.maybeUpdateRegularExpressions and what its executor is given (4.x).
+A member with a new expression is answered at once, without its topics; a timer then resolves the expression, and the next heartbeat
+uses the result. It is resolved again when topics have changed, every ten seconds at most. Source:
+GroupMetadataManager.maybeUpdateRegularExpressions and the task of its executor (4.x).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 
 _NOT_MORE_OFTEN_MS = 10_000
-_NEXT_PIECE_MS = 1  # not at once: what is due by now fires in one turn of the loop
+_NEXT_PIECE_MS = 1  # not at once: timers that are due now fire in one iteration of the event loop
 
 
 def check(text: str | None) -> None:
-    """Raises Refused for what is no regular expression of RE2's."""
+    """Raises Refused for an invalid regular expression."""
     try:
         pattern(text or "")
     except PatternError as error:
@@ -33,8 +33,8 @@ def check(text: str | None) -> None:
 
 
 def changed(changes: Changes, before: str | None, after: str | None) -> None:
-    """A member subscribes by another expression than before: what nobody subscribes by any more is forgotten, and one that has been
-    looked at already moves the group at once."""
+    """A member subscribes with another expression than before: an expression without subscribers is dropped, and one that is resolved
+    already increments the group epoch at once."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
@@ -42,15 +42,15 @@ def changed(changes: Changes, before: str | None, after: str | None) -> None:
         key = log.ConsumerGroupRegularExpressionKey(group.group_id, before)
         changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
     if after and after in latest.matched:
-        changes.reads_otherwise = True
+        changes.subscription_changed = True
 
 
 def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
-    """Have the topics looked at, where that is due."""
+    """Arm the timer of ``refresh``, if the topics have changed and the last refresh is long enough ago."""
     latest = group.latest
     if not latest.patterns:
         return
-    looked_ms = max([one.timestamp for one in latest.matched.values()], default=-_NOT_MORE_OFTEN_MS)
+    looked_ms = max([matched.timestamp for matched in latest.matched.values()], default=-_NOT_MORE_OFTEN_MS)
     unknown = any(text not in latest.matched for text in latest.patterns)
     stale = group.matched_version != shard.topics.version and shard.now_ms > looked_ms + _NOT_MORE_OFTEN_MS
     if unknown or stale:
@@ -58,22 +58,22 @@ def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
 
 
 def refresh(shard: ShardState, key: TimerKey) -> None:
-    """Look which topics match, and move the group where that makes a difference. It goes in pieces, one at each turn of the timer."""
+    """Resolve the regular expressions, in pieces, one for each run of the timer; a difference increments the group epoch."""
     group = shard.groups.get(str(key[1]))
     if not isinstance(group, ConsumerGroup) or not group.latest.patterns:
         return
     if group.matching is None:
         group.matched_version = shard.topics.version
         group.matching = _matching(list(group.latest.patterns), list(shard.topics.by_name))
-    found = next(group.matching)
-    if found is None:
+    topics_by_pattern = next(group.matching)
+    if topics_by_pattern is None:
         shard.arm(("patterns", group.group_id), _NEXT_PIECE_MS)
         return
     group.matching = None
     changes, latest = Changes(group), group.latest
     differs = False
     for text in latest.patterns:
-        topics = found.get(text)
+        topics = topics_by_pattern.get(text)
         if topics is None:  # it came meanwhile: the next heartbeat looks again
             continue
         known = latest.matched.get(text)
@@ -90,15 +90,15 @@ def refresh(shard: ShardState, key: TimerKey) -> None:
 
 
 def _matching(texts: list[str], names: list[str]) -> Matching:
-    found: dict[str, list[str]] = {}
+    topics_by_pattern: dict[str, list[str]] = {}
     for text in texts:
         compiled = pattern(text)
-        topics = found[text] = []
+        topics = topics_by_pattern[text] = []
         for name in names:  # internal ones, too, as at Kafka
-            for said in compiled.matching(name):
-                if said is None:
+            for is_match in compiled.matching(name):
+                if is_match is None:
                     yield None
-                elif said:
+                elif is_match:
                     topics.append(name)
         topics.sort()
-    yield found
+    yield topics_by_pattern

@@ -7,21 +7,21 @@ from typing import Any
 
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.epochs.group import EpochGroup
-from broker_sim.coordinator.epochs.sessions import forget_revocation, watch_revocation
+from broker_sim.coordinator.epochs.sessions import arm_revocation, cancel_revocation
 from broker_sim.coordinator.state import ShardState
 
-__all__ = ["expect_join", "forget_join", "forget_revocation", "watch_revocation"]
+__all__ = ["arm_revocation", "cancel_join", "cancel_revocation", "expect_join"]
 
 
 def expect_join(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
-    """A classic member has been told to join again: the time that it has for that runs from the first time on."""
-    if member_id not in group.told_to_join:
-        group.told_to_join[member_id] = None
+    """A classic member has to rejoin: its timeout runs from the first time that it was asked."""
+    if member_id not in group.must_rejoin:
+        group.must_rejoin[member_id] = None
         shard.arm(("join", group.group_id, member_id), group.latest.members[member_id].rebalance_timeout_ms)
 
 
-def forget_join(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
-    """It has, or is gone."""
-    if isinstance(group, ConsumerGroup) and member_id in group.told_to_join:
-        del group.told_to_join[member_id]
+def cancel_join(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
+    """The member has rejoined, or was removed."""
+    if isinstance(group, ConsumerGroup) and member_id in group.must_rejoin:
+        del group.must_rejoin[member_id]
         shard.cancel(("join", group.group_id, member_id))

@@ -1,4 +1,4 @@
-"""What a group by epochs that has no classic members answers to the classic groups' requests. Source: GroupMetadataManager (4.x)."""
+"""Answers of groups by epochs without classic members to requests of the classic protocol. Source: GroupMetadataManager (4.x)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
-    """UNKNOWN_MEMBER_ID for each."""
+    """Answers UNKNOWN_MEMBER_ID for each member of a LeaveGroup."""
     shard.answer(token, (Err.NONE, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
 
 
 def replaced(empty: ClassicGroup, made: EpochGroup[Any]) -> Changes:
-    """An empty classic group gives its place, with its offsets, to one by epochs. Member ids that it has given out (MEMBER_ID_REQUIRED)
-    and that no member has used don't keep it: Kafka looks at its state alone."""
-    made.take_offsets_of(empty)
+    """Replace an empty classic group by a group by epochs, which gets its offsets. Pending member ids (MEMBER_ID_REQUIRED) don't
+    prevent it: Kafka checks the state alone."""
+    made.adopt_offsets_of(empty)
     return Changes(made, [GroupRecord(empty.group_id, None)], empty)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from broker_sim.coordinator.epochs.state import EpochState
-from broker_sim.coordinator.outcome import NOBODY, CommitOffsets
+from broker_sim.coordinator.outcome import NO_PRODUCER, CommitOffsets
 from kafka_wire.errors import Err
 
 
 def commit_error(
     latest: EpochState[Any, Any], request: CommitOffsets, *, older_epochs: bool, is_classic: bool = False
 ) -> Err:
-    """``older_epochs``: an epoch that was is good, for the partitions that `late_commits` leaves; ``is_classic``: the member speaks the
-    classic protocol."""
+    """Whether the member may commit. ``older_epochs``: an older epoch is accepted for partitions that are not in `stale_partitions`;
+    ``is_classic``: the member uses the classic protocol."""
     if request.generation < 0 and not latest.members:
         return Err.NONE
-    in_transaction = request.producer is not NOBODY
+    in_transaction = request.producer is not NO_PRODUCER
     if in_transaction and not request.names_member:
         return Err.NONE
     if request.member_id not in latest.members:
@@ -30,5 +30,5 @@ def commit_error(
 
 
 def stale_error(request: CommitOffsets, *, is_classic: bool = False) -> Err:
-    """What a commit with an epoch that isn't good is answered."""
-    return Err.ILLEGAL_GENERATION if is_classic or request.producer is not NOBODY else Err.STALE_MEMBER_EPOCH
+    """The error of a commit with another epoch than the member's."""
+    return Err.ILLEGAL_GENERATION if is_classic or request.producer is not NO_PRODUCER else Err.STALE_MEMBER_EPOCH

@@ -1,7 +1,8 @@
 """A long record of a member, encoded in pieces before the step that writes it: `Expected`.
 
-A heartbeat may name a megabyte of topics, and a group takes it in one step. What does not depend on the step is done before it, while
-other clients are served: the record that the heartbeat leads to, unless the member says something else meanwhile, and its bytes.
+A heartbeat may name a megabyte of topics, and a group handles it in one step. Work that does not depend on the step is done before it,
+while other clients are served: the record that the heartbeat leads to, unless the member has sent something else meanwhile, and its
+bytes.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafka_wire.offsets_log import encoding_value
 
 
-class _Beat(Protocol):
+class _Heartbeat(Protocol):
     group_id: str
     member_id: str
 
 
 M = TypeVar("M")
-Q = TypeVar("Q", bound=_Beat)
+Q = TypeVar("Q", bound=_Heartbeat)
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Expected(Generic[M]):
 
 
 def encoded_in_pieces(value: M) -> Generator[None, None, Expected[M]]:
-    """Encode ``value`` in pieces."""
+    """Encode ``value`` in pieces; other requests are served between them."""
     return Expected(value, (yield from encoding_value(0, value)))
 
 

@@ -23,8 +23,8 @@ S = TypeVar("S", bound=EpochState[Any, Any])
 
 @dataclass(slots=True, eq=False)
 class EpochGroup(Group, Generic[S]):
-    """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as it was when the
-    last of them was heard of. Each kind names the class of its ``states`` and the ``layout`` of its records."""
+    """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as of their last
+    request. Each kind names the class of its ``states`` and the ``layout`` of its records."""
 
     states: ClassVar[type[Any]]
     layout: ClassVar[Layout[Any]]
@@ -67,14 +67,14 @@ class EpochGroup(Group, Generic[S]):
     def timers_of(self, member_id: str) -> list[tuple[TimerKey, int]]:
         """The timers that run for a member, with their times in ms."""
         session = self.session_of(member_id)
-        found = [] if session is None else [session]
+        timers = [] if session is None else [session]
         if self.latest.current(member_id).state is MemberState.UNREVOKED:
             timeout_ms: int = self.latest.members[member_id].rebalance_timeout_ms
-            found.append((revocation_key(self.group_id, member_id), timeout_ms))
-        return found
+            timers.append((revocation_key(self.group_id, member_id), timeout_ms))
+        return timers
 
     def resume(self) -> bool:
-        """What is stored is all there is."""
+        """Set the latest state to the stored one."""
         self.latest = self.stored.copy()
         return self.stored.is_known
 
@@ -98,7 +98,7 @@ class EpochGroup(Group, Generic[S]):
         return self.is_settled and self.latest.current(member_id).is_at(self.latest.target_epoch)
 
     def described(self, policy: Policy) -> DescribedGroup:
-        """It is no classic group, and DescribeGroups tells that."""
+        """An error row of DescribeGroups: it is no classic group."""
         return DescribedGroup(
             error_code=Err.GROUP_ID_NOT_FOUND,
             error_message=f"Group {self.group_id} is not a classic group.",
@@ -118,7 +118,7 @@ class EpochGroup(Group, Generic[S]):
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether a heartbeat that says nothing new would change nothing, however much time passes."""
+        """Whether a repeated heartbeat changes nothing, however much time passes."""
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

@@ -1,7 +1,7 @@
-"""What members hold and should hold: numbered units under a key.
+"""Current and target assignments of members: numbered units under a key.
 
-The key is a topic's id for consumer and share groups; a streams group's would be a role and a subtopology. The units are partitions
-(tasks) by number. All of it is read-only: a change makes new mappings.
+The key is a topic id in consumer and share groups, a role and a subtopology in streams groups. The units are partitions (tasks) by
+number. All mappings are read-only: a change makes new ones.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ K = TypeVar("K", bound=Hashable)
 Units = Mapping[K, tuple[int, ...]]
 """Key -> the numbers, ascending; no key without any."""
 
-Held = Mapping[K, Mapping[int, int]]
+UnitEpochs = Mapping[K, Mapping[int, int]]
 """Key -> number -> the epoch at which the member was given it; no key without any."""
 
 
 def units_of(pairs: Iterable[tuple[K, Iterable[int]]]) -> dict[K, tuple[int, ...]]:
-    """Keys and their numbers, in whatever order and number of pieces, as `Units`."""
-    found: dict[K, set[int]] = {}
+    """Joins pairs of a key and numbers, in any order, to `Units`."""
+    result: dict[K, set[int]] = {}
     for key, numbers in pairs:
-        found.setdefault(key, set()).update(numbers)
-    return {key: tuple(sorted(numbers)) for key, numbers in found.items() if numbers}
+        result.setdefault(key, set()).update(numbers)
+    return {key: tuple(sorted(numbers)) for key, numbers in result.items() if numbers}
 
 
-def units(held: Held[K]) -> dict[K, tuple[int, ...]]:
-    """What is held, without the epochs."""
-    return {key: tuple(numbers) for key, numbers in held.items()}
+def units(owned: UnitEpochs[K]) -> dict[K, tuple[int, ...]]:
+    """The owned units, without their epochs."""
+    return {key: tuple(numbers) for key, numbers in owned.items()}
 
 
-def covers(held: Held[K], some: Iterable[tuple[K, Iterable[int]]]) -> bool:
-    """Whether all of ``some`` is held."""
-    return all(number in held.get(key, ()) for key, numbers in some for number in numbers)
+def covers(owned: UnitEpochs[K], some: Iterable[tuple[K, Iterable[int]]]) -> bool:
+    """Whether all of ``some`` are owned."""
+    return all(number in owned.get(key, ()) for key, numbers in some for number in numbers)
 
 
-def touches(held: Held[K], some: Iterable[tuple[K, Iterable[int]]]) -> bool:
-    """Whether any of ``some`` is held."""
-    return any(number in held.get(key, ()) for key, numbers in some for number in numbers)
+def touches(owned: UnitEpochs[K], some: Iterable[tuple[K, Iterable[int]]]) -> bool:
+    """Whether any of ``some`` is owned."""
+    return any(number in owned.get(key, ()) for key, numbers in some for number in numbers)
 
 
-def size(some: Units[K] | Held[K]) -> int:
+def size(some: Units[K] | UnitEpochs[K]) -> int:
     """How many units that are."""
     return sum(len(numbers) for numbers in some.values())

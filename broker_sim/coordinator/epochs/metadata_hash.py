@@ -1,9 +1,9 @@
-"""One number for what there is of the topics that a group reads, so that a change of them is seen: Kafka's own, to the bit.
+"""A hash of a group's topics, whose change shows that they have changed: equal to Kafka's, bit by bit.
 
-A group that was read from a real broker's log must not take its topics for changed, nor a real broker that reads ours: another number
-is a rebalance for nothing. Source: KIP-1101, ``Utils.computeTopicHash`` and ``computeGroupHash`` of group-coordinator (4.1 and
-later), which feed XXH3 as hash4j does: numbers with the low byte first, a text as UTF-16 with the low byte first and its length in
-characters behind.
+A group that was loaded from a real broker's log must not regard its topics as changed, nor a real broker that loads ours: another hash
+causes a rebalance. Source: KIP-1101, ``Utils.computeTopicHash`` and ``computeGroupHash`` of group-coordinator (4.1 and later), which
+pass to XXH3, as hash4j does, numbers with the low byte first, and texts as UTF-16 with the low byte first and the length in characters
+at the end.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MAGIC = b"\0"  # which way of hashing a topic it is
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     """Of the topics named, as far as they are there, as a signed number of 64 bits; 0 where none is. Each topic's hash in the order of
     their names, which themselves aren't in it again."""
-    there = sorted(topics.by_name.keys() & names)
-    if not there:
+    existing = sorted(topics.by_name.keys() & names)
+    if not existing:
         return 0
-    for name in there:
+    for name in existing:
         if name not in topics.hashes:
             topics.hashes[name] = topic_hash(name, topics.by_name[name])
-    return _signed(pack(f"<{len(there)}q", *(topics.hashes[name] for name in there)))
+    return _signed(pack(f"<{len(existing)}q", *(topics.hashes[name] for name in existing)))
 
 
 def topic_hash(name: str, image: TopicImage) -> int:
@@ -45,7 +45,7 @@ def _text(text: str) -> bytes:
 
 
 def _length(text: str) -> int:
-    """In Java's characters."""
+    """The length in UTF-16 code units, as Java counts characters."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

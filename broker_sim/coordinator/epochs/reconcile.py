@@ -1,8 +1,8 @@
-"""One member's way from what it holds to what it should hold, one heartbeat at a time: give up first, then follow the epoch, then take.
+"""One member's way from its current to its target assignment, one heartbeat at a time: revoke, follow the epoch, then take new units.
 
-Nothing is ever given to a member while another holds it, or has been told to give it up and hasn't said so: whoever holds a unit stands
-in the group's ``owners`` until a heartbeat of it says that it is gone. Source: CurrentAssignmentBuilder (4.x); the states on disk are
-MemberState's.
+No unit is assigned to a member while another one owns it, or has to revoke it and has not confirmed that: the owner stays in the
+group's ``owners`` until its heartbeat confirms the revocation. Source: CurrentAssignmentBuilder (4.x); the stored states are those of
+MemberState.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
-from broker_sim.coordinator.epochs.holdings import Held, K, Units, touches
+from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units, touches
 
 LEFT = -1
 """The epoch with which a member leaves for good."""
-LEFT_FOR_NOW = -2
-"""The epoch with which a static member leaves and keeps what it has: it stands in the group, and its session runs on."""
+LEFT_TEMPORARILY = -2
+"""The epoch with which a static member leaves temporarily: it stays in the group with its units, and its session runs on."""
 
 
 class MemberState(enum.IntEnum):
-    """Where a member is on its way, as consumer groups write it."""
+    """The state of a member's reconciliation, as in the records of consumer groups."""
 
     STABLE = 0
     UNREVOKED = 1
@@ -30,14 +30,14 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Current(Generic[K]):
-    """Where a member stands. ``previous`` is the epoch that it may still come with where the answer that moved it was lost;
-    ``revoking`` is what it was told to give up, and still holds."""
+    """A member's current assignment. ``previous`` is the epoch that it may still send if the response with the new one was lost;
+    ``revoking`` are units that it must revoke and still owns."""
 
     epoch: int = 0
     previous: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Held[K] = field(default_factory=dict)
-    revoking: Held[K] = field(default_factory=dict)
+    assigned: UnitEpochs[K] = field(default_factory=dict)
+    revoking: UnitEpochs[K] = field(default_factory=dict)
 
     def is_at(self, target_epoch: int) -> bool:
         """Whether it has nothing to do until the target moves."""
@@ -46,7 +46,7 @@ class Current(Generic[K]):
 
 @dataclass(slots=True)
 class Step(Generic[K]):
-    """What a heartbeat is about to make of a member: what it keeps, is to give up, and gets as soon as it has given that up."""
+    """The effect of a heartbeat on a member: the units that it keeps, must revoke, and gets after that revocation."""
 
     kept: dict[K, dict[int, int]] = field(default_factory=dict)
     revoking: dict[K, dict[int, int]] = field(default_factory=dict)
@@ -55,15 +55,15 @@ class Step(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Goal(Generic[K]):
-    """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``:
-    what the member itself may have again as soon as it has given it up. ``recast(held, step, waits)``: changes a step of a member that
-    holds ``held``, where a unit may go from one key to another; ``waits()``: whether the member has to revoke something first."""
+    """A member's target assignment and its epoch. ``is_taken(key, number)``: whether any member owns a unit. ``regained``: units that
+    the member may have again as soon as it has revoked them. ``recast(owned, step, waits)``: changes a step of a member with the units
+    ``owned``, if units may change their key; ``waits()``: whether the member must revoke units first."""
 
     epoch: int
     units: Units[K]
     is_taken: Callable[[K, int], bool]
-    regained: Held[K] = field(default_factory=dict)
-    recast: Callable[[Held[K], Step[K], Callable[[], bool]], None] | None = None
+    regained: UnitEpochs[K] = field(default_factory=dict)
+    recast: Callable[[UnitEpochs[K], Step[K], Callable[[], bool]], None] | None = None
 
 
 Reported = Iterable[tuple[K, Iterable[int]]] | None
@@ -71,7 +71,7 @@ Reported = Iterable[tuple[K, Iterable[int]]] | None
 
 
 def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Current[K]:
-    """Where the member stands after a heartbeat; the same object where it has not moved."""
+    """The member's current assignment after a heartbeat; the same object if it has not changed."""
     if current.is_at(goal.epoch):
         return current
     if current.state is not MemberState.UNREVOKED:
@@ -89,15 +89,15 @@ def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K])
     for key in dict.fromkeys([*goal.units, *current.assigned]):
         wanted, has = goal.units.get(key, ()), current.assigned.get(key, {})
         keeps = {number: has[number] for number in wanted if number in has}
-        gives = {number: since for number, since in has.items() if number not in keeps}
-        lacks = [number for number in wanted if number not in has]
+        revokes = {number: since for number, since in has.items() if number not in keeps}
+        missing = [number for number in wanted if number not in has]
         regained = goal.regained.get(key, ())
-        free = [number for number in lacks if number in regained or not goal.is_taken(key, number)]
-        waits = waits or len(free) < len(lacks)
+        free = [number for number in missing if number in regained or not goal.is_taken(key, number)]
+        waits = waits or len(free) < len(missing)
         if keeps:
             kept[key] = keeps
-        if gives:
-            revoking[key] = gives
+        if revokes:
+            revoking[key] = revokes
         if free:
             taking[key] = free
 
@@ -120,10 +120,10 @@ def _unless_same(before: Current[K], after: Current[K]) -> Current[K]:
 
 
 def paused(current: Current[K]) -> Current[K]:
-    """A static member has left for now: it keeps what it has, and no commit of an older epoch counts any more. Its state stays what it
-    was, that of a member which is to give something up as well, though there is nothing of that left."""
+    """A static member has left temporarily: it keeps its units, and commits with an older epoch are refused. Its state stays as it was,
+    also if it had to revoke units, of which none is left."""
     assigned = {key: dict.fromkeys(numbers, 0) for key, numbers in current.assigned.items()}
-    return replace(current, epoch=LEFT_FOR_NOW, assigned=assigned, revoking={})
+    return replace(current, epoch=LEFT_TEMPORARILY, assigned=assigned, revoking={})
 
 
 def taken_over(current: Current[K]) -> Current[K]:

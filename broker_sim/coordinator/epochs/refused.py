@@ -14,6 +14,6 @@ class Refused(Exception):
 
 
 def need(fine: bool, words: str | None) -> None:
-    """What a request must be, whatever its group."""
+    """Raises Refused unless the condition holds; for requirements that don't depend on the group."""
     if not fine:
         raise Refused(Err.INVALID_REQUEST, words)

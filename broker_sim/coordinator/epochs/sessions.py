@@ -12,29 +12,29 @@ from broker_sim.coordinator.state import ShardState
 
 
 def restart_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
-    """The member was heard of."""
+    """Restart the member's session after a request of it."""
     shard.arm(session_key(group.group_id, member_id), group.session_timeout_ms)
 
 
-def forget_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
-    """It is gone."""
+def cancel_session(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
+    """Cancel the session timer of a removed member."""
     shard.cancel(session_key(group.group_id, member_id))
 
 
-def watch_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
+def arm_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
     """The member has been asked to revoke something, or no longer has to."""
     if current.state is MemberState.UNREVOKED:
         shard.arm(revocation_key(group.group_id, member_id), group.latest.members[member_id].rebalance_timeout_ms)
     else:
-        forget_revocation(shard, group, member_id)
+        cancel_revocation(shard, group, member_id)
 
 
-def forget_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
+def cancel_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str) -> None:
     shard.cancel(revocation_key(group.group_id, member_id))
 
 
 def begin_sessions(shard: ShardState, group: EpochGroup[Any], session_timeout_ms: int) -> None:
-    """The group was loaded from the log: sessions begin anew, and so does the time of members that are to give something up."""
+    """Restart the sessions of a group that was loaded, and the rebalance timeouts of members that must revoke units."""
     group.session_timeout_ms = session_timeout_ms
     for member_id in group.latest.members:
         for key, timeout_ms in group.timers_of(member_id):

@@ -1,8 +1,7 @@
-"""What the log says of a group by epochs, record by record: `EpochState`, and which records are which in a kind's `Layout`.
+"""The state of a group by epochs from its records: `EpochState`; and the record types of a kind: `Layout`.
 
-A group has two of them. ``stored`` is what the log has committed, and what readers see; ``latest`` has the records besides that are on
-their way into the log, and is what requests are checked against and computed from (Kafka keeps both in one structure with snapshots).
-Both take records through the same ``replay``.
+A group has two of them. ``stored`` has the committed records, and readers see it; ``latest`` also has the pending records, and requests
+are checked against it (Kafka keeps both in one structure with snapshots). Both apply records through the same ``replay``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
-from broker_sim.coordinator.epochs.holdings import Held, K, Units
+from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units
 from broker_sim.coordinator.epochs.reconcile import Current
 from broker_sim.coordinator.records import EpochRecord
 
@@ -20,7 +19,8 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Layout(Generic[K]):
-    """The record types of a kind of group, by what they say, and how its payloads are read. What isn't among them is the kind's own."""
+    """The record types of a kind of group, and functions that read their payloads. Other record types are handled by the kind
+    itself."""
 
     group: int
     member: int
@@ -33,8 +33,8 @@ class Layout(Generic[K]):
 
 @dataclass(slots=True)
 class EpochState(Generic[K, M]):
-    """Epochs, members by id (as their record says), what they should hold and where they stand. ``owners`` follows from the latter: who
-    holds a unit. ``first_epoch``: what both epochs are before any record says so."""
+    """Epochs, members by id (as their records), target and current assignments. ``owners`` follows from the latter: the owner of each
+    unit. ``first_epoch``: both epochs before the first record."""
 
     layout: Layout[K]
     first_epoch: int = 0
@@ -53,13 +53,13 @@ class EpochState(Generic[K, M]):
         self.group_epoch = self.target_epoch = self.first_epoch
 
     def replay(self, record: EpochRecord) -> None:
-        """Apply one record."""
+        """Apply one record of the group to the state."""
         layout, kind, value = self.layout, record.type, record.value
         self.is_known = self.is_known or value is not None
         if kind == layout.current:
             if record.read is None and value is not None:
                 record.read = layout.read_current(value)
-            self._stand(record.key.member_id, record.read)
+            self._put_current(record.key.member_id, record.read)
         elif kind == layout.target:
             if record.read is None and value is not None:
                 record.read = layout.read_target(value)
@@ -85,7 +85,7 @@ class EpochState(Generic[K, M]):
         """A record that only this kind of group has."""
 
     def put_member(self, member_id: str, member: M | None) -> None:
-        """What a member says of itself, or that it is gone."""
+        """Set or remove a member's record."""
         if member is None:
             self.members.pop(member_id, None)
         else:
@@ -96,7 +96,7 @@ class EpochState(Generic[K, M]):
         raise NotImplementedError
 
     def copy(self) -> Self:
-        """Another one that is equal; what is in it is shared, since nobody changes it."""
+        """A copy that shares the values, which are never changed."""
         raise NotImplementedError
 
     def _copy_into(self, other: Self) -> Self:
@@ -108,15 +108,15 @@ class EpochState(Generic[K, M]):
         return other
 
     def current(self, member_id: str) -> Current[K]:
-        """Where a member stands; nowhere yet, if it has no record of it."""
+        """A member's current assignment; an empty one if it has no record."""
         return self.currents.get(member_id) or Current()
 
     def target(self, member_id: str) -> Units[K]:
-        """What a member should hold."""
+        """A member's target assignment."""
         return self.targets.get(member_id, {})
 
     def is_taken(self, key: K, number: int) -> bool:
-        """Whether any member holds a unit, or has been told to give it up and hasn't yet."""
+        """Whether any member owns the unit, or must revoke it and has not done so."""
         return number in self.owners.get(key, ())
 
     def _aim(self, member_id: str, target: Units[K] | None) -> None:
@@ -125,7 +125,7 @@ class EpochState(Generic[K, M]):
         else:
             self.targets[member_id] = target
 
-    def _stand(self, member_id: str, current: Current[K] | None) -> None:
+    def _put_current(self, member_id: str, current: Current[K] | None) -> None:
         before = self.currents.get(member_id)
         if before is not None:
             self._release(member_id, before.assigned)
@@ -137,12 +137,12 @@ class EpochState(Generic[K, M]):
         self._own(member_id, current.assigned)
         self._own(member_id, current.revoking)
 
-    def _own(self, member_id: str, held: Held[K]) -> None:
-        for key, numbers in held.items():
+    def _own(self, member_id: str, owned: UnitEpochs[K]) -> None:
+        for key, numbers in owned.items():
             self.owners.setdefault(key, {}).update(dict.fromkeys(numbers, member_id))
 
-    def _release(self, member_id: str, held: Held[K]) -> None:
-        for key, numbers in held.items():
+    def _release(self, member_id: str, owned: UnitEpochs[K]) -> None:
+        for key, numbers in owned.items():
             holders = self.owners.get(key, {})
             for number in numbers:
                 if holders.get(number) == member_id:

@@ -1,8 +1,8 @@
-"""Writes to groups by epochs: `Changes` collects a request's records, `submit` hands them to the log.
+"""Writes to groups by epochs: `Changes` collects a request's records, `submit` appends them.
 
-Records are applied to the group's ``latest`` as they are made, so that what comes next in the same request, and the next request, is
-checked against them; to ``stored`` when the log has committed them. Where the log refuses them ``latest`` is made anew from what is
-stored and what is still on its way.
+Records are applied to the group's ``latest`` as they are made, so that the rest of the request, and the next request, are checked
+against them; and to ``stored`` when they are committed. If the append fails ``latest`` is computed again from the stored and the other
+pending records.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kafka_wire.errors import Err
 
 
 class Changes:
-    """The records of one request, each applied as it is made. ``before``: the group of another kind whose place ``group`` has taken
-    for this request; ``records`` may begin with what ends that one."""
+    """The records of one request, each applied as it is made. ``before``: the group of another kind that ``group`` replaces with this
+    request; ``records`` may begin with its tombstones."""
 
     def __init__(
         self, group: EpochGroup[Any], records: list[Record] | None = None, before: Group | None = None
     ) -> None:
         self.group, self.before = group, before
-        self.reads_otherwise = False  # members read other topics than before, or have them shared otherwise
+        self.subscription_changed = False  # members read other topics than before, or have them shared otherwise
         self.records: list[Record] = records or []
 
     def add(self, kind: int, key: Any, value: Any | None, encoded: bytes | None = None) -> None:
@@ -41,7 +41,9 @@ def submit(
     """Hand a request's records to the log and answer when it has them; without any, answer as a request that could write."""
     if changes.records:
         if not changes.group.stored.is_known:
-            changes.group.visible_from = max(changes.group.visible_from, shard.last_written + 2)
+            changes.group.visible_at_high_watermark = max(
+                changes.group.visible_at_high_watermark, shard.last_written + 2
+            )
         shard.write(EpochWrite(token, changes, answer, refusal))
     elif token is not None:
         shard.answer(token, answer, refusal)
@@ -70,7 +72,8 @@ class EpochWrite(Write):
         self.group, self.before, self.refusal = changes.group, changes.before, refusal
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """Nothing of it was written, or not in time; or it was, and too few replicas have it, which is told and undoes nothing."""
+        """The append failed, or timed out. With NOT_ENOUGH_REPLICAS_AFTER_APPEND it was written: the error is returned and nothing is
+        undone."""
         if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self.publish(shard)
             self.refuse(shard, error)
@@ -81,7 +84,7 @@ class EpochWrite(Write):
         return error if self.refusal is None else self.refusal(error)
 
     def revert(self, shard: ShardState) -> None:
-        """The group is what is stored of it, and what is on its way still; one that has never been is no more."""
+        """Set the group's latest state to the stored one with the other pending records; a group that was never stored is removed."""
         group = self.group
         rewind(shard, group, self)
         latest = group.latest
@@ -91,10 +94,10 @@ class EpochWrite(Write):
             if isinstance(record, EpochRecord)
         }:
             for key, timeout_ms in group.timers_of(member_id) if member_id in latest.members else ():
-                shard.arm(key, timeout_ms)  # whoever was to leave stays
+                shard.arm(key, timeout_ms)  # members that were to leave stay
         if latest.is_known or shard.groups.get(group.group_id) is not group:
             return
         if self.before is None:
-            shard.store.forget(group)
+            shard.store.discard(group)
         else:
-            shard.store.undo(self.before, group)
+            shard.store.revert_replacement(self.before, group)

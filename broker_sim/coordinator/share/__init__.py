@@ -1,5 +1,5 @@
-"""Share groups (KIP-932): members share partitions, whose leaders hand out records one by one and hear what became of each.
+"""Share groups (KIP-932): members share partitions, whose leaders deliver records one by one and process their acknowledgements.
 
-The group's part is membership, on the epoch core (``epochs``), and that a partition's state is made by the share coordinator
-(``share_state``) before anybody is given the partition. What becomes of records is none of it.
+The group coordinator has the membership, on the epoch core (``epochs``), and has the share coordinator (``share_state``) initialize a
+partition's state before it is assigned. It has no part in the delivery of records.
 """

@@ -12,7 +12,7 @@ ASSIGNOR = "simple"
 
 
 def share_group(shard: ShardState, group_id: str) -> ShareGroup | str:
-    """A share group as a reader finds it, or why there is none, in words."""
+    """A share group as readers see it, or the error text if it does not exist."""
     group = visible(shard, group_id)
     if group is None or group.is_dead:
         return f"Group {group_id} not found."
@@ -20,7 +20,7 @@ def share_group(shard: ShardState, group_id: str) -> ShareGroup | str:
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup:
-    """A group, or why there is none."""
+    """A group's row in ShareGroupDescribe, or the error row if it does not exist."""
     group = share_group(shard, group_id)
     if isinstance(group, str):
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, group, group_id)

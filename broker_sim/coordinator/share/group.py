@@ -1,4 +1,4 @@
-"""A share group: what its records say (`ShareGroupState`), and what it answers the shard (`ShareGroup`).
+"""A share group: the state of its records (`ShareGroupState`), and the group as the shard sees it (`ShareGroup`).
 
 Source: ShareGroup.java, ShareGroupMember, GroupMetadataManager's shareGroupStatePartitionMetadata (4.x).
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 from broker_sim.coordinator.epochs.group import EpochGroup
-from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
@@ -29,7 +29,7 @@ def _read_current(value: log.ShareGroupCurrentMemberAssignmentValue) -> Current[
         value.member_epoch,
         value.previous_member_epoch,
         MemberState.STABLE,
-        {one.topic_id: dict.fromkeys(one.partitions, 0) for one in value.assigned_partitions if one.partitions},
+        {topic.topic_id: dict.fromkeys(topic.partitions, 0) for topic in value.assigned_partitions if topic.partitions},
     )
 
 
@@ -39,7 +39,7 @@ LAYOUT: Layout[bytes] = Layout(
     target_metadata=types.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
     target=types.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
     current=types.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    read_target=lambda value: units_of((one.topic_id, one.partitions) for one in value.topic_partitions),
+    read_target=lambda value: units_of((topic.topic_id, topic.partitions) for topic in value.topic_partitions),
     read_current=_read_current,
 )
 
@@ -76,7 +76,7 @@ class ShareGroupState(EpochState[bytes, Member]):
         value: log.ShareGroupStatePartitionMetadataValue = record.value or log.ShareGroupStatePartitionMetadataValue()
         self.initializing = _read_topics(value.initializing_topics)
         self.initialized = _read_topics(value.initialized_topics)
-        self.deleting = {one.topic_id: one.topic_name for one in value.deleting_topics}
+        self.deleting = {topic.topic_id: topic.topic_name for topic in value.deleting_topics}
 
     def topics(self) -> Collection[str]:
         return self.named.keys()
@@ -88,11 +88,11 @@ class ShareGroupState(EpochState[bytes, Member]):
         other.deleting = dict(self.deleting)
         return other
 
-    def _own(self, member_id: str, held: Held[bytes]) -> None:
-        """Nobody owns what is shared."""
+    def _own(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
+        """Without effect: partitions of share groups have no owners."""
 
-    def _release(self, member_id: str, held: Held[bytes]) -> None:
-        """Likewise."""
+    def _release(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
+        """Without effect, as ``_own``."""
 
     @property
     def has_partitions(self) -> bool:
@@ -101,12 +101,12 @@ class ShareGroupState(EpochState[bytes, Member]):
 
 
 def _read_topics(listed: list[log.TopicPartitionsInfo]) -> Topic:
-    return {one.topic_id: TopicState(one.topic_name, tuple(sorted(one.partitions))) for one in listed}
+    return {topic.topic_id: TopicState(topic.topic_name, tuple(sorted(topic.partitions))) for topic in listed}
 
 
 @dataclass(slots=True, eq=False)
 class ShareGroup(EpochGroup[ShareGroupState]):
-    """One share group."""
+    """A share group (KIP-932, ShareGroup.java)."""
 
     kind: ClassVar[str] = "share"
     states = ShareGroupState
@@ -116,7 +116,7 @@ class ShareGroup(EpochGroup[ShareGroupState]):
 
     @property
     def state_name(self) -> str:
-        """Nothing is given up by handshake, so nobody is told that a member is not yet where the target is."""
+        """Empty or Stable: members of share groups revoke nothing, so there is no state Reconciling."""
         return "Stable" if self.stored.members else "Empty"
 
     @property
@@ -147,7 +147,7 @@ class ShareGroup(EpochGroup[ShareGroupState]):
 
     @property
     def never_expires(self) -> bool:
-        """Where it is stays with the share coordinators until somebody deletes it."""
+        """True: its start offsets stay with the share coordinators until it is deleted."""
         return True
 
     def tombstones(self, policy: Policy) -> list[Record]:
@@ -224,4 +224,4 @@ def partitions_value(
 
 
 def _listed(topics: Iterable[tuple[bytes, TopicState]]) -> list[log.TopicPartitionsInfo]:
-    return [log.TopicPartitionsInfo(topic_id, one.name, list(one.partitions)) for topic_id, one in topics]
+    return [log.TopicPartitionsInfo(topic_id, topic.name, list(topic.partitions)) for topic_id, topic in topics]

@@ -1,8 +1,8 @@
-"""ShareGroupHeartbeat: how a member joins, says what it reads, stays, leaves, and is told which partitions it shares in.
+"""ShareGroupHeartbeat: a member joins, sends its subscription, leaves, and gets its assigned partitions.
 
-One request does all there is to do, in Kafka's order, which is that of its records: who it is (10), whether the group has moved (11),
-who should have what (13, 12), where the member stands (14), which partitions' state is to be made (15). Nothing is given up by
-handshake: a member is where the target is at its next heartbeat. Source: GroupMetadataManager.shareGroupHeartbeat (4.x).
+One request does all of it in Kafka's order, which is that of its records: the member (10), the group epoch (11), the target assignment
+(13, 12), the member's current assignment (14), the partitions whose state must be initialized (15). Nothing is revoked: a member has
+its target assignment at its next heartbeat. Source: GroupMetadataManager.shareGroupHeartbeat (4.x).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker_sim.coordinator.epochs.expected import Expected, LongHeartbeat, enco
 from broker_sim.coordinator.epochs.holdings import units
 from broker_sim.coordinator.epochs.reconcile import LEFT, Current
 from broker_sim.coordinator.epochs.refused import Refused, need
-from broker_sim.coordinator.epochs.sessions import forget_session, restart_session
+from broker_sim.coordinator.epochs.sessions import cancel_session, restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.policy import Settings
@@ -45,15 +45,15 @@ Request = ShareGroupHeartbeatRequest
 Response = ShareGroupHeartbeatResponse
 Member = log.ShareGroupMemberMetadataValue
 
-NOBODY = log.ShareGroupMemberMetadataValue(rack_id=None)
+UNKNOWN_MEMBER = log.ShareGroupMemberMetadataValue(rack_id=None)
 """What is known of a member before it has said anything."""
 
 
 def check(request: Request, settings: Settings) -> None:
-    """What a heartbeat must look like, before anybody looks for its group. Raises Refused. Source: GroupCoordinatorService.
-    throwIfShareGroupHeartbeatRequestIsInvalid, in its order and words."""
-    told = settings.policy.nameless_share_member_is_told
-    need(request.member_id != "", "MemberId can't be empty." if told else None)
+    """Check a heartbeat's fields, before its group is looked up. Raises Refused. Source:
+    GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid, with its order and messages."""
+    has_text = settings.policy.nameless_share_member_gets_text
+    need(request.member_id != "", "MemberId can't be empty." if has_text else None)
     need(request.group_id != "", "GroupId can't be empty.")
     need(request.rack_id != "", "RackId can't be empty.")
     if request.member_epoch == 0:
@@ -77,11 +77,11 @@ def expecting(shard: ShardState, client: Client, request: Request) -> Generator[
     """The member's record that a heartbeat with very many topic names leads to, encoded in pieces."""
     group = shard.groups.get(request.group_id)
     known = group.latest.members.get(request.member_id) if isinstance(group, ShareGroup) else None
-    return (yield from encoded_in_pieces(_said(known, client, request)))
+    return (yield from encoded_in_pieces(_member_record(known, client, request)))
 
 
 def long_heartbeat(shard: ShardState, token: int, client: Client, body: LongShareHeartbeat) -> None:
-    """As `heartbeat`."""
+    """As `heartbeat`, for a request whose member record was encoded in pieces."""
     heartbeat(shard, token, client, body.request, body.expected)
 
 
@@ -111,32 +111,32 @@ def _heartbeat(
         _check_epoch(shard, group, before, request)
     shard.groups[group.group_id] = group
     changes = Changes(group)
-    _say(changes, client, request, expected)
+    _put_member(changes, client, request, expected)
     _move_group(shard, changes)
     _compute_target(shard, changes)
     after = _follow(changes, member_id, before)
-    lacks = partitions.lacking(shard, group)
-    if lacks:
-        partitions.begin(changes, lacks)
+    missing = partitions.uninitialized(shard, group)
+    if missing:
+        partitions.begin(changes, missing)
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
     full = request.member_epoch == 0 or request.subscribed_topic_names is not None
-    told = full or units(before.assigned) != units(after.assigned)
+    shows_assignment = full or units(before.assigned) != units(after.assigned)
     assignment = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in after.assigned.items()]
     answer = Response(
         member_id=member_id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=shard.share_setting(group.group_id, "heartbeat_interval_ms"),
-        assignment=Assignment(assignment) if told else None,
+        assignment=Assignment(assignment) if shows_assignment else None,
     )
-    if not lacks:
+    if not missing:
         submit(shard, token, changes, answer, refusal)
         return
     if not group.stored.is_known:
-        group.visible_from = max(group.visible_from, shard.last_written + 2)
-    commands = partitions.made_by(group.group_id, latest.group_epoch, lacks)
-    making = partitions.Making(group, lacks)
-    shard.write(partitions.AskingWrite(token, changes, answer, refusal, commands, making))
+        group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
+    commands = partitions.initialize_commands(group.group_id, latest.group_epoch, missing)
+    initialization = partitions.StateInitialization(group, missing)
+    shard.write(partitions.PersisterWrite(token, changes, answer, refusal, commands, initialization))
 
 
 def _group_of(shard: ShardState, request: Request) -> ShareGroup:
@@ -152,7 +152,7 @@ def _group_of(shard: ShardState, request: Request) -> ShareGroup:
 
 
 def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], request: Request) -> None:
-    """The epoch that the member was told last, or the one before, where it didn't hear of that. Raises Refused."""
+    """Raises Refused unless the epoch is the member's own, or the previous one, if the response was lost."""
     epoch = request.member_epoch
     if request.member_id not in group.latest.members:
         words = f"Member {request.member_id} is not a member of group {group.group_id}."
@@ -162,7 +162,7 @@ def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], 
     than, why = "greater", ""
     if epoch < current.epoch:
         than = "smaller"
-        if shard.settings.policy.old_share_epoch_is_told_previous:
+        if shard.settings.policy.old_share_epoch_gets_previous:
             why = f", and it does not match the previous member epoch ({current.previous})"
     raise Refused(
         Err.FENCED_MEMBER_EPOCH,
@@ -171,9 +171,9 @@ def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], 
     )
 
 
-def _said(known: Member | None, client: Client, request: Request) -> Member:
-    """What the member's record says with this heartbeat, ``known`` being the record until now."""
-    before, names = known or NOBODY, request.subscribed_topic_names
+def _member_record(known: Member | None, client: Client, request: Request) -> Member:
+    """The member's record after this heartbeat; ``known``: its record until now."""
+    before, names = known or UNKNOWN_MEMBER, request.subscribed_topic_names
     return replace(
         before,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
@@ -183,14 +183,14 @@ def _said(known: Member | None, client: Client, request: Request) -> Member:
     )
 
 
-def _say(changes: Changes, client: Client, request: Request, expected: Expected[Member] | None) -> None:
-    """Take down what the member says of itself, where that is new."""
+def _put_member(changes: Changes, client: Client, request: Request, expected: Expected[Member] | None) -> None:
+    """Add the member's record, if it has changed."""
     group, member_id = changes.group, request.member_id
     known: Member | None = group.latest.members.get(member_id)
-    after = _said(known, client, request)
+    after = _member_record(known, client, request)
     if known is None or after != known:
-        before = known or NOBODY
-        changes.reads_otherwise = differ(after.subscribed_topic_names, before.subscribed_topic_names)
+        before = known or UNKNOWN_MEMBER
+        changes.subscription_changed = differ(after.subscribed_topic_names, before.subscribed_topic_names)
         encoded = None if expected is None else expected.bytes_of(after)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 
@@ -205,7 +205,7 @@ def _move_group(shard: ShardState, changes: Changes) -> None:
     has_more = group.has_unassigned and not (
         shard.settings.policy.share_initialization_waits_for_target and latest.group_epoch > latest.target_epoch
     )
-    if changes.reads_otherwise or has_more or hashed != latest.metadata_hash:
+    if changes.subscription_changed or has_more or hashed != latest.metadata_hash:
         _put_epoch(changes, latest.group_epoch + 1, hashed)
 
 
@@ -228,10 +228,10 @@ def _compute_target(shard: ShardState, changes: Changes) -> None:
         member_id: frozenset(
             topics.by_name[name].topic_id for name in member.subscribed_topic_names if name in topics.by_name
         )
-        for member_id, member in ((one, latest.members[one]) for one in java_order(latest.members))
+        for member_id, member in ((member_id, latest.members[member_id]) for member_id in java_order(latest.members))
     }
-    there = java_order(filter(topics.by_name.__contains__, latest.named), len(latest.named))
-    read = [topics.by_name[name].topic_id for name in there]
+    existing = java_order(filter(topics.by_name.__contains__, latest.named), len(latest.named))
+    read = [topics.by_name[name].topic_id for name in existing]
     shared = {topic_id: latest.initialized[topic_id].partitions for topic_id in read if topic_id in latest.initialized}
     assigned = simple.ASSIGNORS[shard.settings.policy.share_assignor](shared, members, latest.targets)
     for member_id in members:
@@ -251,8 +251,8 @@ def _follow(changes: Changes, member_id: str, before: Current[bytes]) -> Current
     latest = changes.group.latest
     if before.epoch == latest.target_epoch and member_id in latest.currents:
         return before
-    held = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in latest.target(member_id).items()}
-    after = Current(latest.target_epoch, before.epoch, assigned=held)
+    owned = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in latest.target(member_id).items()}
+    after = Current(latest.target_epoch, before.epoch, assigned=owned)
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), current_value(after))
     return after
 
@@ -261,7 +261,7 @@ def _follow(changes: Changes, member_id: str, before: Current[bytes]) -> Current
 
 
 def _leave(shard: ShardState, token: int, request: Request) -> None:
-    """Raises Refused."""
+    """Remove the member. Raises Refused for an unknown one."""
     group, member_id = shard.groups.get(request.group_id), request.member_id
     if group is None or group.is_dead:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -278,7 +278,7 @@ def _removal(shard: ShardState, group: ShareGroup, member_id: str) -> Changes:
     changes.add(LAYOUT.current, current_key(group_id, member_id), None)
     changes.add(LAYOUT.target, target_key(group_id, member_id), None)
     changes.add(LAYOUT.member, member_key(group_id, member_id), None)
-    forget_session(shard, group, member_id)
+    cancel_session(shard, group, member_id)
     epoch = group.latest.group_epoch + 1
     _put_epoch(changes, epoch, group.metadata_hash(shard.topics))
     if not group.latest.members and shard.settings.policy.emptied_group_target_is_stored:
@@ -291,19 +291,19 @@ def _removal(shard: ShardState, group: ShareGroup, member_id: str) -> Changes:
 
 
 def begin(shard: ShardState, group: ShareGroup) -> None:
-    """It was loaded from the log: sessions begin anew, and what the coordinator before was at goes on."""
+    """Restart the sessions of a group that was loaded, and repeat the pending requests of its former coordinator."""
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     for member_id in group.latest.members:
         restart_session(shard, group, member_id)
-    partitions.go_on(shard, group)
+    partitions.resume(shard, group)
 
 
 def unload(shard: ShardState, group: ShareGroup) -> None:
-    """Nobody waits in it."""
+    """Without effect: no request of a share group is deferred."""
     group.end()
 
 
 def session_expired(shard: ShardState, group: ShareGroup, member_id: str) -> None:
-    """A member was silent for too long."""
+    """Remove a member whose session has expired."""
     if member_id in group.latest.members:
         submit(shard, None, _removal(shard, group, member_id), None)

@@ -39,10 +39,9 @@ _PIECE = 2000
 
 @dataclass(slots=True)
 class AlterOffsets:
-    """An AlterShareGroupOffsets whose topics were looked up, as they were at ``version`` of the shard's: ``answer`` so far, its
-    ``rows`` of partitions there are, and where these are to begin. ``begun``: what the record says of that: of a
-    topic that is named twice what the second names. ``below``: topic id and number of a partition below 0, which Kafka takes for one of
-    the topic until the persister of the states refuses it."""
+    """An AlterShareGroupOffsets whose topics were looked up at ``version`` of the shard's topics: the ``answer`` so far, its ``rows``
+    of existing partitions, and their new start ``offsets``. ``begun``: the partitions in the group's record; of a topic that is named
+    twice the second's. ``below``: topic id and number of a partition below 0, which Kafka accepts until the persister refuses it."""
 
     group_id: str
     request: AlterShareGroupOffsetsRequest
@@ -62,51 +61,56 @@ def _below(topic_id: bytes, numbers: Collection[int]) -> tuple[bytes, int] | Non
 
 
 def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generator[None, None, AlterOffsets]:
-    """Look up what is asked for, in pieces; the group then does the rest in one step."""
-    found, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
+    """Look up the partitions of the request, in pieces; `alter` then takes one step."""
+    result, pace = AlterOffsets(request.group_id, request, topics.version), Pace(_PIECE)
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
-    there: dict[str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]] = {}  # one that is named twice has one row
+    answers_by_name: dict[
+        str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]
+    ] = {}  # one that is named twice has one row
     for topic in request.topics:
         if pace.full():
             yield
         image = topics.by_name.get(topic.topic_name)
-        told, numbers = there.get(topic.topic_name) or (AlterShareGroupOffsetsResponseTopic(topic.topic_name), set())
+        answer_topic, numbers = answers_by_name.get(topic.topic_name) or (
+            AlterShareGroupOffsetsResponseTopic(topic.topic_name),
+            set(),
+        )
         named: set[int] = set()
-        if topic.topic_name not in there and (image is not None or topic.partitions):
-            found.answer.responses.append(told)
+        if topic.topic_name not in answers_by_name and (image is not None or topic.partitions):
+            result.answer.responses.append(answer_topic)
         if image is not None:
-            told.topic_id = image.topic_id
-            there[topic.topic_name] = told, numbers
-        for one in topic.partitions:
+            answer_topic.topic_id = image.topic_id
+            answers_by_name[topic.topic_name] = answer_topic, numbers
+        for partition in topic.partitions:
             if pace.full():
                 yield
-            row = AlterShareGroupOffsetsResponsePartition(one.partition_index)
-            told.partitions.append(row)
-            if image is None or one.partition_index >= image.partitions:
+            row = AlterShareGroupOffsetsResponsePartition(partition.partition_index)
+            answer_topic.partitions.append(row)
+            if image is None or partition.partition_index >= image.partitions:
                 row.error_code, row.error_message = unknown, unknown.text
             else:
-                named.add(one.partition_index)
-                found.rows[topic.topic_name, one.partition_index] = row
-                found.offsets[image.topic_id, one.partition_index] = one.start_offset
+                named.add(partition.partition_index)
+                result.rows[topic.topic_name, partition.partition_index] = row
+                result.offsets[image.topic_id, partition.partition_index] = partition.start_offset
         numbers |= named
         if image is not None:
-            found.begun[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(named)))
-    for name, (told, numbers) in there.items():
+            result.begun[image.topic_id] = TopicState(topic.topic_name, tuple(sorted(named)))
+    for name, (answer_topic, numbers) in answers_by_name.items():
         if pace.full(1 + len(numbers)):
             yield
-        if found.below is None:
-            found.below = _below(told.topic_id, numbers)
-        found.wanted[told.topic_id] = TopicState(name, tuple(sorted(numbers)))
-    return found
+        if result.below is None:
+            result.below = _below(answer_topic.topic_id, numbers)
+        result.wanted[answer_topic.topic_id] = TopicState(name, tuple(sorted(numbers)))
+    return result
 
 
 def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> None:
-    """An empty group, or one that is made by this, begins elsewhere."""
+    """AlterShareGroupOffsets: set the start offsets of an empty group, which is created if it is missing."""
     if body.version != shard.topics.version:  # topics have changed since
         body = at_once(altering(shard.topics, body.request))
     answer, wanted, rows = body.answer, body.wanted, body.rows
     if not shard.settings.policy.share_offsets_may_be_altered:
-        answer.responses = [one for one in answer.responses if one.topic_name not in shard.topics.by_name]
+        answer.responses = [row for row in answer.responses if row.topic_name not in shard.topics.by_name]
         shard.answer(token, answer)
         return
     try:
@@ -129,17 +133,17 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
         submit(shard, token, changes, answer, _refused_alter)
         return
 
-    def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
-        each = iter(answers)
+    def answer_request(shard: ShardState, answers: Sequence[Result]) -> None:
+        results = iter(answers)
         for topic in wanted.values():
             for number in topic.partitions:
-                result, row = next(each), rows[topic.name, number]
+                result, row = next(results), rows[topic.name, number]
                 row.error_code, row.error_message = result.error, result.words
         shard.reply(token, answer)
 
-    making = partitions.Making(group, wanted, told_all)
-    commands = partitions.made_by(group.group_id, group.latest.group_epoch, wanted, body.offsets)
-    shard.write(partitions.AskingWrite(None, changes, None, None, commands, making))
+    initialization = partitions.StateInitialization(group, wanted, answer_request)
+    commands = partitions.initialize_commands(group.group_id, group.latest.group_epoch, wanted, body.offsets)
+    shard.write(partitions.PersisterWrite(None, changes, None, None, commands, initialization))
 
 
 def _group_of(shard: ShardState, group_id: str) -> ShareGroup:
@@ -159,9 +163,9 @@ def _refused_alter(error: Err, words: str | None = None) -> AlterShareGroupOffse
 
 @dataclass(slots=True)
 class ForgetOffsets:
-    """A DeleteShareGroupOffsets whose topics were looked up, in the group and among the topics as they were at ``version``: what is to
-    be forgotten, its ``rows`` by topic id, and the rows of what can't be. A topic that is named twice has one row, as at Kafka, which
-    asks the share coordinators once for each."""
+    """A DeleteShareGroupOffsets whose topics were looked up, in the group and among the topics at ``version``: the topics to delete,
+    their ``rows`` by topic id, and the rows of refused topics. A topic that is named twice has one row, as in Kafka, which sends one
+    request for each topic to the share coordinators."""
 
     group_id: str
     request: DeleteShareGroupOffsetsRequest
@@ -177,11 +181,11 @@ def _version(shard: ShardState, group_id: str) -> tuple[ShareGroup, int, int] | 
 
 
 def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Generator[None, None, ForgetOffsets]:
-    """Look up what is asked for, in pieces; the group then does the rest in one step."""
-    found = ForgetOffsets(request.group_id, request, _version(shard, request.group_id))
-    if found.version is None:
-        return found
-    latest, topics, pace = found.version[0].latest, shard.topics.by_name, Pace(_PIECE)
+    """Look up the topics of the request, in pieces; `delete` then takes one step."""
+    result = ForgetOffsets(request.group_id, request, _version(shard, request.group_id))
+    if result.version is None:
+        return result
+    latest, topics, pace = result.version[0].latest, shard.topics.by_name, Pace(_PIECE)
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
     for topic in request.topics:
         if pace.full():
@@ -189,20 +193,20 @@ def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Ge
         name, image = topic.topic_name, topics.get(topic.topic_name)
         if image is None:
             row = DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=unknown.text)
-            found.refused.append(row)
+            result.refused.append(row)
         elif image.topic_id in latest.initialized or image.topic_id in latest.deleting:
-            if image.topic_id not in found.gone:
+            if image.topic_id not in result.gone:
                 whole = TopicState(name, tuple(range(image.partitions)))
-                found.gone[image.topic_id] = latest.initialized.get(image.topic_id, whole)
-            found.rows[image.topic_id] = DeleteShareGroupOffsetsResponseTopic(name, image.topic_id)
+                result.gone[image.topic_id] = latest.initialized.get(image.topic_id, whole)
+            result.rows[image.topic_id] = DeleteShareGroupOffsetsResponseTopic(name, image.topic_id)
         else:
             words = "There is no offset information to delete."
-            found.refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=words))
-    return found
+            result.refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=words))
+    return result
 
 
 def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -> None:
-    """An empty group forgets topics."""
+    """DeleteShareGroupOffsets: remove the state of topics of an empty group."""
     group = shard.groups.get(body.group_id)
     if group is None or group.is_dead:
         words = f"Group {body.group_id} not found."
@@ -217,16 +221,16 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         return
     if body.version != _version(shard, body.group_id):  # it is another since
         body = at_once(forgetting(shard, body.request))
-    latest, gone, rows = group.latest, body.gone, body.rows
+    latest, deleted, rows = group.latest, body.gone, body.rows
     answer = DeleteShareGroupOffsetsResponse(responses=[*rows.values(), *body.refused])
-    if not gone:
+    if not deleted:
         shard.answer(token, answer, _refused_delete)
         return
 
-    def told_all(shard: ShardState, answers: Sequence[Result]) -> None:
-        each = iter(answers)
-        for topic_id, topic in gone.items():
-            failed = [one for one in (next(each) for _ in topic.partitions) if one.error is not Err.NONE]
+    def answer_request(shard: ShardState, answers: Sequence[Result]) -> None:
+        results = iter(answers)
+        for topic_id, topic in deleted.items():
+            failed = [result for result in (next(results) for _ in topic.partitions) if result.error is not Err.NONE]
             if failed:
                 row = rows[topic_id]
                 row.error_code, row.error_message = failed[0].error, failed[0].words
@@ -235,12 +239,12 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
     changes = Changes(group)
     partitions.record(
         changes,
-        initialized={id_: one for id_, one in latest.initialized.items() if id_ not in gone},
-        deleting={**latest.deleting, **{id_: one.name for id_, one in gone.items()}},
+        initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in deleted},
+        deleting={**latest.deleting, **{id_: topic.name for id_, topic in deleted.items()}},
     )
-    removing = partitions.Removing(group, gone, told_all)
-    commands = partitions.removed_by(group.group_id, gone)
-    shard.write(partitions.AskingWrite(None, changes, None, None, commands, removing))
+    deletion = partitions.StateDeletion(group, deleted, answer_request)
+    commands = partitions.delete_commands(group.group_id, deleted)
+    shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))
 
 
 def _refused_delete(error: Err, words: str | None = None) -> DeleteShareGroupOffsetsResponse:

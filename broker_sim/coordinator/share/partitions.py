@@ -1,8 +1,9 @@
-"""Partitions' state: made by the share coordinators before anybody is given a partition, made anew elsewhere, and removed.
+"""The state of share partitions: initialized by the share coordinators before a partition is assigned, altered, and deleted.
 
-Each is told in the group's record of partitions first (15), then the share coordinators are asked, then the record says what came of
-it. A coordinator that takes over finds in the record what was under way, and asks again. Source: GroupMetadataManager.
-maybeCreateInitializeShareGroupStateRequest, initializeShareGroupState, uninitializeShareGroupState; GroupCoordinatorService (4.x).
+For each change the group's record of partitions (15) is written first, then the share coordinators get their requests, then the record
+is written with the result. A coordinator that loads the group finds pending changes in the record and repeats the requests. Source:
+GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest, initializeShareGroupState, uninitializeShareGroupState;
+GroupCoordinatorService (4.x).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from broker_sim.coordinator.epochs.writes import Changes, EpochWrite, submit
 from broker_sim.coordinator.share.group import ShareGroup, Topic, TopicState, partitions_key, partitions_value
 from broker_sim.coordinator.share_state.commands import Command, Delete, Initialize, Result
 from broker_sim.coordinator.share_state.state import NOWHERE, ShareKey
-from broker_sim.coordinator.state import Asking, ShardState
+from broker_sim.coordinator.state import PersisterCallback, ShardState
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 
@@ -28,7 +29,7 @@ def record(
     initialized: Wanted | None = None,
     deleting: Mapping[bytes, str] | None = None,
 ) -> None:
-    """The group's record of partitions, with what is otherwise than it was."""
+    """Add the group's record of partitions, with the given changes."""
     group = changes.group
     assert isinstance(group, ShareGroup)
     latest = group.latest
@@ -40,17 +41,17 @@ def record(
     changes.add(types.SHARE_GROUP_STATE_PARTITION_METADATA, partitions_key(group.group_id), value)
 
 
-def lacking(shard: ShardState, group: ShareGroup) -> Topic:
-    """Partitions that members read, and whose state is neither there nor being made."""
-    latest, found = group.latest, Topic()
+def uninitialized(shard: ShardState, group: ShareGroup) -> Topic:
+    """The subscribed partitions whose state is neither initialized nor being initialized."""
+    latest, result = group.latest, Topic()
     by_name = shard.topics.by_name
     for name in sorted(by_name.keys() & latest.named.keys()):
         image = by_name[name]
         has = {*_numbers(latest.initialized, image.topic_id), *_numbers(latest.initializing, image.topic_id)}
-        lacks = tuple(number for number in range(image.partitions) if number not in has)
-        if lacks:
-            found[image.topic_id] = TopicState(name, lacks)
-    return found
+        missing = tuple(number for number in range(image.partitions) if number not in has)
+        if missing:
+            result[image.topic_id] = TopicState(name, missing)
+    return result
 
 
 def _numbers(topics: Wanted, topic_id: bytes) -> tuple[int, ...]:
@@ -58,7 +59,7 @@ def _numbers(topics: Wanted, topic_id: bytes) -> tuple[int, ...]:
 
 
 def joined(some: Wanted, others: Wanted) -> Topic:
-    """All of both."""
+    """The partitions of both, by topic id."""
     together = dict(some)
     for topic_id, topic in others.items():
         numbers = {*_numbers(together, topic_id), *topic.partitions}
@@ -67,30 +68,30 @@ def joined(some: Wanted, others: Wanted) -> Topic:
 
 
 def without(some: Wanted, others: Wanted) -> Topic:
-    """What of the one isn't in the other."""
+    """The partitions of ``some`` that are not in ``others``."""
     left = Topic()
     for topic_id, topic in some.items():
-        gone = frozenset(_numbers(others, topic_id))
-        numbers = tuple(number for number in topic.partitions if number not in gone)
+        excluded = frozenset(_numbers(others, topic_id))
+        numbers = tuple(number for number in topic.partitions if number not in excluded)
         if numbers:
             left[topic_id] = TopicState(topic.name, numbers)
     return left
 
 
-# making
+# initialization
 
 
 def begin(changes: Changes, wanted: Wanted) -> None:
-    """The record says that these are being made."""
+    """Record that these partitions are being initialized."""
     group = changes.group
     assert isinstance(group, ShareGroup)
     record(changes, initializing=joined(group.latest.initializing, wanted))
 
 
-class AskingWrite(EpochWrite):
+class PersisterWrite(EpochWrite):
     """A request's records, upon which the share coordinators are asked."""
 
-    __slots__ = ("asking", "commands")
+    __slots__ = ("callback", "commands")
 
     def __init__(
         self,
@@ -99,17 +100,17 @@ class AskingWrite(EpochWrite):
         answer: Any,
         refusal: Callable[[Err], Any] | None,
         commands: Sequence[Command],
-        asking: Asking,
+        callback: PersisterCallback,
     ) -> None:
         super().__init__(token, changes, answer, refusal)
-        self.commands, self.asking = commands, asking
+        self.commands, self.callback = commands, callback
 
     def done(self, shard: ShardState) -> None:
         super().done(shard)
-        shard.ask(self.commands, self.asking)
+        shard.ask_persister(self.commands, self.callback)
 
 
-def made_by(
+def initialize_commands(
     group_id: str, state_epoch: int, wanted: Wanted, offsets: Mapping[tuple[bytes, int], int] | None = None
 ) -> list[Command]:
     """What makes states, at the offsets given, else nowhere yet."""
@@ -124,25 +125,28 @@ def made_by(
     ]
 
 
-class Making:
-    """States that are being made: what the record says when they are, or when they could not be. ``told``: who is answered then, with
-    what the share coordinators say of each."""
+class StateInitialization:
+    """States that are being initialized; the record gets the result. ``on_answered``: called then, with the share coordinators'
+    answers."""
 
-    __slots__ = ("group", "told", "wanted")
+    __slots__ = ("group", "on_answered", "wanted")
 
     def __init__(
-        self, group: ShareGroup, wanted: Wanted, told: Callable[[ShardState, Sequence[Result]], object] | None = None
+        self,
+        group: ShareGroup,
+        wanted: Wanted,
+        on_answered: Callable[[ShardState, Sequence[Result]], object] | None = None,
     ) -> None:
-        self.group, self.wanted, self.told = group, wanted, told
+        self.group, self.wanted, self.on_answered = group, wanted, on_answered
 
     def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
-        """What was made is there; what was not is asked for again at the next heartbeat."""
+        """Record the initialized partitions; failed ones are requested again at the next heartbeat."""
         group = self.group
         if shard.groups.get(group.group_id) is group:
             made = Topic()
-            each = iter(answers)
+            results = iter(answers)
             for topic_id, topic in self.wanted.items():
-                numbers = tuple(number for number in topic.partitions if next(each).error is Err.NONE)
+                numbers = tuple(number for number in topic.partitions if next(results).error is Err.NONE)
                 if numbers:
                     made[topic_id] = TopicState(topic.name, numbers)
             changes = Changes(group)
@@ -152,15 +156,15 @@ class Making:
                 initialized=joined(group.latest.initialized, made),
             )
             submit(shard, None, changes, None)
-        if self.told is not None:
-            self.told(shard, answers)
+        if self.on_answered is not None:
+            self.on_answered(shard, answers)
 
 
 # removing
 
 
-def removed_by(group_id: str, topics: Wanted) -> list[Command]:
-    """What removes states."""
+def delete_commands(group_id: str, topics: Wanted) -> list[Command]:
+    """The commands that delete the states of these partitions."""
     return [
         Delete(ShareKey(group_id, topic_id, number))
         for topic_id, topic in topics.items()
@@ -168,52 +172,58 @@ def removed_by(group_id: str, topics: Wanted) -> list[Command]:
     ]
 
 
-class Removing:
-    """States of topics that are being removed: the record forgets the topics when they are gone. ``told``: who is answered then."""
+class StateDeletion:
+    """States of topics that are being deleted; afterwards the record drops the topics. ``on_answered``: called then, with the share
+    coordinators' answers."""
 
-    __slots__ = ("group", "told", "topics")
+    __slots__ = ("group", "on_answered", "topics")
 
     def __init__(
-        self, group: ShareGroup, topics: Wanted, told: Callable[[ShardState, Sequence[Result]], object] | None = None
+        self,
+        group: ShareGroup,
+        topics: Wanted,
+        on_answered: Callable[[ShardState, Sequence[Result]], object] | None = None,
     ) -> None:
-        self.group, self.topics, self.told = group, topics, told
+        self.group, self.topics, self.on_answered = group, topics, on_answered
 
     def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
         group = self.group
-        if shard.groups.get(group.group_id) is group and all(one.error is Err.NONE for one in answers):
+        if shard.groups.get(group.group_id) is group and all(result.error is Err.NONE for result in answers):
             changes = Changes(group)
             left = {id_: name for id_, name in group.latest.deleting.items() if id_ not in self.topics}
             record(changes, deleting=left)
             submit(shard, None, changes, None)
-        if self.told is not None:
-            self.told(shard, answers)
+        if self.on_answered is not None:
+            self.on_answered(shard, answers)
 
 
-def go_on(shard: ShardState, group: ShareGroup) -> None:
-    """A coordinator has taken over: what the one before was at is asked for again. Not where a partition below 0 is among it, as
-    AlterShareGroupOffsets may have left one: Kafka's persister refuses all of it."""
+def resume(shard: ShardState, group: ShareGroup) -> None:
+    """Repeat the pending initialization requests after the group was loaded. Not if a partition below 0 is among them, which
+    AlterShareGroupOffsets may have left: Kafka's persister refuses all of them."""
     latest = group.latest
     wanted = {topic_id: topic for topic_id, topic in latest.initializing.items() if topic.partitions}
     if wanted and all(min(topic.partitions) >= 0 for topic in wanted.values()):
-        shard.ask(made_by(group.group_id, latest.group_epoch, wanted), Making(group, wanted))
+        shard.ask_persister(
+            initialize_commands(group.group_id, latest.group_epoch, wanted), StateInitialization(group, wanted)
+        )
 
 
 def forget_topics(shard: ShardState, topic_ids: Iterable[bytes]) -> None:
-    """Topics are no more: nothing of them is assigned again. Their state ends with the share coordinators, which see for themselves."""
-    gone = dict.fromkeys(topic_ids)
+    """Drop deleted topics from the groups' records. The share coordinators delete the states themselves."""
+    deleted = dict.fromkeys(topic_ids)
     for group in list(shard.groups.values()):
         if not isinstance(group, ShareGroup):
             continue
         latest = group.latest
         if not any(
-            id_ in topics for topics in (latest.initializing, latest.initialized, latest.deleting) for id_ in gone
+            id_ in topics for topics in (latest.initializing, latest.initialized, latest.deleting) for id_ in deleted
         ):
             continue
         changes = Changes(group)
         record(
             changes,
-            initializing={id_: one for id_, one in latest.initializing.items() if id_ not in gone},
-            initialized={id_: one for id_, one in latest.initialized.items() if id_ not in gone},
-            deleting={id_: name for id_, name in latest.deleting.items() if id_ not in gone},
+            initializing={id_: topic for id_, topic in latest.initializing.items() if id_ not in deleted},
+            initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in deleted},
+            deleting={id_: name for id_, name in latest.deleting.items() if id_ not in deleted},
         )
         submit(shard, None, changes, None)

@@ -1,6 +1,7 @@
-"""What a share group answers to OffsetDelete, and its deletion.
+"""OffsetDelete and DeleteGroups of a share group.
 
-Source: GroupMetadataManager, GroupCoordinatorService.deleteShareGroups (4.x)."""
+Source: GroupMetadataManager, GroupCoordinatorService.deleteShareGroups (4.x).
+"""
 
 from __future__ import annotations
 
@@ -39,13 +40,13 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
         offsets.delete_group(shard, token, client, request)
         return
 
-    def told(shard: ShardState, answers: Sequence[Result]) -> None:
-        error = next((one.error for one in answers if one.error is not Err.NONE), Err.NONE)
+    def answer_request(shard: ShardState, answers: Sequence[Result]) -> None:
+        error = next((result.error for result in answers if result.error is not Err.NONE), Err.NONE)
         if error is Err.NONE:
             offsets.delete_group(shard, token, client, request)
         else:
             shard.reply(token, error)
 
-    removing = partitions.Removing(group, topics, told)
-    commands = partitions.removed_by(group.group_id, topics)
-    shard.write(partitions.AskingWrite(None, changes, None, None, commands, removing))
+    deletion = partitions.StateDeletion(group, topics, answer_request)
+    commands = partitions.delete_commands(group.group_id, topics)
+    shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))

@@ -1,5 +1,5 @@
-"""A partition as a share group has it, at the partition's leader (KIP-932): which records are in whose hands, and for how long.
+"""A share group's view of a partition, at the partition's leader (KIP-932): which records are acquired, by whom, and until when.
 
-`SharePartition` is a pure function of what it is told: what was read of the log, who acknowledges, what time it is, what the share
-coordinator says. ``sessions`` are what its members' requests stand in.
+`SharePartition` is a pure function of its inputs: records that were read, acknowledgements, the time, the share coordinator's answers.
+``sessions`` are the share sessions of its members' requests.
 """

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-NOBODY = ""
+NO_MEMBER = ""
 
 
 class DeliveryState(enum.IntEnum):
@@ -30,12 +30,12 @@ class DeliveryState(enum.IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """What is known of a record, or of a whole run. ``deadline_ms``: when the lock of the member that has it ends. ``moving``: it is as
-    it will be, and the share coordinator has not confirmed it yet: nobody may acquire or acknowledge it meanwhile."""
+    """The state of a record, or of a run of records. ``deadline_ms``: when the acquisition lock ends. ``moving``: the new state is set
+    but not confirmed by the share coordinator yet; until then no member may acquire or acknowledge the record."""
 
     state: DeliveryState = DeliveryState.AVAILABLE
     deliveries: int = 0
-    member: str = NOBODY
+    member: str = NO_MEMBER
     deadline_ms: int = -1
     moving: bool = False
 
@@ -56,12 +56,13 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records ``first`` to ``last``, both included: ``whole`` says it of all of them, until ``each`` does, by offset."""
+    """Records ``first`` to ``last``, both included: ``batch_state`` is the state of all of them, unless ``offset_state`` has one for
+    each offset."""
 
     first: int
     last: int
-    whole: Delivery = field(default_factory=Delivery)
-    each: dict[int, Delivery] | None = None
+    batch_state: Delivery = field(default_factory=Delivery)
+    offset_state: dict[int, Delivery] | None = None
 
     @property
     def size(self) -> int:
@@ -70,16 +71,16 @@ class Batch:
 
     def parted(self) -> dict[int, Delivery]:
         """Its records one by one, from now on."""
-        if self.each is None:
-            self.each = {offset: self.whole.copy() for offset in range(self.first, self.last + 1)}
-        return self.each
+        if self.offset_state is None:
+            self.offset_state = {offset: self.batch_state.copy() for offset in range(self.first, self.last + 1)}
+        return self.offset_state
 
     def runs(self) -> Iterator[tuple[int, int, Delivery]]:
-        """First and last offset, and what is known of them."""
-        if self.each is None:
-            yield self.first, self.last, self.whole
+        """First offset, last offset and state of each run of records."""
+        if self.offset_state is None:
+            yield self.first, self.last, self.batch_state
         else:
-            for offset, delivery in self.each.items():
+            for offset, delivery in self.offset_state.items():
                 yield offset, offset, delivery
 
 

@@ -1,17 +1,16 @@
-"""`SharePartition`: acquires, hears what became of records, takes them back when a lock ends, and moves on over what is done with.
+"""`SharePartition`: acquires records, processes acknowledgements, releases records whose lock expired, and advances the start offset.
 
 Rules:
 
-1. Whoever acquires a record has a lock on it until it acknowledges, gives it back, or its time is over; then it is free again, or
-   archived, where it has been delivered as often as the group allows.
-2. What becomes of a record is written down before anybody is told (`Transition`): ``settle`` when the share coordinator has confirmed
-   it, ``undo`` when it has refused. Only that a lock has ended counts at once.
-3. All that one request acknowledges in a partition is done, or nothing of it.
-4. The start offset moves over leading records that are done with; what lies below it is no longer known, and acknowledging it is no
+1. An acquired record is locked for its member until the member acknowledges or releases it, or the lock expires; then it is available
+   again, or archived if it was delivered as often as the group allows.
+2. A change of records is stored before it is reported to the member (`Transition`): ``settle`` when the share coordinator has confirmed
+   it, ``undo`` when it has refused. Only an expired lock counts at once.
+3. The acknowledgements of a request for a partition are applied all together, or not at all.
+4. The start offset advances over leading records that are acknowledged or archived; acknowledgements below it are ignored without an
    error.
 
-Source: SharePartition.java (4.x). Where Kafka remembers a window of gaps after a load, the gaps here are records that were delivered
-never.
+Source: SharePartition.java (4.x). Where Kafka remembers a window of gaps after a load, the gaps here are records without a delivery.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker_sim.common.slices import Pace
-from broker_sim.coordinator.share_partition.inflight import NOBODY, Batch, Delivery, DeliveryState, runs_of
-from broker_sim.coordinator.share_partition.transition import Change, Renewed, Transition, Why
+from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, Batch, Delivery, DeliveryState, runs_of
+from broker_sim.coordinator.share_partition.transition import Change, Reason, Renewed, Transition
 from broker_sim.coordinator.share_state.batches import StateBatch
 from kafka_wire.errors import Err
 
@@ -32,9 +31,9 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """What a member may say of a record."""
 
 
-_SAID = (Why.GAP, Why.ACCEPTED, Why.RELEASED, Why.REJECTED, Why.RENEWED)
+_REASONS = (Reason.GAP, Reason.ACCEPTED, Reason.RELEASED, Reason.REJECTED, Reason.RENEWED)
 
-_LETTERS = (Why.REJECTED, Why.RELEASED, Why.EXPIRED, Why.GIVEN_BACK)
+_LETTERS = (Reason.REJECTED, Reason.RELEASED, Reason.EXPIRED, Reason.GIVEN_BACK)
 """What leaves a dead letter, where that is the end of a record."""
 
 _BECOMES = {
@@ -47,8 +46,8 @@ _BECOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a group allows: how long a lock holds, how often a record is delivered, how many may be in flight. ``dead_letters``: what is
-    rejected, or delivered as often as it may be, is ARCHIVING until a letter of it is written."""
+    """A group's limits: the duration of a lock, deliveries of a record, records in flight. ``dead_letters``: a record that is rejected,
+    or reaches the delivery limit, is ARCHIVING until its dead letter is written."""
 
     lock_ms: int = 30_000
     deliveries: int = 5
@@ -58,16 +57,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPolicy:
-    """Where releases differ. ``given_back_uncounted``: a record that its member's session leaves behind counts as not delivered (4.1).
-    ``completed_leave_room``: records that are done with don't count as in flight, and how many there are is told (KIP-1226, 4.2).
-    ``bad_records_come_alone``: the oftener records were delivered in vain, the fewer of them come together, at last one by one (4.2).
-    ``neighbours_are_told_as_one``: also where they were acquired one by one (4.2). ``old_words``: 4.1's of refusals.
-    ``ids_are_uuids``: members are known by the bytes of their ids, not by their text (4.1)."""
+    """Differences between releases. ``given_back_uncounted``: a record that its member's session releases counts as not delivered
+    (4.1). ``completed_leave_room``: acknowledged and archived records don't count as in flight, and their number is stored (KIP-1226,
+    4.2). ``bad_records_come_alone``: the more often records were delivered without success, the fewer of them are acquired together, in
+    the end one by one (4.2). ``neighbours_are_joined``: acquired neighbours are returned as one range even if they were acquired
+    one by one (4.2). ``old_words``: 4.1's error messages. ``ids_are_uuids``: members are identified by the bytes of their ids, not by
+    their text (4.1)."""
 
     given_back_uncounted: bool = False
     completed_leave_room: bool = True
     bad_records_come_alone: bool = True
-    neighbours_are_told_as_one: bool = True
+    neighbours_are_joined: bool = True
     old_words: bool = False
     ids_are_uuids: bool = False
 
@@ -81,7 +81,7 @@ class Acquired(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of records ``first`` to ``last``: one type for all of them, or one for each."""
+    """A member's acknowledgement of records ``first`` to ``last``: one type for all of them, or one for each."""
 
     first: int
     last: int
@@ -89,7 +89,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why nothing was acknowledged."""
+    """The error and message of refused acknowledgements."""
 
     error: Err
     words: str | None
@@ -113,16 +113,16 @@ class SharePartition:
     def loaded(
         cls, policy: PartitionPolicy, limits: Limits, start_offset: int, stored: Iterable[StateBatch]
     ) -> SharePartition:
-        """As the share coordinator has it."""
+        """A share partition with the state from the share coordinator."""
         made = cls(policy, limits, start_offset, start_offset)
-        for one in stored:
-            if one.first > made.next_offset:
-                made.batches.append(Batch(made.next_offset, one.first - 1))
-            delivery = Delivery(DeliveryState(one.state), one.deliveries)
-            made.batches.append(Batch(one.first, one.last, delivery))
-            made.next_offset = one.last + 1
+        for batch in stored:
+            if batch.first > made.next_offset:
+                made.batches.append(Batch(made.next_offset, batch.first - 1))
+            delivery = Delivery(DeliveryState(batch.state), batch.deliveries)
+            made.batches.append(Batch(batch.first, batch.last, delivery))
+            made.next_offset = batch.last + 1
             if delivery.state.is_final:
-                made.complete_count += one.last - one.first + 1
+                made.complete_count += batch.last - batch.first + 1
         made._advance()
         return made
 
@@ -132,11 +132,11 @@ class SharePartition:
         """From where to read: the earliest record that is free."""
         if self._may_have_free:
             for batch in self.batches:
-                if batch.each is None:
-                    if batch.whole.is_free:
+                if batch.offset_state is None:
+                    if batch.batch_state.is_free:
                         return batch.first
                 else:
-                    for offset, delivery in batch.each.items():
+                    for offset, delivery in batch.offset_state.items():
                         if delivery.is_free:
                             return offset
             self._may_have_free = False
@@ -163,8 +163,8 @@ class SharePartition:
         max_records: int,
         exactly: bool = False,
     ) -> list[Acquired]:
-        """Give a member what is free of the batches of the log that were read, (first, last) of each, whole batches where that goes a
-        little beyond ``max_records``, but with ``exactly``. ``batch_size``: the records that are acquired together."""
+        """Acquire available records of the log's batches that were read, (first, last) of each. Whole batches are acquired if that
+        exceeds ``max_records`` a little, except with ``exactly``. ``batch_size``: the records that are acquired together."""
         last = read[-1][1]
         room = min(max_records, self.limits.in_flight - self.in_flight)
         if room <= 0:
@@ -172,11 +172,11 @@ class SharePartition:
                 return []
             last = min(last, self.next_offset - 1)
             room = max_records
-        found: list[Acquired] = []
+        acquired: list[Acquired] = []
         count = 0
         deadline_ms = now_ms + self.limits.lock_ms
         slowed = False
-        at = max(0, bisect_right(self.batches, read[0][0], key=lambda one: one.first) - 1)
+        at = max(0, bisect_right(self.batches, read[0][0], key=lambda batch: batch.first) - 1)
         for batch in self.batches[at:]:
             if count >= room or slowed or batch.first > last:
                 break
@@ -187,39 +187,41 @@ class SharePartition:
                 slowed = slowed_to < most
                 most = slowed_to
             got = self._acquire_of(batch, member, read[0][0], last, deadline_ms, most)
-            found += got
-            count += sum(one.last - one.first + 1 for one in got)
+            acquired += got
+            count += sum(part.last - part.first + 1 for part in got)
             if not got:
                 slowed = False
         if count < room and not slowed and self.next_offset <= last:
-            found += self._acquire_new(member, read, last, deadline_ms, batch_size, room - count, exactly)
-        return found
+            acquired += self._acquire_new(member, read, last, deadline_ms, batch_size, room - count, exactly)
+        return acquired
 
-    def _most(self, batch: Batch, otherwise: int) -> int:
-        """How many records of a batch may come together, after that many vain deliveries."""
+    def _most(self, batch: Batch, default: int) -> int:
+        """How many records of a batch may be acquired together, after their number of deliveries without success."""
         if not self.policy.bad_records_come_alone:
-            return otherwise
-        if batch.each is None:
-            deliveries = batch.whole.deliveries if batch.whole.is_free else 0
+            return default
+        if batch.offset_state is None:
+            deliveries = batch.batch_state.deliveries if batch.batch_state.is_free else 0
         else:
-            deliveries = max((one.deliveries for one in batch.each.values() if one.is_free), default=0)
+            deliveries = max(
+                (delivery.deliveries for delivery in batch.offset_state.values() if delivery.is_free), default=0
+            )
         begins = max(2, (self.limits.deliveries + 1) // 2)
         if deliveries < begins:
-            return otherwise
+            return default
         if deliveries >= self.limits.deliveries - 1:
             return 1
-        return min(otherwise, max(1, batch.size >> (deliveries - begins + 1)))
+        return min(default, max(1, batch.size >> (deliveries - begins + 1)))
 
     def _acquire_of(
         self, batch: Batch, member: str, begin: int, end: int, deadline_ms: int, most: int
     ) -> list[Acquired]:
         inside = batch.first >= begin and batch.last <= end
-        if batch.each is None:
-            if not batch.whole.is_free:
+        if batch.offset_state is None:
+            if not batch.batch_state.is_free:
                 return []
             if inside and batch.size <= most:
-                self._lock(batch.first, batch.last, batch.whole, member, deadline_ms)
-                return [Acquired(batch.first, batch.last, batch.whole.deliveries)]
+                self._lock(batch.first, batch.last, batch.batch_state, member, deadline_ms)
+                return [Acquired(batch.first, batch.last, batch.batch_state.deliveries)]
         got: list[Acquired] = []
         for offset, delivery in batch.parted().items():
             if offset < begin or not delivery.is_free:
@@ -228,7 +230,7 @@ class SharePartition:
                 break
             self._lock(offset, offset, delivery, member, deadline_ms)
             got.append(Acquired(offset, offset, delivery.deliveries))
-        return _joined(got) if self.policy.neighbours_are_told_as_one else got
+        return _joined(got) if self.policy.neighbours_are_joined else got
 
     def _acquire_new(
         self,
@@ -242,7 +244,7 @@ class SharePartition:
     ) -> list[Acquired]:
         first = max(self.next_offset, read[0][0])
         if not self.batches:
-            self.start_offset = max(self.start_offset, first)  # what lies between is no more
+            self.start_offset = max(self.start_offset, first)  # the records between are not in the log any more
         elif first > self.next_offset:
             self.batches.append(Batch(self.next_offset, first - 1))
         if last - first + 1 > room:
@@ -252,7 +254,7 @@ class SharePartition:
         got: list[Acquired] = []
         for begin, end in runs_of(read, first, last, batch_size):
             batch = Batch(begin, end)
-            self._lock(begin, end, batch.whole, member, deadline_ms)
+            self._lock(begin, end, batch.batch_state, member, deadline_ms)
             self.batches.append(batch)
             got.append(Acquired(begin, end, 1))
         self.next_offset = last + 1
@@ -273,15 +275,14 @@ class SharePartition:
     def acknowledging(
         self, member: str, acknowledgements: Iterable[Acknowledgement], now_ms: int, pace: Pace
     ) -> Generator[None, None, Transition | Refusal]:
-        """What a member says of records that it has, in pieces of ``pace``; nothing has happened where it is refused. What has been
-        looked at is ``moving`` between the pieces, so that it is nobody else's; a lock that ends before it is looked at has ended
-        before."""
+        """Apply a member's acknowledgements, in pieces of ``pace``; if any is refused nothing is changed. Records of earlier pieces are
+        ``moving``, so that no other request gets them; a lock that expires before its piece counts as expired."""
         moved = Transition()
         renewed: list[tuple[int, int, Delivery]] = []
-        for one in acknowledgements:
+        for acknowledgement in acknowledgements:
             if pace.full():
                 yield
-            refusal = yield from self._acknowledge(member, one, moved, renewed, pace)
+            refusal = yield from self._acknowledge(member, acknowledgement, moved, renewed, pace)
             if refusal is not None:
                 self.undo(moved)
                 return refusal
@@ -295,38 +296,38 @@ class SharePartition:
     def _acknowledge(
         self,
         member: str,
-        said: Acknowledgement,
+        acknowledgement: Acknowledgement,
         moved: Transition,
         renewed: list[tuple[int, int, Delivery]],
         pace: Pace,
     ) -> Generator[None, None, Refusal | None]:
-        if said.last < self.start_offset:
+        if acknowledgement.last < self.start_offset:
             return None
-        if said.first >= self.next_offset or not self.batches:
+        if acknowledgement.first >= self.next_offset or not self.batches:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("first"))
-        if said.last >= self.next_offset:
+        if acknowledgement.last >= self.next_offset:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
-        begin = said.first
+        begin = acknowledgement.first
         while (batch := self._at(max(begin, self.start_offset))) is not None:
             begin = max(begin, batch.first, self.start_offset)
-            if begin > said.last:
+            if begin > acknowledgement.last:
                 break
-            if batch.each is None:
+            if batch.offset_state is None:
                 refusal = self._whole_refusal(batch, member)
                 if refusal is not None:
                     return refusal
-                if begin == batch.first and batch.last <= said.last and len(said.types) == 1:
-                    self._become(batch.first, batch.last, batch.whole, said.types[0], moved, renewed)
+                if begin == batch.first and batch.last <= acknowledgement.last and len(acknowledgement.types) == 1:
+                    self._become(batch.first, batch.last, batch.batch_state, acknowledgement.types[0], moved, renewed)
                     begin = batch.last + 1
                     continue
                 if not (yield from self._parting(batch, pace)):
                     continue  # it is another since: look again
-            last = min(said.last, batch.last)
-            each = batch.parted()
+            last = min(acknowledgement.last, batch.last)
+            deliveries = batch.parted()
             for offset in range(begin, last + 1):
                 if pace.full():
                     yield
-                delivery = each.get(offset)
+                delivery = deliveries.get(offset)
                 if delivery is None:
                     continue  # it is done with since
                 if delivery.state is not DeliveryState.ACQUIRED or delivery.moving:
@@ -336,14 +337,18 @@ class SharePartition:
                     )
                 if delivery.member != member:
                     return Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of offset")
-                kind = said.types[0] if len(said.types) == 1 else said.types[offset - said.first]
+                kind = (
+                    acknowledgement.types[0]
+                    if len(acknowledgement.types) == 1
+                    else acknowledgement.types[offset - acknowledgement.first]
+                )
                 self._become(offset, offset, delivery, kind, moved, renewed)
             begin = last + 1
         return None
 
     def _at(self, offset: int) -> Batch | None:
         """The batch that has a record, or the first behind it."""
-        at = bisect_right(self.batches, offset, key=lambda one: one.first) - 1
+        at = bisect_right(self.batches, offset, key=lambda batch: batch.first) - 1
         if at < 0:
             return self.batches[0] if self.batches else None
         if self.batches[at].last < offset:
@@ -351,22 +356,22 @@ class SharePartition:
         return self.batches[at] if at < len(self.batches) else None
 
     def _parting(self, batch: Batch, pace: Pace) -> Generator[None, None, bool]:
-        """As `_part`, in pieces; false where something has become of the batch meanwhile."""
-        whole, each = batch.whole, dict[int, Delivery]()
+        """As `_part`, in pieces; returns False if the batch has changed meanwhile."""
+        whole, deliveries = batch.batch_state, dict[int, Delivery]()
         before = (whole.state, whole.member, whole.deadline_ms, whole.moving)
         for offset in range(batch.first, batch.last + 1):
-            each[offset] = whole.copy()
+            deliveries[offset] = whole.copy()
             if pace.full():
                 yield
         after = (whole.state, whole.member, whole.deadline_ms, whole.moving)
-        if batch.each is not None or after != before or self._at(batch.first) is not batch:
+        if batch.offset_state is not None or after != before or self._at(batch.first) is not batch:
             return False
-        batch.each = each
+        batch.offset_state = deliveries
         self._part(batch)
         return True
 
     def _whole_refusal(self, batch: Batch, member: str) -> Refusal | None:
-        whole = batch.whole
+        whole = batch.batch_state
         not_owner = Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of batch record")
         if self.policy.old_words and whole.member != member:
             return not_owner
@@ -376,11 +381,11 @@ class SharePartition:
         return not_owner if whole.member != member else None
 
     def _part(self, batch: Batch) -> None:
-        """Its records go on one by one, under locks of their own that end when the batch's did."""
+        """Split a batch into single records, with locks of their own that end with the batch's lock."""
         for offset, delivery in batch.parted().items():
             if delivery.state is DeliveryState.ACQUIRED:
                 self._hold(offset, offset, delivery, delivery.deadline_ms)
-        batch.whole.state, batch.whole.deadline_ms = DeliveryState.ARCHIVED, -1
+        batch.batch_state.state, batch.batch_state.deadline_ms = DeliveryState.ARCHIVED, -1
 
     def _become(
         self,
@@ -394,7 +399,7 @@ class SharePartition:
         if kind == RENEW:
             renewed.append((first, last, delivery))
         else:
-            self._move(first, last, delivery, _BECOMES[kind], moved, _SAID[kind])
+            self._move(first, last, delivery, _BECOMES[kind], moved, _REASONS[kind])
 
     def _move(
         self,
@@ -403,7 +408,7 @@ class SharePartition:
         delivery: Delivery,
         state: DeliveryState,
         moved: Transition,
-        why: Why,
+        why: Reason,
         *,
         uncounted: bool = False,
     ) -> None:
@@ -415,7 +420,7 @@ class SharePartition:
                 state = DeliveryState.ARCHIVED
         if state is DeliveryState.ARCHIVED and why in _LETTERS and self.limits.dead_letters:
             state = DeliveryState.ARCHIVING
-        delivery.state, delivery.member, delivery.moving = state, NOBODY, True
+        delivery.state, delivery.member, delivery.moving = state, NO_MEMBER, True
         if state.is_final:
             self.complete_count += last - first + 1
         moved.changes.append(Change(first, last, delivery, before, why))
@@ -442,25 +447,25 @@ class SharePartition:
                 self._hold(first, last, delivery, before.deadline_ms)
 
     def _advance(self) -> None:
-        """The start offset moves over what is done with."""
-        gone = 0
+        """Advance the start offset over acknowledged and archived records."""
+        completed = 0
         for batch in self.batches:
-            if batch.each is None:
-                if not batch.whole.is_settled:
+            if batch.offset_state is None:
+                if not batch.batch_state.is_settled:
                     break
                 self.complete_count -= batch.size
             else:
-                for offset in list(batch.each):
-                    if not batch.each[offset].is_settled:
+                for offset in list(batch.offset_state):
+                    if not batch.offset_state[offset].is_settled:
                         break
-                    del batch.each[offset]
+                    del batch.offset_state[offset]
                     batch.first = offset + 1
                     self.complete_count -= 1
-                if batch.each:
+                if batch.offset_state:
                     break
-            gone += 1
-        if gone:
-            del self.batches[:gone]
+            completed += 1
+        if completed:
+            del self.batches[:completed]
         self.start_offset = self.batches[0].first if self.batches else self.next_offset
 
     # dead letters
@@ -477,7 +482,7 @@ class SharePartition:
                 continue
             for begin, end, delivery in batch.runs():
                 if begin <= last and end >= first and delivery.state is DeliveryState.ARCHIVING:
-                    self._move(begin, end, delivery, DeliveryState.ARCHIVED, moved, Why.LETTER)
+                    self._move(begin, end, delivery, DeliveryState.ARCHIVED, moved, Reason.LETTER)
         moved.complete_count = self.complete_count
         return moved
 
@@ -494,7 +499,7 @@ class SharePartition:
         return None
 
     def locked(self) -> list[tuple[int, int, Delivery]]:
-        """What members have: first and last offset, and what is known of these records."""
+        """The acquired records: first offset, last offset and state of each run."""
         return [run for batch in self.batches for run in batch.runs() if run[2].state is DeliveryState.ACQUIRED]
 
     def expire(self, now_ms: int) -> list[Transition]:
@@ -512,7 +517,7 @@ class SharePartition:
 
     def _expired(self, first: int, last: int, delivery: Delivery) -> Transition:
         moved = Transition(start_offset=self.start_offset)
-        self._move(first, last, delivery, DeliveryState.AVAILABLE, moved, Why.EXPIRED)
+        self._move(first, last, delivery, DeliveryState.AVAILABLE, moved, Reason.EXPIRED)
         delivery.moving = False
         delivery.deadline_ms = -1
         moved.complete_count = self.complete_count
@@ -520,56 +525,58 @@ class SharePartition:
         return moved
 
     def releasing(self, member: str, pace: Pace) -> Generator[None, None, Transition]:
-        """A member's session is over: what it has is free again, in pieces of ``pace``."""
+        """Release a member's records at the end of its session, in pieces of ``pace``."""
         moved, uncounted = Transition(), self.policy.given_back_uncounted
         offset = self.start_offset
         while (batch := self._at(offset)) is not None:
             offset = batch.last + 1
-            for at in (batch.first,) if batch.each is None else tuple(batch.each):
+            for at in (batch.first,) if batch.offset_state is None else tuple(batch.offset_state):
                 if pace.full():
                     yield
-                delivery = batch.whole if batch.each is None else batch.each.get(at)
+                delivery = batch.batch_state if batch.offset_state is None else batch.offset_state.get(at)
                 if delivery is None or delivery.member != member or delivery.state is not DeliveryState.ACQUIRED:
                     continue
-                last = batch.last if batch.each is None else at
-                self._move(at, last, delivery, DeliveryState.AVAILABLE, moved, Why.GIVEN_BACK, uncounted=uncounted)
+                last = batch.last if batch.offset_state is None else at
+                self._move(at, last, delivery, DeliveryState.AVAILABLE, moved, Reason.GIVEN_BACK, uncounted=uncounted)
         moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
         return moved
 
     # the log
 
     def log_starts_at(self, offset: int) -> Transition:
-        """Records below ``offset`` are no more: those that are free will never be delivered."""
+        """The log starts at ``offset`` now: available records below it are archived."""
         moved = Transition(start_offset=self.start_offset)
         for batch in self.batches:
             if batch.first >= offset:
                 break
-            if batch.last >= offset and batch.each is None and batch.whole.is_free:
+            if batch.last >= offset and batch.offset_state is None and batch.batch_state.is_free:
                 batch.parted()
             for first, last, delivery in batch.runs():
                 if last < offset and delivery.is_free:
-                    self._move(first, last, delivery, DeliveryState.ARCHIVED, moved, Why.DELETED)
+                    self._move(first, last, delivery, DeliveryState.ARCHIVED, moved, Reason.DELETED)
         if not self.batches:
             self.start_offset = self.next_offset = max(self.next_offset, offset)
         moved.complete_count = self.complete_count
         return moved
 
     def archive(self, ranges: Iterable[tuple[int, int]]) -> Transition:
-        """Records of aborted transactions are nobody's, though they were acquired this very moment."""
+        """Archive records of aborted transactions that were acquired at this moment."""
         moved = Transition(start_offset=self.start_offset)
         for begin, end in ranges:
             for batch in self.batches:
                 if batch.first > end or batch.last < begin:
                     continue
-                if batch.each is None and begin <= batch.first and batch.last <= end:
-                    if batch.whole.state is DeliveryState.ACQUIRED and not batch.whole.moving:
-                        self._move(batch.first, batch.last, batch.whole, DeliveryState.ARCHIVED, moved, Why.ABORTED)
+                if batch.offset_state is None and begin <= batch.first and batch.last <= end:
+                    if batch.batch_state.state is DeliveryState.ACQUIRED and not batch.batch_state.moving:
+                        self._move(
+                            batch.first, batch.last, batch.batch_state, DeliveryState.ARCHIVED, moved, Reason.ABORTED
+                        )
                     continue
-                if batch.each is None:
+                if batch.offset_state is None:
                     self._part(batch)
-                for offset, delivery in (batch.each or {}).items():
+                for offset, delivery in (batch.offset_state or {}).items():
                     if begin <= offset <= end and delivery.state is DeliveryState.ACQUIRED and not delivery.moving:
-                        self._move(offset, offset, delivery, DeliveryState.ARCHIVED, moved, Why.ABORTED)
+                        self._move(offset, offset, delivery, DeliveryState.ARCHIVED, moved, Reason.ABORTED)
         moved.complete_count = self.complete_count
         return moved
 
@@ -578,12 +585,12 @@ _PAST = "Batch record not found. The {} offset in request is past acquired recor
 
 
 def _joined(acquired: list[Acquired]) -> list[Acquired]:
-    """Neighbours that were delivered equally often as one."""
+    """Join neighbouring ranges with equal delivery counts."""
     joined: list[Acquired] = []
-    for one in acquired:
+    for part in acquired:
         before = joined[-1] if joined else None
-        if before is not None and before.last + 1 == one.first and before.deliveries == one.deliveries:
-            joined[-1] = Acquired(before.first, one.last, one.deliveries)
+        if before is not None and before.last + 1 == part.first and before.deliveries == part.deliveries:
+            joined[-1] = Acquired(before.first, part.last, part.deliveries)
         else:
-            joined.append(one)
+            joined.append(part)
     return joined

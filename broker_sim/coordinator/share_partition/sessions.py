@@ -1,4 +1,4 @@
-"""Share sessions: what a broker remembers of the requests of a share group's member, so that these need name only what is new.
+"""Share sessions: a broker's state of a member's requests, which only name changes of the fetched partitions.
 
 A session belongs to a group's member and to the connection on which it was opened, with which it ends. Its epoch counts the member's
 ShareFetch and ShareAcknowledge requests; 0 opens a session, -1 ends it. Source: ShareSession.java, ShareSessionCache.java,
@@ -18,7 +18,7 @@ _LAST_EPOCH = 2**31 - 1
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is."""
+    """Identifies a share session: group and member."""
 
     group_id: str
     member_id: str
@@ -33,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """``partitions``: what is fetched; the value says whether it was in an answer yet. ``connection``: on which it was opened."""
+    """``partitions``: the fetched partitions, with whether a response has contained them; ``connection``: where it was opened."""
 
     key: SessionKey
     connection: object
@@ -41,15 +41,15 @@ class ShareSession:
     epoch: int = 1
 
     def move_on(self) -> None:
-        """One more request."""
+        """Increment the session epoch for the next request."""
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
 
     def update(self, fetched: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
-        """Take over what a request changes."""
-        for one in fetched:
-            self.partitions.setdefault(one, False)
-        for one in forgotten:
-            self.partitions.pop(one, None)
+        """Apply a request's added and forgotten partitions."""
+        for partition in fetched:
+            self.partitions.setdefault(partition, False)
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
 
 
 class ShareSessions:
@@ -78,7 +78,7 @@ class ShareSessions:
         return session
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession | Err:
-        """The session that a request with this epoch goes on with; or why not. A final epoch goes on with any."""
+        """The session that a request with this epoch continues, or the error. A final epoch continues any session."""
         session = self._sessions.get(key)
         if session is None:
             return Err.SHARE_SESSION_NOT_FOUND
@@ -88,7 +88,7 @@ class ShareSessions:
         return session
 
     def end(self, session: ShareSession) -> None:
-        """It is over."""
+        """Remove the session."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
 

@@ -1,6 +1,6 @@
-"""What is to be written down of a share group's records, and why: `Transition`.
+"""Changes of a share group's records that must be stored, with their reasons: `Transition`.
 
-Source: PersisterStateBatch.java, and what SharePartition.java collects for it (4.x).
+Source: PersisterStateBatch.java, and its use in SharePartition.java (4.x).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from broker_sim.coordinator.share_partition.inflight import Delivery, DeliverySt
 from broker_sim.coordinator.share_state.batches import StateBatch
 
 
-class Why(enum.Enum):
-    """Why a record is in other hands than before."""
+class Reason(enum.Enum):
+    """Reason a record is in other hands than before."""
 
     GAP = "gap"
     ACCEPTED = "accepted"
@@ -35,11 +35,11 @@ class Change(NamedTuple):
     last: int
     delivery: Delivery
     before: Delivery
-    why: Why
+    why: Reason
 
 
 class Renewed(NamedTuple):
-    """Records whose lock begins anew."""
+    """Records whose lock was renewed."""
 
     first: int
     last: int
@@ -48,8 +48,8 @@ class Renewed(NamedTuple):
 
 @dataclass(slots=True)
 class Transition:
-    """What is to be written down: runs of records and what they are now. Without ``changes`` there is nothing to write: locks were
-    ``renewed``, of which the leader alone knows."""
+    """Changes to store: runs of records with their new state. Without ``changes`` nothing is stored: locks were ``renewed``, which is
+    state of the leader alone."""
 
     changes: list[Change] = field(default_factory=list)
     renewed: list[Renewed] = field(default_factory=list)
@@ -59,21 +59,21 @@ class Transition:
     @property
     def archiving(self) -> list[Change]:
         """What waits for its dead letter."""
-        return [one for one in self.changes if one.delivery.state is DeliveryState.ARCHIVING]
+        return [change for change in self.changes if change.delivery.state is DeliveryState.ARCHIVING]
 
     @property
     def batches(self) -> list[StateBatch]:
-        """As the share coordinator is told them: neighbours that became the same are one, as it would store them."""
+        """The changes as batches for the share coordinator; neighbours with equal state are one batch, as stored."""
         runs: list[StateBatch] = []
         first, end, what = 0, -1, (-1, -1)
-        for one in self.changes:
-            became = one.delivery.state, one.delivery.deliveries
-            if became == what and one.first == end:
-                end = one.last + 1
+        for change in self.changes:
+            became = change.delivery.state, change.delivery.deliveries
+            if became == what and change.first == end:
+                end = change.last + 1
                 continue
             if end >= 0:
                 runs.append(StateBatch(first, end - 1, *what))
-            first, end, what = one.first, one.last + 1, became
+            first, end, what = change.first, change.last + 1, became
         if end >= 0:
             runs.append(StateBatch(first, end - 1, *what))
         return runs

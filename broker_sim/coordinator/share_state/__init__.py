@@ -1,6 +1,6 @@
-"""The share coordinator: what share groups have made of partitions' records, kept in ``__share_group_state`` (KIP-932).
+"""The share coordinator: the delivery state of share groups' records, stored in ``__share_group_state`` (KIP-932).
 
-Two ask it: the group coordinator has state made, summed up and removed (InitializeShareGroupState, ReadShareGroupStateSummary,
-DeleteShareGroupState); a partition's leader reads what there is when it begins, and writes down what becomes of records
-(ReadShareGroupState, WriteShareGroupState).
+It serves two kinds of clients: the group coordinator initializes, summarizes and deletes states (InitializeShareGroupState,
+ReadShareGroupStateSummary, DeleteShareGroupState); a partition's leader reads a state when it loads the share partition, and writes its
+changes (ReadShareGroupState, WriteShareGroupState).
 """

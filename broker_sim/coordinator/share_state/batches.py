@@ -1,7 +1,7 @@
-"""Runs of offsets that one thing is said of, and how what is said later is laid over what was said before.
+"""Runs of offsets with one delivery state, and their combination with later runs.
 
-Source: PersisterStateBatchCombiner.java (4.x), by what comes of it: where two overlap the one with more deliveries counts, of equal
-ones the one whose state is further on; neighbours that say the same are one.
+Source: PersisterStateBatchCombiner.java (4.x), by its results: of overlapping runs the one with more deliveries counts, with equal
+counts the one with the later state; equal neighbours are joined.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ class StateBatch(NamedTuple):
 
 
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """One run after the other, of what was said in whatever order; what lies below ``start_offset`` (-1: nowhere) is dropped."""
+    """Disjoint runs in the order of offsets from runs in any order; offsets below ``start_offset`` (-1: none) are dropped."""
     live = sorted(
-        one if one.first >= start_offset else one._replace(first=start_offset)
-        for one in batches
-        if one.last >= start_offset
+        batch if batch.first >= start_offset else batch._replace(first=start_offset)
+        for batch in batches
+        if batch.last >= start_offset
     )
-    if any(one.first <= before.last for before, one in itertools.pairwise(live)):
+    if any(batch.first <= before.last for before, batch in itertools.pairwise(live)):
         live = _flattened(live)
     return tuple(_joined(live))
 
 
 def _flattened(live: Sequence[StateBatch]) -> list[StateBatch]:
-    edges = sorted({edge for one in live for edge in (one.first, one.last + 1)})
+    edges = sorted({edge for batch in live for edge in (batch.first, batch.last + 1)})
     flat: list[StateBatch] = []
     for begin, end in itertools.pairwise(edges):
-        over = [one for one in live if one.first <= begin and end - 1 <= one.last]
+        over = [batch for batch in live if batch.first <= begin and end - 1 <= batch.last]
         if over:
-            most = max(over, key=lambda one: (one.deliveries, one.state))
+            most = max(over, key=lambda batch: (batch.deliveries, batch.state))
             flat.append(StateBatch(begin, end - 1, most.state, most.deliveries))
     return flat
 
 
 def _joined(disjoint: Sequence[StateBatch]) -> list[StateBatch]:
     joined: list[StateBatch] = []
-    for one in disjoint:
+    for batch in disjoint:
         if joined:
             before = joined[-1]
-            if before.last + 1 == one.first and before[2:] == one[2:]:
-                joined[-1] = before._replace(last=one.last)
+            if before.last + 1 == batch.first and before[2:] == batch[2:]:
+                joined[-1] = before._replace(last=batch.last)
                 continue
-        joined.append(one)
+        joined.append(batch)
     return joined

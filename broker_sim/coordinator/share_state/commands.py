@@ -12,8 +12,8 @@ from kafka_wire.errors import Err
 
 @dataclass(frozen=True, slots=True)
 class Initialize:
-    """Make the state, or make it anew; answered with a `Result`. ``state_epoch``: the group's epoch; ``start_offset`` NOWHERE: where
-    the group's settings say, which the partition's leader finds out."""
+    """Initialize a state, or reset it; answered with a `Result`. ``state_epoch``: the group's epoch; ``start_offset`` NOWHERE: the
+    partition's leader determines it from the group's settings."""
 
     key: ShareKey
     state_epoch: int
@@ -22,8 +22,8 @@ class Initialize:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What there is, for the partition's leader of this epoch; answered with a `Found`. A leader of an epoch before can write no
-    more from then on."""
+    """Read a state for the partition's leader of this epoch; answered with a `Found`. Leaders of earlier epochs can't write
+    afterwards."""
 
     key: ShareKey
     leader_epoch: int
@@ -31,7 +31,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What has become of records; answered with a `Result`."""
+    """Store changes of records; answered with a `Result`."""
 
     key: ShareKey
     state_epoch: int
@@ -43,7 +43,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove what there is; answered with a `Result`."""
+    """Delete a state; answered with a `Result`."""
 
     key: ShareKey
 
@@ -61,7 +61,7 @@ Command = Initialize | Read | Write | Delete | Summarize
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Whether it was done."""
+    """The answer to a command: error and message."""
 
     error: Err = Err.NONE
     words: str | None = None
@@ -69,7 +69,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Found(Result):
-    """What there is."""
+    """The answer to a Read: the stored state of a partition."""
 
     state_epoch: int = 0
     start_offset: int = 0

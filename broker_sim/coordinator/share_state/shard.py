@@ -1,8 +1,8 @@
-"""One shard: the share groups' state that one ``__share_group_state`` partition keeps, stepped by events.
+"""One shard: the share groups' states of one ``__share_group_state`` partition, stepped by events.
 
-Rules, beside those of ``coordinator.outcome``: ``states`` is what the log has committed, and what a summary tells; requests are checked
-against, and records made from, what is on its way besides (Kafka keeps both in one structure with snapshots). Where the log refuses a
-record, what was on its way is what is left of it.
+Rules, in addition to those of ``coordinator.outcome``: ``states`` are the committed states, which a summary returns; requests are
+checked against ``latest``, which includes pending records (Kafka keeps both in one structure with snapshots). If an append fails
+``latest`` is computed again from the other records.
 
 Source: ShareCoordinatorShard.java, ShareCoordinatorService.java (4.x).
 """
@@ -50,8 +50,8 @@ States = dict[ShareKey, ShareState]
 
 @dataclass(frozen=True, slots=True)
 class ShareStateSettings:
-    """The broker's ``share.coordinator.*``. ``counts_completed``: writers say how many records are done with (KIP-1226, 4.2);
-    ``checks_epochs``: leader epochs of reads and writes, and state epochs of writes and initializations, are not below 0 (4.4)."""
+    """The broker's ``share.coordinator.*``. ``counts_completed``: writers send the number of completed records (KIP-1226, 4.2);
+    ``checks_epochs``: leader epochs of reads and writes, and state epochs of writes and initializations, must not be below 0 (4.4)."""
 
     updates_per_snapshot: int = 500
     write_timeout_ms: int = 5000
@@ -64,7 +64,7 @@ _OTHER_STATE_EPOCH = "The coordinator rejected the request because the state epo
 
 @dataclass(slots=True)
 class _Write:
-    """A record on its way, or (``record`` None) an answer that waits for those before it."""
+    """A pending record, or (``record`` None) an answer that waits for earlier records."""
 
     token: int
     command: Command
@@ -80,7 +80,7 @@ class ShareStateShard:
     partition: int
     settings: ShareStateSettings
     states: States = field(default_factory=dict)  # what the log has committed
-    latest: dict[ShareKey, ShareState | None] = field(default_factory=dict)  # of those that have records on their way
+    latest: dict[ShareKey, ShareState | None] = field(default_factory=dict)  # of those with pending records
     writes: dict[int, _Write] = field(default_factory=dict)  # by ticket
     topics: Topics = field(default_factory=Topics)
     high_watermark: int = 0
@@ -100,7 +100,7 @@ class ShareStateShard:
         return Outcome()
 
     def stop(self) -> Outcome:
-        """The partition moves away: who waits is told NOT_COORDINATOR."""
+        """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
         writes, self.writes = self.writes, {}
         for write in writes.values():
@@ -109,7 +109,7 @@ class ShareStateShard:
         return out
 
     def step(self, event: Event, now_ms: int) -> Outcome:
-        """Apply one event and say what to do about it."""
+        """Apply one event. Returns timers, appends and replies."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
@@ -119,9 +119,9 @@ class ShareStateShard:
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
-            gone = [one.topic_id for name in event.topics if (one := self.topics.by_name.get(name)) is not None]
+            deleted = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
-            self._forget([topic_id for topic_id in gone if topic_id not in self.topics.names])
+            self._forget([topic_id for topic_id in deleted if topic_id not in self.topics.names])
         elif type(event) is TimerFired:
             self._timed_out(event.key)
         return out
@@ -129,16 +129,16 @@ class ShareStateShard:
     # requests
 
     def known(self, key: ShareKey) -> ShareState | None:
-        """What there is of a share group, what is on its way included."""
+        """The state of a share partition, with pending records."""
         return self.latest[key] if key in self.latest else self.states.get(key)
 
     def initialize(self, token: int, command: commands.Initialize) -> None:
-        """A state begins, or begins anew."""
+        """Initialize or reset a state."""
         state = self.known(command.key)
         error = self._malformed(command)
         if error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
             error = Result(Err.FENCED_STATE_EPOCH, _OTHER_STATE_EPOCH)
-        if error is None and not self._is_there(command.key):
+        if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None:
             self._answer(token, command, error)
@@ -156,27 +156,27 @@ class ShareStateShard:
         self._write(token, command, snapshot(made), Result())
 
     def read(self, token: int, command: commands.Read) -> None:
-        """What there is, for a partition's leader; one of a new epoch shuts those before it out."""
+        """Return the state to a partition's leader; one with a new epoch fences earlier leaders."""
         key, error = command.key, self._malformed(command)
         state = self.known(key)
         if error is None and state is None:
             error = Result(Err.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
         elif error is None and state is not None and state.leader_epoch > command.leader_epoch:
             error = _plain(Err.FENCED_LEADER_EPOCH)
-        if error is None and not self._is_there(key):
+        if error is None and not self._exists(key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None or state is None:
             self._answer(token, command, error or Result())
             return
-        found = Found(Err.NONE, None, state.state_epoch, state.start_offset, state.batches)
+        result = Found(Err.NONE, None, state.state_epoch, state.start_offset, state.batches)
         if command.leader_epoch in (-1, state.leader_epoch):
-            self._answer(token, command, found)
+            self._answer(token, command, result)
             return
         again = commands.Write(key, state.state_epoch, command.leader_epoch, state.start_offset, (), UNCOUNTED)
-        self._write(token, command, self._record(state, again), found)
+        self._write(token, command, self._record(state, again), result)
 
     def write(self, token: int, command: commands.Write) -> None:
-        """What has become of records, in an update, or in a snapshot where there are many updates already."""
+        """Store changes of records in an update, or in a snapshot after many updates."""
         key, error = command.key, self._malformed(command)
         state = self.known(key)
         if error is None and state is None:
@@ -185,7 +185,7 @@ class ShareStateShard:
             error = _plain(Err.FENCED_LEADER_EPOCH)
         elif error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
             error = _plain(Err.FENCED_STATE_EPOCH)
-        if error is None and not self._is_there(key):
+        if error is None and not self._exists(key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None or state is None:
             self._answer(token, command, error or Result())
@@ -193,9 +193,9 @@ class ShareStateShard:
             self._write(token, command, self._record(state, command), Result())
 
     def delete(self, token: int, command: commands.Delete) -> None:
-        """A state ends; one that isn't there is gone already."""
+        """Delete a state; deleting a missing state succeeds."""
         error = self._malformed(command)
-        if error is None and not self._is_there(command.key):
+        if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None:
             self._answer(token, command, error)
@@ -207,7 +207,7 @@ class ShareStateShard:
     def summarize(self, token: int, command: commands.Summarize) -> None:
         """Where a group is, as far as that is committed."""
         error = self._malformed(command)
-        if error is None and not self._is_there(command.key):
+        if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         state = self.states.get(command.key)
         if error is not None:
@@ -221,8 +221,8 @@ class ShareStateShard:
         self.out.replies.append((token, answer))
 
     def _forget(self, topic_ids: list[bytes]) -> None:
-        """Topics are no more: what groups had of them ends."""
-        for key in [one for one in self.states if one.topic_id in topic_ids]:
+        """Delete the states of deleted topics."""
+        for key in [key for key in self.states if key.topic_id in topic_ids]:
             self._write(-1, commands.Delete(key), None, Result())
 
     def _malformed(self, command: Command) -> Result | None:
@@ -236,7 +236,7 @@ class ShareStateShard:
             return Result(Err.INVALID_REQUEST, "The state epoch cannot be a negative number.")
         return None
 
-    def _is_there(self, key: ShareKey) -> bool:
+    def _exists(self, key: ShareKey) -> bool:
         name = self.topics.names.get(key.topic_id)
         return name is not None and key.partition < self.topics.by_name[name].partitions
 
@@ -311,37 +311,37 @@ class ShareStateShard:
             if error is Err.NONE:
                 self.out.replies.append((write.token, write.answer))
             else:
-                self._tell(write, error)
+                self._answer_write(write, error)
 
     def _refuse(self, write: _Write, error: Err) -> None:
         """Nothing of it was written."""
         if write.record is not None:
             self._settle(write.record.key)
-        self._tell(write, error)
+        self._answer_write(write, error)
 
     def _settle(self, key: ShareKey) -> None:
-        """What is on its way of a share group, after one of its records is there or will never be."""
-        state, any_left = self.states.get(key), False
+        """Update the latest state of a share partition after one of its records was committed or has failed."""
+        state, any_pending = self.states.get(key), False
         for write in self.writes.values():
             if write.record is not None and write.record.key == key:
-                state, any_left = applied(state, write.record.value), True
-        if any_left:
+                state, any_pending = applied(state, write.record.value), True
+        if any_pending:
             self.latest[key] = state
         else:
             self.latest.pop(key, None)
 
-    def _tell(self, write: _Write, error: Err) -> None:
+    def _answer_write(self, write: _Write, error: Err) -> None:
         if write.token < 0:
-            return  # nobody waits
-        told = JAVA.commit_errors.get(error, error)
-        self.out.replies.append((write.token, commands.failed(write.command, told)))
+            return  # no request waits
+        client_error = JAVA.commit_errors.get(error, error)
+        self.out.replies.append((write.token, commands.failed(write.command, client_error)))
 
     def _timed_out(self, key: TimerKey) -> None:
-        """Who waits is told so; what the log makes of it later counts."""
+        """Answer the request of a write with REQUEST_TIMED_OUT; the write counts if it is committed later."""
         write = self.writes.get(int(key[1]))
         if write is None:
             return
-        self._tell(write, Err.REQUEST_TIMED_OUT)
+        self._answer_write(write, Err.REQUEST_TIMED_OUT)
         write.token = -1
 
 
@@ -360,7 +360,7 @@ def _plain(error: Err) -> Result:
 
 
 def replay(states: States, record: ShareRecord) -> None:
-    """Apply a record that the log holds: the one way in, live as at a load."""
+    """Apply a record of the log to the states, live and at a load."""
     state = applied(states.get(record.key), record.value)
     if state is None:
         states.pop(record.key, None)
@@ -369,7 +369,7 @@ def replay(states: States, record: ShareRecord) -> None:
 
 
 class ShareStateLoader(ShardLoader):
-    """Of ``__share_group_state``."""
+    """Loads a shard from its partition of ``__share_group_state``."""
 
     def __init__(self) -> None:
         super().__init__()

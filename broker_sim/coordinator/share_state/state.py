@@ -1,4 +1,4 @@
-"""What the log says of one share group in one partition: `ShareState`, and what a record makes of it.
+"""The state of one share group in one partition, `ShareState`, and its changes by records.
 
 Source: ShareGroupOffset.java, ShareCoordinatorShard.handleShareSnapshot and handleShareUpdate (4.x).
 """
@@ -16,7 +16,7 @@ from kafka_wire.codec import DecodeError
 NOWHERE = -1
 """The start offset of a group that has read nothing of a partition yet."""
 UNCOUNTED = -1
-"""How many records are done with, where nobody has counted (4.1)."""
+"""The number of completed records if it is not counted (4.1)."""
 
 
 class ShareKey(NamedTuple):
@@ -29,9 +29,9 @@ class ShareKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """``snapshot_epoch`` counts the snapshots, ``state_epoch`` is the group's epoch when the state was made, ``leader_epoch`` that of
-    the partition leader that writes. Records below ``start_offset`` are done with; of those from there on ``batches`` say what has
-    become, as far as they were delivered; ``complete_count`` of them are done with. ``updates``: since the snapshot."""
+    """``snapshot_epoch`` counts the snapshots, ``state_epoch`` is the group's epoch at the initialization, ``leader_epoch`` that of the
+    partition leader that writes. Records below ``start_offset`` are completed; ``batches`` has the state of delivered records from
+    there on, of which ``complete_count`` are completed. ``updates``: records since the snapshot."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -72,14 +72,16 @@ def applied(state: ShareState | None, value: log.Value | None) -> ShareState | N
         )
     before = state or ShareState(value.snapshot_epoch, 0, value.leader_epoch, value.start_offset)
     start_offset = before.start_offset if value.start_offset == NOWHERE else value.start_offset
-    said = [StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in value.state_batches]
+    updates = [
+        StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in value.state_batches
+    ]
     return ShareState(
         before.snapshot_epoch,
         before.state_epoch,
         before.leader_epoch if value.leader_epoch == -1 else value.leader_epoch,
         start_offset,
         value.delivery_complete_count,
-        combined([*before.batches, *said], start_offset),
+        combined([*before.batches, *updates], start_offset),
         before.created_ms,
         before.written_ms,
         before.updates + 1,
@@ -102,7 +104,7 @@ def snapshot(state: ShareState) -> log.ShareSnapshotValue:
 
 def listed(batches: tuple[StateBatch, ...]) -> list[log.StateBatch]:
     """As the log's messages have them."""
-    return [log.StateBatch(one.first, one.last, one.state, one.deliveries) for one in batches]
+    return [log.StateBatch(batch.first, batch.last, batch.state, batch.deliveries) for batch in batches]
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
@@ -113,7 +115,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> ShareRecord:
-    """What `encode` wrote. Raises OtherRecord for what Kafka passes over, DecodeError for what it can't read."""
+    """Decode a record of `encode`. Raises OtherRecord for records that Kafka skips, DecodeError for records that it can't read."""
     if key is None:
         raise OtherRecord("without a key")
     read = log.decode_key(key)
@@ -121,5 +123,5 @@ def decode(key: bytes | None, value: bytes | None) -> ShareRecord:
         raise OtherRecord(f"type {int.from_bytes(key[:2], 'big', signed=True)}")
     if not read.group_id:
         raise DecodeError("a share group's state without a group")
-    found = None if value is None else log.decode_value(read, value)
-    return ShareRecord(ShareKey(read.group_id, read.topic_id, read.partition), found)
+    decoded = None if value is None else log.decode_value(read, value)
+    return ShareRecord(ShareKey(read.group_id, read.topic_id, read.partition), decoded)

@@ -1,5 +1,5 @@
-"""Streams groups (KIP-1071): the members are Kafka Streams threads, and what is assigned to them are the tasks of one topology.
+"""Streams groups (KIP-1071): the members are Kafka Streams threads, which get tasks of one topology.
 
-The third payload on the epoch core (``epochs``). The topology comes with the first member and stays as it is; the coordinator decides
-how many partitions its internal topics have, and the broker creates them.
+The third kind of groups on the epoch core (``epochs``). The first member sends the topology, which then stays the same; the coordinator
+determines the numbers of partitions of its internal topics, and the broker creates them.
 """

@@ -1,4 +1,4 @@
-"""What a heartbeat sets in motion: the group's epoch, who should have which tasks, where the member stands.
+"""Effects of a heartbeat: the group epoch, the target assignment of tasks, the member's current assignment.
 
 Source: GroupMetadataManager.streamsGroupHeartbeat, maybeUpdateStreamsTargetAssignment, TargetAssignmentBuilder (4.4).
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from broker_sim.coordinator.assignors.sticky import StreamsAssignment, StreamsMember, Task, TaskCount, assign
 from broker_sim.coordinator.classic.vote import java_order
-from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, Step, reconciled
-from broker_sim.coordinator.epochs.sessions import watch_revocation
+from broker_sim.coordinator.epochs.sessions import arm_revocation
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.streams.group import (
@@ -41,16 +41,16 @@ def assignment_settings(shard: ShardState, group_id: str) -> dict[str, str]:
     return {**settings, "rack.aware.assignment.tags": ",".join(tags)} if tags else settings
 
 
-def move_group(shard: ShardState, changes: Changes, found: Configured) -> None:
+def move_group(shard: ShardState, changes: Changes, configured: Configured) -> None:
     """The group's epoch moves where members or their topics have changed, where the topology fits the topics now or no longer does, and
     where settings of the assignment are other ones."""
     group = changes.group
     assert isinstance(group, StreamsGroup)
     latest = group.latest
     metadata_hash, settings = group.metadata_hash(shard.topics), assignment_settings(shard, group.group_id)
-    validated = found.epoch if found.is_ready else -1
+    validated = configured.epoch if configured.is_ready else -1
     if (
-        changes.reads_otherwise
+        changes.subscription_changed
         or metadata_hash != latest.metadata_hash
         or validated != latest.validated_epoch
         or settings != latest.assignment_settings
@@ -68,7 +68,7 @@ def move_group(shard: ShardState, changes: Changes, found: Configured) -> None:
         )
 
 
-def compute_target(shard: ShardState, changes: Changes, found: Configured) -> str | None:
+def compute_target(shard: ShardState, changes: Changes, configured: Configured) -> str | None:
     """Who should have what, where the group's epoch has moved since that was computed last. Why that waits, if it does."""
     group = changes.group
     assert isinstance(group, StreamsGroup)
@@ -80,7 +80,7 @@ def compute_target(shard: ShardState, changes: Changes, found: Configured) -> st
     interval_ms = shard.streams_setting(group_id, "assignment_interval_ms")
     if latest.target_ts_ms and shard.now_ms < latest.target_ts_ms + interval_ms:
         return BY_INTERVAL
-    assigned = _assigned(shard, group, found) if found.is_ready else {}
+    assigned = _assigned(shard, group, configured) if configured.is_ready else {}
     for member_id in java_order(latest.members):
         target = _units(assigned.get(member_id, StreamsAssignment()))
         if latest.targets.get(member_id) != target:
@@ -94,14 +94,14 @@ def compute_target(shard: ShardState, changes: Changes, found: Configured) -> st
     return None
 
 
-def _assigned(shard: ShardState, group: StreamsGroup, found: Configured) -> dict[str, StreamsAssignment]:
+def _assigned(shard: ShardState, group: StreamsGroup, configured: Configured) -> dict[str, StreamsAssignment]:
     latest = group.latest
 
     def tasks(member_id: str, role: str) -> tuple[Task, ...]:
-        """Those that the member has, not those that it was to have: as long as nobody has given them up, they are where they were."""
-        held = latest.current(member_id).assigned
+        """The member's current tasks, not its target: tasks stay with their owner until it has revoked them."""
+        owned = latest.current(member_id).assigned
         return tuple(
-            (key.subtopology, number) for key, numbers in held.items() if key.role == role for number in numbers
+            (key.subtopology, number) for key, numbers in owned.items() if key.role == role for number in numbers
         )
 
     members = {
@@ -113,7 +113,10 @@ def _assigned(shard: ShardState, group: StreamsGroup, found: Configured) -> dict
         )
         for member_id, member in latest.members.items()
     }
-    counts = {name: TaskCount(one.tasks, one.is_stateful) for name, one in found.subtopologies.items()}
+    counts = {
+        name: TaskCount(subtopology.tasks, subtopology.is_stateful)
+        for name, subtopology in configured.subtopologies.items()
+    }
     return assign(counts, members, shard.streams_setting(group.group_id, "standby_replicas"))
 
 
@@ -125,7 +128,7 @@ def _units(assignment: StreamsAssignment) -> dict[TaskKey, tuple[int, ...]]:
 def reconcile(
     shard: ShardState, changes: Changes, member_id: str, before: Current[TaskKey], reported: Reported[TaskKey]
 ) -> Current[TaskKey]:
-    """Where a member stands after it has ``reported`` its tasks; what is new of it is written down."""
+    """The member's current assignment after it has ``reported`` its tasks; a change is recorded."""
     group = changes.group
     assert isinstance(group, StreamsGroup)
     latest, in_place = group.latest, shard.settings.policy.streams_roles_change_in_place
@@ -134,36 +137,38 @@ def reconcile(
     def is_taken(key: TaskKey, number: int) -> bool:
         return latest.is_taken_from(member_id, key, number, in_place=in_place)
 
-    def recast(held: Held[TaskKey], step: Step[TaskKey], waits: Callable[[], bool]) -> None:
-        _demote(held, step)
-        _promote(held, target, step, waits)
+    def recast(owned: UnitEpochs[TaskKey], step: Step[TaskKey], waits: Callable[[], bool]) -> None:
+        _demote(owned, step)
+        _promote(owned, target, step, waits)
 
     epoch = max(latest.target_epoch, _FIRST_EPOCH) if group.delayed else latest.target_epoch
     after = reconciled(before, Goal(epoch, target, is_taken, recast=recast if in_place else None), reported)
     if after != before or member_id not in latest.currents:
-        stand(changes, member_id, after)
-        watch_revocation(shard, group, member_id, after)
+        put_current(changes, member_id, after)
+        arm_revocation(shard, group, member_id, after)
     return after
 
 
-def _demote(held: Held[TaskKey], step: Step[TaskKey]) -> None:
+def _demote(owned: UnitEpochs[TaskKey], step: Step[TaskKey]) -> None:
     """An active task that becomes a standby one is that at once: the member recycles it while it gives up the active one."""
-    for key in [key for key in held if key.role == ACTIVE]:
+    for key in [key for key in owned if key.role == ACTIVE]:
         standby = TaskKey(STANDBY, key.subtopology)
-        for number in [number for number in step.taking.get(standby, ()) if number in held[key]]:
+        for number in [number for number in step.taking.get(standby, ()) if number in owned[key]]:
             step.taking[standby].remove(number)
             _keep(step, standby, number)
         if step.taking.get(standby) == []:
             del step.taking[standby]
 
 
-def _promote(held: Held[TaskKey], target: Units[TaskKey], step: Step[TaskKey], waits: Callable[[], bool]) -> None:
+def _promote(
+    owned: UnitEpochs[TaskKey], target: Units[TaskKey], step: Step[TaskKey], waits: Callable[[], bool]
+) -> None:
     """A standby task that becomes an active one isn't given up: the member keeps it until it has the active one."""
     promoted = [
         (key, TaskKey(ACTIVE, key.subtopology), number)
-        for key in held
+        for key in owned
         if key.role == STANDBY
-        for number in held[key]
+        for number in owned[key]
         if number in target.get(TaskKey(ACTIVE, key.subtopology), ())
     ]
     for key, _, number in promoted:
@@ -180,6 +185,6 @@ def _keep(step: Step[TaskKey], key: TaskKey, number: int) -> None:
     step.kept[key] = dict(sorted({**step.kept.get(key, {}), number: 0}.items()))
 
 
-def stand(changes: Changes, member_id: str, current: Current[TaskKey]) -> None:
-    """Write down where a member stands."""
+def put_current(changes: Changes, member_id: str, current: Current[TaskKey]) -> None:
+    """Record a member's current assignment."""
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), current_value(current))

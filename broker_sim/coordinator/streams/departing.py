@@ -1,16 +1,16 @@
-"""Members of a streams group go: a heartbeat says so, or their time is over; and a group is loaded or unloaded.
+"""Removal of a streams group's members, by a heartbeat or an expired timeout; and the load and unload of a group.
 
 Source: GroupMetadataManager.streamsGroupLeave, streamsGroupFenceMember, replaceStreamsMember (4.4).
 """
 
 from __future__ import annotations
 
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, paused, taken_over
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, paused, taken_over
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.epochs.sessions import begin_sessions, forget_revocation, forget_session
+from broker_sim.coordinator.epochs.sessions import begin_sessions, cancel_revocation, cancel_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.state import ShardState
-from broker_sim.coordinator.streams.advancing import stand
+from broker_sim.coordinator.streams.advancing import put_current
 from broker_sim.coordinator.streams.group import (
     LAYOUT,
     StreamsGroup,
@@ -40,17 +40,17 @@ def leave(shard: ShardState, token: int, request: Request) -> None:
     elif member_id not in group.latest.members:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
     answer = Response(member_id=member_id, member_epoch=request.member_epoch)
-    if instance_id is None or request.member_epoch != LEFT_FOR_NOW:
+    if instance_id is None or request.member_epoch != LEFT_TEMPORARILY:
         submit(shard, token, _removal(shard, group, member_id), (answer, {}), refusal)
         return
     changes = Changes(group)
-    stand(changes, member_id, paused(group.latest.current(member_id)))
-    forget_revocation(shard, group, member_id)
+    put_current(changes, member_id, paused(group.latest.current(member_id)))
+    cancel_revocation(shard, group, member_id)
     submit(shard, token, changes, (answer, {}), refusal)
 
 
 def check_instance(group: StreamsGroup, instance_id: str, member_id: str) -> None:
-    """Whether a member stands behind an instance id. Raises Refused."""
+    """Raises Refused if no member has the instance id."""
     holder = group.latest.static_members.get(instance_id)
     if holder is None:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -89,8 +89,8 @@ def forget(shard: ShardState, changes: Changes, member_id: str) -> None:
     changes.add(LAYOUT.target, target_key(group.group_id, member_id), None)
     changes.add(LAYOUT.member, member_key(group.group_id, member_id), None)
     group.reported.pop(member_id, None)
-    forget_session(shard, group, member_id)
-    forget_revocation(shard, group, member_id)
+    cancel_session(shard, group, member_id)
+    cancel_revocation(shard, group, member_id)
 
 
 def take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) -> None:
@@ -100,7 +100,7 @@ def take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) -> 
     forget(shard, changes, old_id)
     changes.add(LAYOUT.member, member_key(group_id, new_id), member)
     changes.add(LAYOUT.target, target_key(group_id, new_id), target_value(target))
-    stand(changes, new_id, taken_over(current))
+    put_current(changes, new_id, taken_over(current))
 
 
 # what a shard does with streams groups besides their requests
@@ -116,7 +116,7 @@ def unload(shard: ShardState, group: StreamsGroup) -> None:
     group.end()
 
 
-def expel(shard: ShardState, group: StreamsGroup, member_id: str) -> None:
-    """A member was silent for too long, or has not given up its tasks in time."""
+def remove_member(shard: ShardState, group: StreamsGroup, member_id: str) -> None:
+    """Remove a member whose session has expired, or that has not revoked its tasks in time."""
     if member_id in group.latest.members:
         submit(shard, None, _removal(shard, group, member_id), None)

@@ -48,19 +48,19 @@ def describing(shard: ShardState, group_id: str) -> Generator[None, None, Descri
         members=[_member(group, member_id, member) for member_id, member in stored.members.items()],
         assignor_name=ASSIGNOR,
     )
-    said = [(member.client_tags, group.reported.get(member_id)) for member_id, member in stored.members.items()]
-    topology, found = stored.topology, group.shown
-    for one, (tags, reported) in zip(answer.members, said, strict=True):
-        one.client_tags = yield from _tags(((tag.key, tag.value) for tag in tags), pace)
+    reports = [(member.client_tags, group.reported.get(member_id)) for member_id, member in stored.members.items()]
+    topology, configured = stored.topology, group.shown
+    for member_row, (tags, reported) in zip(answer.members, reports, strict=True):
+        member_row.client_tags = yield from _tags(((tag.key, tag.value) for tag in tags), pace)
         if reported is not None:
-            one.task_offsets = yield from _offsets(reported.offsets, pace)
-            one.task_end_offsets = yield from _offsets(reported.end_offsets, pace)
-    answer.topology = yield from _topology(topology, found, pace)
+            member_row.task_offsets = yield from _offsets(reported.offsets, pace)
+            member_row.task_end_offsets = yield from _offsets(reported.end_offsets, pace)
+    answer.topology = yield from _topology(topology, configured, pace)
     return answer
 
 
 def _member(group: StreamsGroup, member_id: str, member: log.StreamsGroupMemberMetadataValue) -> Member:
-    """Without what there may be very much of."""
+    """A member's row without its lists that may be long."""
     stored, endpoint = group.stored, member.user_endpoint
     current = stored.current(member_id)
     return Member(
@@ -79,50 +79,50 @@ def _member(group: StreamsGroup, member_id: str, member: log.StreamsGroupMemberM
 
 
 def _tags(rows: Iterable[tuple[str, str]], pace: Pace) -> Generator[None, None, list[KeyValue]]:
-    found: list[KeyValue] = []
+    tags: list[KeyValue] = []
     for row in rows:
         if pace.full():
             yield
-        found.append(KeyValue(*row))
-    return found
+        tags.append(KeyValue(*row))
+    return tags
 
 
 def _offsets(offsets: TaskOffsets, pace: Pace) -> Generator[None, None, list[TaskOffset]]:
-    found: list[TaskOffset] = []
+    rows: list[TaskOffset] = []
     for (name, number), offset in offsets.items():
         if pace.full():
             yield
-        found.append(TaskOffset(name, number, offset))
-    return found
+        rows.append(TaskOffset(name, number, offset))
+    return rows
 
 
-def _tasks(held: Units[TaskKey]) -> Assignment:
+def _tasks(owned: Units[TaskKey]) -> Assignment:
     def of(role: str) -> list[TaskIds]:
-        named = {key.subtopology: numbers for key, numbers in held.items() if key.role == role}
+        named = {key.subtopology: numbers for key, numbers in owned.items() if key.role == role}
         return [TaskIds(name, list(named[name])) for name in java_order(named)]
 
     return Assignment(of(ACTIVE), of(STANDBY), of(WARMUP))
 
 
 def _topology(
-    topology: log.StreamsGroupTopologyValue | None, found: Configured | None, pace: Pace
+    topology: log.StreamsGroupTopologyValue | None, shown: Configured | None, pace: Pace
 ) -> Generator[None, None, Topology | None]:
-    """As it was found at the last heartbeat, if it could run then; else as the members brought it."""
+    """As it was found at the last heartbeat, if it could run then; else as the members sent it."""
     rows: list[Subtopology] = []
-    if found is not None and found.is_ready:
-        for name, configured in found.subtopologies.items():
-            row = yield from _configured(name, configured, pace)
+    if shown is not None and shown.is_ready:
+        for name, subtopology in shown.subtopologies.items():
+            row = yield from _configured(name, subtopology, pace)
             rows.append(row)
-        return Topology(found.epoch, rows)
+        return Topology(shown.epoch, rows)
     if topology is None:
         return None
-    for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id):
-        row = yield from _brought(one, pace)
+    for received in sorted(topology.subtopologies, key=lambda item: item.subtopology_id):
+        row = yield from _received(received, pace)
         rows.append(row)
     return Topology(topology.epoch, rows)
 
 
-def _configured(name: str, one: ConfiguredSubtopology, pace: Pace) -> Generator[None, None, Subtopology]:
+def _configured(name: str, subtopology: ConfiguredSubtopology, pace: Pace) -> Generator[None, None, Subtopology]:
     def infos(topics: Mapping[str, InternalTopic]) -> Generator[None, None, list[TopicInfo]]:
         rows: list[TopicInfo] = []
         for at in (yield from in_order(topics)):
@@ -138,14 +138,14 @@ def _configured(name: str, one: ConfiguredSubtopology, pace: Pace) -> Generator[
         yield
     return Subtopology(
         name,
-        list(one.source_topics),
-        list(one.repartition_sink_topics),
-        (yield from infos(one.changelog_topics)),
-        (yield from infos(one.repartition_source_topics)),
+        list(subtopology.source_topics),
+        list(subtopology.repartition_sink_topics),
+        (yield from infos(subtopology.changelog_topics)),
+        (yield from infos(subtopology.repartition_source_topics)),
     )
 
 
-def _brought(one: log.Subtopology, pace: Pace) -> Generator[None, None, Subtopology]:
+def _received(subtopology: log.Subtopology, pace: Pace) -> Generator[None, None, Subtopology]:
     def infos(topics: Iterable[log.InternalTopicInfo]) -> Generator[None, None, list[TopicInfo]]:
         by_name: dict[str, list[log.InternalTopicInfo]] = {}
         rows: list[TopicInfo] = []
@@ -164,9 +164,9 @@ def _brought(one: log.Subtopology, pace: Pace) -> Generator[None, None, Subtopol
     if pace.full(_SUBTOPOLOGY):
         yield
     return Subtopology(
-        one.subtopology_id,
-        (yield from in_order(one.source_topics)),
-        (yield from in_order(one.repartition_sink_topics)),
-        (yield from infos(one.state_changelog_topics)),
-        (yield from infos(one.repartition_source_topics)),
+        subtopology.subtopology_id,
+        (yield from in_order(subtopology.source_topics)),
+        (yield from in_order(subtopology.repartition_sink_topics)),
+        (yield from infos(subtopology.state_changelog_topics)),
+        (yield from infos(subtopology.repartition_source_topics)),
     )

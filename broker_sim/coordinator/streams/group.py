@@ -1,4 +1,4 @@
-"""A streams group: what its records say (`StreamsState`), and what it answers the shard (`StreamsGroup`).
+"""A streams group: the state of its records (`StreamsState`), and the group as the shard sees it (`StreamsGroup`).
 
 Tasks are units under a role and a subtopology. Source: StreamsGroup.java, StreamsGroupMember, StreamsCoordinatorRecordHelpers (4.4).
 """
@@ -12,15 +12,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 from broker_sim.common.slices import at_once
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, state_name
-from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
 from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
 from broker_sim.coordinator.streams.topology import (
-    Brought,
     Configured,
+    ReceivedTopology,
     Topology,
     configuring,
     required_topics,
@@ -50,17 +50,19 @@ TaskOffsets = dict[tuple[str, int], int]
 
 def _read_target(value: log.StreamsGroupTargetAssignmentMemberValue) -> dict[TaskKey, tuple[int, ...]]:
     roles = zip(ROLES, (value.active_tasks, value.standby_tasks, value.warmup_tasks), strict=True)
-    return units_of((TaskKey(role, one.subtopology_id), one.partitions) for role, tasks in roles for one in tasks)
+    return units_of(
+        (TaskKey(role, task_ids.subtopology_id), task_ids.partitions) for role, tasks in roles for task_ids in tasks
+    )
 
 
-def _read_held(*roles: list[log.TaskIds]) -> dict[TaskKey, dict[int, int]]:
+def _read_owned(*roles: list[log.TaskIds]) -> dict[TaskKey, dict[int, int]]:
     return {
-        TaskKey(role, one.subtopology_id): dict(
-            zip(one.partitions, one.assignment_epochs or [0] * len(one.partitions), strict=False)
+        TaskKey(role, task_ids.subtopology_id): dict(
+            zip(task_ids.partitions, task_ids.assignment_epochs or [0] * len(task_ids.partitions), strict=False)
         )
         for role, tasks in zip(ROLES, roles, strict=True)
-        for one in tasks
-        if one.partitions
+        for task_ids in tasks
+        if task_ids.partitions
     }
 
 
@@ -69,8 +71,8 @@ def _read_current(value: log.StreamsGroupCurrentMemberAssignmentValue) -> Curren
         value.member_epoch,
         value.previous_member_epoch,
         MemberState(value.state - _FIRST_STATE),
-        _read_held(value.active_tasks, value.standby_tasks, value.warmup_tasks),
-        _read_held(
+        _read_owned(value.active_tasks, value.standby_tasks, value.warmup_tasks),
+        _read_owned(
             value.active_tasks_pending_revocation,
             value.standby_tasks_pending_revocation,
             value.warmup_tasks_pending_revocation,
@@ -91,8 +93,9 @@ LAYOUT: Layout[TaskKey] = Layout(
 
 @dataclass(slots=True)
 class StreamsState(EpochState[TaskKey, Member]):
-    """With it: the topology and the epoch of the one that was found to fit the topics (-1: none), the settings of the last assignment,
-    the member behind each instance id, and who holds a task (several members may, in different roles)."""
+    """The state of a streams group, with the topology and its epoch that was validated against the topics (-1: none), the settings of
+    the last assignment, the member of each instance id, and the owners of each task (several members may own it, in different
+    roles)."""
 
     topology: Topology | None = None
     validated_epoch: int = -1
@@ -101,12 +104,12 @@ class StreamsState(EpochState[TaskKey, Member]):
     holders: dict[TaskKey, dict[int, dict[str, None]]] = field(default_factory=dict)  # key -> number -> member ids
 
     def replay(self, record: EpochRecord) -> None:
-        """Apply one record."""
+        """Apply one record of the group to the state."""
         EpochState.replay(self, record)
         if record.type == LAYOUT.group:
             value: log.StreamsGroupMetadataValue = record.value or log.StreamsGroupMetadataValue()
             self.validated_epoch = value.validated_topology_epoch
-            self.assignment_settings = {one.key: one.value for one in value.last_assignment_configs or ()}
+            self.assignment_settings = {config.key: config.value for config in value.last_assignment_configs or ()}
 
     def replay_other(self, record: EpochRecord) -> None:
         self.topology = record.value
@@ -146,13 +149,13 @@ class StreamsState(EpochState[TaskKey, Member]):
                     return True
         return False
 
-    def _own(self, member_id: str, held: Held[TaskKey]) -> None:
-        for key, numbers in held.items():
+    def _own(self, member_id: str, owned: UnitEpochs[TaskKey]) -> None:
+        for key, numbers in owned.items():
             for number in numbers:
                 self.holders.setdefault(key, {}).setdefault(number, {})[member_id] = None
 
-    def _release(self, member_id: str, held: Held[TaskKey]) -> None:
-        for key, numbers in held.items():
+    def _release(self, member_id: str, owned: UnitEpochs[TaskKey]) -> None:
+        for key, numbers in owned.items():
             for number in numbers:
                 members = self.holders.get(key, {}).get(number, {})
                 members.pop(member_id, None)
@@ -164,7 +167,7 @@ class StreamsState(EpochState[TaskKey, Member]):
 
 @dataclass(slots=True)
 class ReportedOffsets:
-    """What a member has last reported of its tasks' changelogs."""
+    """The last changelog offsets that a member has reported for its tasks."""
 
     offsets: TaskOffsets = field(default_factory=dict)
     end_offsets: TaskOffsets = field(default_factory=dict)
@@ -217,12 +220,12 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return bool(self.latest.members) and topology is not None and topic in source_subtopologies(topology)
 
     def validate_commit(self, request: CommitOffsets) -> Err:
-        """As a consumer group; for an older epoch `late_commits` returns the partitions that it is refused for."""
+        """As a consumer group; for an older epoch `stale_partitions` returns the partitions that it is refused for."""
         return commit_error(self.latest, request, older_epochs=True)
 
-    def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
-        """Where any partition of a commit with an older epoch belongs to a task that the member had not got yet at that epoch, or has
-        no more, none of them is taken."""
+    def stale_partitions(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
+        """If any partition of a commit with an older epoch belongs to a task that the member got after that epoch, or has lost, all
+        partitions are refused."""
         if not request.member_id or request.member_id not in self.latest.members:
             return {}
         current, topology = self.latest.current(request.member_id), self.latest.topology
@@ -232,9 +235,9 @@ class StreamsGroup(EpochGroup[StreamsState]):
 
         def since(topic: str, partition: int) -> float:
             key = TaskKey(ACTIVE, readers.get(topic, ""))
-            for held in (current.assigned, current.revoking):
-                if topic in readers and partition in held.get(key, ()):
-                    return held[key][partition]
+            for owned in (current.assigned, current.revoking):
+                if topic in readers and partition in owned.get(key, ()):
+                    return owned[key][partition]
             return float("inf")
 
         if all(request.generation >= since(topic, partition) for topic, partition, _ in request.offsets):
@@ -269,14 +272,14 @@ class StreamsGroup(EpochGroup[StreamsState]):
         known = self._configured
         if known is not None and known[0] is topology and known[1] == topics.version:
             return known[2]
-        found = at_once(configuring(topology, topics))
-        self._configured = topology, topics.version, found
-        return found
+        result = at_once(configuring(topology, topics))
+        self._configured = topology, topics.version, result
+        return result
 
-    def configured_as(self, brought: Brought) -> None:
-        """That is known already."""
-        if isinstance(brought.found, Configured):
-            self._configured = brought.topology, brought.version, brought.found
+    def configured_as(self, received: ReceivedTopology) -> None:
+        """Store the configured topology, which was computed before."""
+        if isinstance(received.result, Configured):
+            self._configured = received.topology, received.version, received.result
 
 
 # records
@@ -306,17 +309,17 @@ def target_value(target: Units[TaskKey]) -> log.StreamsGroupTargetAssignmentMemb
 def current_value(current: Current[TaskKey]) -> log.StreamsGroupCurrentMemberAssignmentValue:
     """Of active tasks it is stored since when the member has them."""
 
-    def listed(held: Held[TaskKey], role: str) -> list[log.TaskIds]:
+    def listed(owned: UnitEpochs[TaskKey], role: str) -> list[log.TaskIds]:
         return [
             log.TaskIds(subtopology, list(numbers), list(numbers.values()) if role == ACTIVE else [])
-            for subtopology, numbers in _of_role(held.items(), role)
+            for subtopology, numbers in _of_role(owned.items(), role)
         ]
 
     return log.StreamsGroupCurrentMemberAssignmentValue(
         current.epoch,
         current.previous,
         current.state + _FIRST_STATE,
-        *(listed(held, role) for held in (current.assigned, current.revoking) for role in ROLES),
+        *(listed(owned, role) for owned in (current.assigned, current.revoking) for role in ROLES),
     )
 
 

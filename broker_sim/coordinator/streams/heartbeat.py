@@ -1,10 +1,9 @@
-"""StreamsGroupHeartbeat: how a member joins, brings the topology, says which tasks it has, and gets its assignment.
+"""StreamsGroupHeartbeat: a member joins, sends the topology and its tasks, and gets its assignment.
 
-One request does all there is to do, in Kafka's order, which is that of its records: who it is (19), the topology (23), whether the
-group has moved (17), who should have what (21, 20), where the member stands (22). Whatever may refuse it is looked at before the first
-record. What is not written of the heartbeat that makes a group is lost with it, as in Kafka, where the records make another object of
-the group: an endpoint, a request for the shutdown, changelog offsets, and the topology that StreamsGroupDescribe shows. Source:
-GroupMetadataManager.streamsGroupHeartbeat (4.4).
+One request does all of it in Kafka's order, which is that of its records: the member (19), the topology (23), the group epoch (17), the
+target assignment (21, 20), the member's current assignment (22). All checks come before the first record. Parts of the heartbeat that
+creates a group which are not stored are lost with it, as in Kafka, where the records create another group object: an endpoint, a
+shutdown request, changelog offsets, and the topology of StreamsGroupDescribe. Source: GroupMetadataManager.streamsGroupHeartbeat (4.4).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from broker_sim.coordinator.classic.vote import java_order
 from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.expected import Expected, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import covers, units
-from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current
+from broker_sim.coordinator.epochs.reconcile import LEFT_TEMPORARILY, Current
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
@@ -40,7 +39,7 @@ from broker_sim.coordinator.streams.group import (
     member_key,
 )
 from broker_sim.coordinator.streams.requests import Heartbeat, Request, Response, refusal
-from broker_sim.coordinator.streams.topology import Brought, Configured, StatusCode, Topology
+from broker_sim.coordinator.streams.topology import Configured, ReceivedTopology, StatusCode, Topology
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -49,7 +48,7 @@ from kafka_wire.messages.k88_streams_group_heartbeat import Status, TaskIds, Tas
 
 Member = log.StreamsGroupMemberMetadataValue
 NEW = Member(None, None, topology_epoch=-1)
-"""What is known of a member before it has said anything."""
+"""What is known of a member before its first heartbeat."""
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _RECOVERY_LAG = 10_000
@@ -94,42 +93,42 @@ def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
 
 
 def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -> None:
-    request, brought = body.request, body.brought
+    request, received = body.request, body.received
     member_id, reported = request.member_id, _reported(request)
     changes = _changes_of(shard, request)
     group = changes.group
     assert isinstance(group, StreamsGroup)
     replaced = _admit(group, request)
     _check_tags(body)
-    topology = _topology(group, brought)
-    if brought is not None and topology is brought.topology and brought.version == shard.topics.version:
-        if isinstance(brought.found, Refused):
-            raise brought.found
-        group.configured_as(brought)
-    found = group.configured(topology, shard.topics)
-    _check_tasks(found, reported)
+    topology = _topology(group, received)
+    if received is not None and topology is received.topology and received.version == shard.topics.version:
+        if isinstance(received.result, Refused):
+            raise received.result
+        group.configured_as(received)
+    configured = group.configured(topology, shard.topics)
+    _check_tasks(configured, reported)
     is_known, is_alone = shard.groups.get(group.group_id) is group, list(group.latest.members) == [replaced]
-    _check_endpoints(group, request, found, is_known=is_known)
+    _check_endpoints(group, request, configured, is_known=is_known)
     was_empty, status = not group.latest.members, list(_stale(group, request))
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
-        shard.store.succeed(changes.before, group)
+        shard.store.begin_replacement(changes.before, group)
     shard.groups[group.group_id] = group
     if replaced is not None:
         departing.take_over(shard, changes, replaced, member_id)
     before, endpoint = group.latest.current(member_id), _endpoint(group, member_id)
-    _say(changes, client, body)
+    _put_member(changes, client, body)
     if group.latest.topology is None:
-        encoded = None if brought is None else brought.encoded
+        encoded = None if received is None else received.encoded
         changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology, encoded)
     if is_known:
-        group.shown = found
+        group.shown = configured
         _note_offsets(group, request)
-    move_group(shard, changes, found)
+    move_group(shard, changes, configured)
     delay_ms = shard.streams_setting(group.group_id, "initial_rebalance_delay_ms")
     if was_empty and delay_ms > 0 and not group.delayed:
         group.delayed = True
         shard.arm(("initial", group.group_id), delay_ms)
-    delayed_by = compute_target(shard, changes, found)
+    delayed_by = compute_target(shard, changes, configured)
     if delayed_by is not None:
         status.append(Status(StatusCode.ASSIGNMENT_DELAYED, delayed_by))
     after = reconcile(shard, changes, member_id, before, reported)
@@ -139,16 +138,16 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -
         departing.shut_down(group, member_id)
     changed = units(before.assigned) != units(after.assigned)
     _count_endpoints(group, member_id, endpoint, changed)
-    answer = _answer(shard, group, request, found, whole=request.member_epoch == 0 or changed)
-    status += _more_status(shard, client, group, member_id, found)
+    answer = _answer(shard, group, request, configured, whole=request.member_epoch == 0 or changed)
+    status += _more_status(shard, client, group, member_id, configured)
     answer.status = status
     if not is_known:
         answer.endpoint_information_epoch = group.endpoint_epoch = 0
         group.shutdown_by = None
     if is_alone:
-        # with the member that it replaces nobody is in the group for a moment; this answer is made before
+        # without the replaced member the group is empty for a moment; this answer is made before
         group.shutdown_by = None
-    submit(shard, token, changes, (answer, found.missing), refusal)
+    submit(shard, token, changes, (answer, configured.missing), refusal)
 
 
 # what may refuse it
@@ -183,7 +182,7 @@ def _admit(group: StreamsGroup, request: Request) -> str | None:
     latest, member_id, instance_id = group.latest, request.member_id, request.instance_id
     if request.member_epoch == 0:
         holder = None if instance_id is None else latest.static_members.get(instance_id)
-        if holder is not None and latest.current(holder).epoch != LEFT_FOR_NOW:
+        if holder is not None and latest.current(holder).epoch != LEFT_TEMPORARILY:
             raise Refused(
                 Err.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
@@ -225,45 +224,50 @@ def _check_tags(body: Heartbeat) -> None:
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
 
 
-def _topology(group: StreamsGroup, brought: Brought | None) -> Topology:
+def _topology(group: StreamsGroup, received: ReceivedTopology | None) -> Topology:
     """The group's topology, which the first member brings. Raises Refused for another one."""
     known = group.latest.topology
-    if brought is None:
+    if received is None:
         if known is None:
             raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
         return known
-    if not brought.is_sound:
+    if not received.is_sound:
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
     if known is None:
-        return brought.topology
-    if known.epoch <= brought.topology.epoch and not brought.is_same(known):
+        return received.topology
+    if known.epoch <= received.topology.epoch and not received.is_same(known):
         raise Refused(Err.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
 
 
-def _check_tasks(found: Configured, reported: Reported) -> None:
+def _check_tasks(configured: Configured, reported: Reported) -> None:
     """Raises Refused for tasks that the topology doesn't have."""
-    for key, numbers in reported if reported is not None and found.is_ready else ():
-        one = found.subtopologies.get(key.subtopology)
-        if one is None:
+    for key, numbers in reported if reported is not None and configured.is_ready else ():
+        subtopology = configured.subtopologies.get(key.subtopology)
+        if subtopology is None:
             raise Refused(Err.INVALID_REQUEST, f"Subtopology {key.subtopology} does not exist in the topology.")
         for number in numbers:
-            if not 0 <= number < one.tasks:
+            if not 0 <= number < subtopology.tasks:
                 raise Refused(
                     Err.INVALID_REQUEST,
-                    f"Task {number} for subtopology {key.subtopology} is invalid. Number of tasks for this subtopology: {one.tasks}",
+                    f"Task {number} for subtopology {key.subtopology} is invalid. "
+                    f"Number of tasks for this subtopology: {subtopology.tasks}",
                 )
 
 
-def _check_endpoints(group: StreamsGroup, request: Request, found: Configured, *, is_known: bool) -> None:
-    """Raises Refused where the member would be told what endpoints read and the topology doesn't fit the topics, so that there are no
-    subtopologies to tell it by. Kafka falls over that; all that stays of such a heartbeat is the endpoints' epoch."""
-    if found.is_ready or found.subtopologies:
+def _check_endpoints(group: StreamsGroup, request: Request, configured: Configured, *, is_known: bool) -> None:
+    """Raises Refused if the response would list the endpoints' partitions but the topology doesn't fit the topics, so that no
+    subtopologies are configured. Kafka fails with an exception there; only the endpoints' epoch of such a heartbeat is kept."""
+    if configured.is_ready or configured.subtopologies:
         return
     member_id, members = request.member_id, group.latest.members
     before = _endpoint(group, member_id)
-    said = request.user_endpoint
-    after = before if said is None and request.member_epoch != 0 else said and log.Endpoint(said.host, said.port)
+    endpoint = request.user_endpoint
+    after = (
+        before
+        if endpoint is None and request.member_epoch != 0
+        else endpoint and log.Endpoint(endpoint.host, endpoint.port)
+    )
     others = any(member.user_endpoint is not None for other, member in members.items() if other != member_id)
     gives_up = bool(group.latest.current(member_id).assigned) and after is not None
     epoch = group.endpoint_epoch + (after != before or gives_up)
@@ -275,22 +279,22 @@ def _check_endpoints(group: StreamsGroup, request: Request, found: Configured, *
 
 
 def _reported(request: Request) -> Reported:
-    """The tasks that the member says it has; None: it doesn't say."""
+    """The tasks that the member reports; None if the request has none of the lists."""
     lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(one is None for one in lists):
+    if any(listed is None for listed in lists):
         return None
     return [
-        (TaskKey(role, one.subtopology_id), one.partitions)
+        (TaskKey(role, task_ids.subtopology_id), task_ids.partitions)
         for role, tasks in zip(ROLES, lists, strict=True)
-        for one in tasks or ()
+        for task_ids in tasks or ()
     ]
 
 
 # what it says
 
 
-def said(before: Member | None, client: Client, body: Heartbeat) -> Member:
-    """What the member's record says with this heartbeat, ``before`` being the record until now."""
+def member_record(before: Member | None, client: Client, body: Heartbeat) -> Member:
+    """The member's record after this heartbeat; ``before``: its record until now."""
     before, request = before or NEW, body.request
     endpoint, joins = request.user_endpoint, request.member_epoch == 0
     after = replace(
@@ -312,17 +316,17 @@ def said(before: Member | None, client: Client, body: Heartbeat) -> Member:
 
 
 def expecting(before: Member | None, client: Client, body: Heartbeat) -> Generator[None, None, Expected[Member] | None]:
-    """`Heartbeat.expected`, in pieces: for the step that writes the record, unless the member has said something else meanwhile."""
+    """`Heartbeat.expected`, in pieces: for the step that writes the record, unless the member has sent something else meanwhile."""
     if body.tags is None or len(body.tags) < _MANY_TAGS:
         return None
-    return (yield from encoded_in_pieces(said(before, client, body)))
+    return (yield from encoded_in_pieces(member_record(before, client, body)))
 
 
-def _say(changes: Changes, client: Client, body: Heartbeat) -> None:
-    """Take down what the member says of itself, where that is new."""
+def _put_member(changes: Changes, client: Client, body: Heartbeat) -> None:
+    """Add the member's record, if it has changed."""
     group, request, member_id = changes.group, body.request, body.request.member_id
     known: Member | None = group.latest.members.get(member_id)
-    before, after = known or NEW, said(known, client, body)
+    before, after = known or NEW, member_record(known, client, body)
     if known is None or after != known:
         is_moved = (before.topology_epoch, before.rack_id, before.client_tags, before.process_id) != (
             after.topology_epoch,
@@ -330,13 +334,13 @@ def _say(changes: Changes, client: Client, body: Heartbeat) -> None:
             after.client_tags,
             after.process_id,
         )
-        changes.reads_otherwise = request.instance_id is None or is_moved
+        changes.subscription_changed = request.instance_id is None or is_moved
         encoded = None if body.expected is None else body.expected.bytes_of(after)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 
 
 def _note_offsets(group: StreamsGroup, request: Request) -> None:
-    """The changelog offsets that it reports, which the next assignment looks at."""
+    """Store the changelog offsets that the member reports; the next assignment uses them."""
     offsets, end_offsets = request.task_offsets, request.task_end_offsets
     if offsets is None and end_offsets is None:
         return
@@ -348,7 +352,7 @@ def _note_offsets(group: StreamsGroup, request: Request) -> None:
 
 
 def _task_offsets(listed: Iterable[TaskOffset]) -> TaskOffsets:
-    return {(one.subtopology_id, one.partition): one.offset for one in listed}
+    return {(task_offset.subtopology_id, task_offset.partition): task_offset.offset for task_offset in listed}
 
 
 def _endpoint(group: StreamsGroup, member_id: str) -> log.Endpoint | None:
@@ -367,7 +371,9 @@ def _count_endpoints(group: StreamsGroup, member_id: str, before: log.Endpoint |
 # what it is answered
 
 
-def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Configured, *, whole: bool) -> Response:
+def _answer(
+    shard: ShardState, group: StreamsGroup, request: Request, configured: Configured, *, whole: bool
+) -> Response:
     member_id = request.member_id
     current = group.latest.current(member_id)
     by_role: dict[str, dict[str, list[int]]] = {role: {} for role in ROLES}
@@ -380,7 +386,7 @@ def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Con
 
     endpoints = None
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        endpoints = partitions_by_endpoint(group, member_id, found, shard.topics)
+        endpoints = partitions_by_endpoint(group, member_id, configured, shard.topics)
     return Response(
         member_id=member_id,
         member_epoch=current.epoch,
@@ -405,11 +411,11 @@ def _stale(group: StreamsGroup, request: Request) -> Iterable[Status]:
 
 
 def _more_status(
-    shard: ShardState, client: Client, group: StreamsGroup, member_id: str, found: Configured
+    shard: ShardState, client: Client, group: StreamsGroup, member_id: str, configured: Configured
 ) -> Iterable[Status]:
     """What keeps the application from running, and what its operator has to know."""
-    if found.problem is not None:
-        yield Status(*found.problem)
+    if configured.problem is not None:
+        yield Status(*configured.problem)
     if group.shutdown_by is not None:
         words = (
             f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the entire "
@@ -417,7 +423,7 @@ def _more_status(
         )
         yield Status(StatusCode.SHUTDOWN_APPLICATION, words)
     wanted: tuple[str, ...] = shard.streams_setting(group.group_id, "rack_aware_tags")
-    has = {one.key for one in group.latest.members[member_id].client_tags} if wanted else ()
+    has = {tag.key for tag in group.latest.members[member_id].client_tags} if wanted else ()
     missing = [tag for tag in wanted if tag not in has]
     if missing and client.api_version >= _TAGS_SINCE:
         words = (

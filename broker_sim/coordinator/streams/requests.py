@@ -1,7 +1,7 @@
-"""What a StreamsGroupHeartbeat must look like, before anybody looks for its group, and how one is refused.
+"""Checks of a StreamsGroupHeartbeat's fields, before its group is looked up, and the error response.
 
-Source: GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid and ...IsUsingUnsupportedFeatures (4.4), in their order and
-words.
+Source: GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid and ...IsUsingUnsupportedFeatures (4.4), with their order
+and messages.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from broker_sim.common.slices import Pace, in_order
 from broker_sim.coordinator.epochs.expected import Expected
-from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
+from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_TEMPORARILY
 from broker_sim.coordinator.epochs.refused import Refused, need
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.streams.topology import Brought, InternalTopic
+from broker_sim.coordinator.streams.topology import InternalTopic, ReceivedTopology
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k88_streams_group_heartbeat import (
@@ -35,7 +35,7 @@ class Heartbeat:
     their keys. ``expected``: that record, where many tags made it long."""
 
     request: Request
-    brought: Brought | None = None
+    received: ReceivedTopology | None = None
     tags: list[log.KeyValue] | None = None
     expected: Expected[Member] | None = None
 
@@ -49,10 +49,10 @@ def reading_tags(request: Request) -> Generator[None, None, list[log.KeyValue] |
     if request.client_tags is None:
         return None
     pace, values = Pace(_PIECE), dict[str, str]()
-    for one in request.client_tags:
+    for tag in request.client_tags:
         if pace.full():
             yield
-        values[one.key] = one.value
+        values[tag.key] = tag.value
     rows: list[log.KeyValue] = []
     for key in (yield from in_order(values)):
         if pace.full():
@@ -71,7 +71,7 @@ def refusal(error: Err, words: str | None = None) -> Answer:
 
 
 def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
-    """Look at a request's form, in pieces. Raises Refused for one that no group would take."""
+    """Check a request's fields, in pieces. Raises Refused for a request that is invalid for every group."""
     pace = Pace(_PIECE)
     topology, epoch = request.topology, request.member_epoch
     need(policy.has_static_streams_members or request.instance_id is None, "Static membership is not yet supported.")
@@ -79,23 +79,23 @@ def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
         need(request.task_offsets is None, "TaskOffsets are not supported yet.")
         need(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
         need(not request.warmup_tasks, "WarmupTasks are not supported yet.")
-    for one in topology.subtopologies if topology is not None else ():
+    for subtopology in topology.subtopologies if topology is not None else ():
         if pace.full():
             yield
-        need(not one.source_topic_regex, "Regular expressions for source topics are not supported yet.")
-    need(_is_said(request.member_id), "MemberId can't be empty.")
-    need(_is_said(request.group_id), "GroupId can't be empty.")
-    need(_is_said(request.instance_id), "InstanceId can't be empty.")
-    need(_is_said(request.rack_id), "RackId can't be empty.")
+        need(not subtopology.source_topic_regex, "Regular expressions for source topics are not supported yet.")
+    need(_is_not_empty(request.member_id), "MemberId can't be empty.")
+    need(_is_not_empty(request.group_id), "GroupId can't be empty.")
+    need(_is_not_empty(request.instance_id), "InstanceId can't be empty.")
+    need(_is_not_empty(request.rack_id), "RackId can't be empty.")
     if epoch == 0:
         yield from _check_join(request, pace)
-    elif epoch == LEFT_FOR_NOW:
+    elif epoch == LEFT_TEMPORARILY:
         need(request.instance_id is not None, "InstanceId can't be null.")
     elif epoch < LEFT:
         need(False, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(one is not None for one in tasks):
-        need(all(one is not None for one in tasks), "If one task-type is non-null, all must be non-null.")
+    if any(listed is not None for listed in tasks):
+        need(all(listed is not None for listed in tasks), "If one task-type is non-null, all must be non-null.")
     if epoch != 0:
         need(topology is None, "Topology can only be provided when (re-)joining.")
     if epoch >= 0:
@@ -111,8 +111,8 @@ def _check_join(request: Request, pace: Pace) -> Generator[None, None, None]:
     topology = request.topology
     if topology is None:
         raise Refused(Err.INVALID_REQUEST, "Topology must be non-null when (re-)joining.")
-    for one in topology.subtopologies:
-        for topic in one.state_changelog_topics:
+    for subtopology in topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
             if pace.full():
                 yield
             if topic.partitions:
@@ -124,16 +124,16 @@ def _check_join(request: Request, pace: Pace) -> Generator[None, None, None]:
 
 def _check_offsets(listed: Iterable[TaskOffset] | None, pace: Pace) -> Generator[None, None, None]:
     named: set[tuple[str, int]] = set()
-    for one in listed or ():
+    for task_ids in listed or ():
         if pace.full():
             yield
-        task = one.subtopology_id, one.partition
+        task = task_ids.subtopology_id, task_ids.partition
         if task in named:
             words = f"Task offsets contain a duplicate entry for subtopology {task[0]} and partition {task[1]}."
             raise Refused(Err.INVALID_REQUEST, words)
         named.add(task)
 
 
-def _is_said(text: str | None) -> bool:
+def _is_not_empty(text: str | None) -> bool:
     """Whether there is more in it than what Java's trim() takes away."""
     return text is None or any(char > " " for char in text)

@@ -7,11 +7,12 @@ Source: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforcer, Ch
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from heapq import heappop, heappush
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 from broker_sim.common.slices import Pace, at_once, chunked, distinct, in_order
 from broker_sim.coordinator.classic.vote import java_ordering
@@ -32,7 +33,7 @@ MOST_TASKS = 10_000
 have 500 million."""
 _NAMED = 3  # topics that a status names; of the others the number
 _NAME = attrgetter("name")
-_FIELDS = [attrgetter(one.name) for one in fields(log.Subtopology)]
+_FIELDS = [attrgetter(field.name) for field in fields(log.Subtopology)]
 _NO_SINK = (
     "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never used as a sink "
     "topic."
@@ -41,7 +42,7 @@ _LOOP = "Failed to compute number of partitions for all repartition topics. Ther
 
 
 class StatusCode(enum.IntEnum):
-    """What a heartbeat's answer may say of the group beside the tasks (StreamsGroupHeartbeatResponse.Status)."""
+    """Status codes in a heartbeat's response (StreamsGroupHeartbeatResponse.Status)."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -79,7 +80,8 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What became of a topology. ``problem``: status code and detail where it can't run now; ``missing``: internal topics to create."""
+    """A topology that was configured for the topics. ``problem``: status code and detail if it can't run now; ``missing``: internal
+    topics to create."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
@@ -101,15 +103,15 @@ class _Misconfigured(Exception):
 
 
 @dataclass(slots=True)
-class Brought:
-    """A topology that a member brings, as the group's record has it, and what becomes of it on the topics at their ``version``. Not
-    ``is_sound``: Kafka falls over its epoch, or over two subtopologies of one id, of which it can't make a map. ``same``: the group's
-    topology, if this one is equal to it; ``encoded``: the value of the group's record, if there will be one."""
+class ReceivedTopology:
+    """A topology that a member has sent, as the value of the group's record, and its configuration for the topics at their ``version``.
+    Not ``is_sound``: Kafka fails with an exception at its epoch, or at two subtopologies with one id. ``same``: the group's topology,
+    if this one equals it; ``encoded``: the value of the group's record, if one is written."""
 
     topology: Topology
     is_sound: bool
     version: int
-    found: Configured | Refused | None = None
+    result: Configured | Refused | None = None
     same: Topology | None = None
     encoded: bytes | None = None
 
@@ -118,48 +120,60 @@ class Brought:
         return self.same is known or is_same(known, self.topology)
 
 
-def bringing(
+def receiving(
     requested: RequestedTopology, topics: Topics, known: Topology | None = None
-) -> Generator[None, None, Brought]:
+) -> Generator[None, None, ReceivedTopology]:
     """Read a topology, in pieces; the group, which has the topology ``known`` now, then does the rest in one step."""
     pace, topology, ids = Pace(_PIECE), Topology(requested.epoch, []), set[str]()
-    for one in requested.subtopologies:
+    for subtopology in requested.subtopologies:
         row = log.Subtopology(
-            one.subtopology_id, one.source_topics, one.source_topic_regex, [], one.repartition_sink_topics, [], []
+            subtopology.subtopology_id,
+            subtopology.source_topics,
+            subtopology.source_topic_regex,
+            [],
+            subtopology.repartition_sink_topics,
+            [],
+            [],
         )
-        ids.add(one.subtopology_id)
+        ids.add(subtopology.subtopology_id)
         topology.subtopologies.append(row)
         if pace.full():
             yield
-        row.state_changelog_topics = yield from _infos(one.state_changelog_topics, pace)
-        row.repartition_source_topics = yield from _infos(one.repartition_source_topics, pace)
-        for group in one.copartition_groups:
+        row.state_changelog_topics = yield from _infos(subtopology.state_changelog_topics, pace)
+        row.repartition_source_topics = yield from _infos(subtopology.repartition_source_topics, pace)
+        for group in subtopology.copartition_groups:
             if pace.full():
                 yield
             row.copartition_groups.append(
                 log.CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
             )
-    found = Brought(topology, topology.epoch >= 0 and len(ids) == len(topology.subtopologies), topics.version)
-    if found.is_sound:
+    received = ReceivedTopology(
+        topology, topology.epoch >= 0 and len(ids) == len(topology.subtopologies), topics.version
+    )
+    if received.is_sound:
         try:
             yield from _check_copartition_groups(topology, pace)
-            found.found = yield from configuring(topology, topics)
+            received.result = yield from configuring(topology, topics)
         except Refused as refused:
-            found.found = refused
+            received.result = refused
         if known is None:
-            found.encoded = yield from encoding_value(0, topology)
+            received.encoded = yield from encoding_value(0, topology)
         elif (yield from _comparing(known, topology, pace)):
-            found.same = known
-    return found
+            received.same = known
+    return received
 
 
 def _check_copartition_groups(topology: Topology, pace: Pace) -> Generator[None, None, None]:
-    """Raises Refused where one counts a topic that its subtopology doesn't have: Kafka falls over it, whatever topics exist."""
-    for one in topology.subtopologies:
-        sources, repartitioned = range(len(one.source_topics)), range(len(one.repartition_source_topics))
+    """Raises Refused if a copartition group names a topic that its subtopology doesn't have: Kafka fails with an exception, whatever
+    topics exist."""
+    for subtopology in topology.subtopologies:
+        sources, repartitioned = (
+            range(len(subtopology.source_topics)),
+            range(len(subtopology.repartition_source_topics)),
+        )
         if pace.full():
             yield
-        for group in one.copartition_groups:
+        for group in subtopology.copartition_groups:
             if pace.full(1 + len(group.source_topics) + len(group.repartition_source_topics)):
                 yield
             if not (_are_in(sources, group.source_topics) and _are_in(repartitioned, group.repartition_source_topics)):
@@ -176,47 +190,63 @@ def _infos(topics: Iterable[TopicInfo], pace: Pace) -> Generator[None, None, lis
         if pace.full():
             yield
         configs: list[log.TopicConfig] = []
-        for one in topic.topic_configs:
+        for config in topic.topic_configs:
             if pace.full():
                 yield
-            configs.append(log.TopicConfig(one.key, one.value))
+            configs.append(log.TopicConfig(config.key, config.value))
         rows.append(log.InternalTopicInfo(topic.name, topic.partitions, topic.replication_factor, configs))
     return rows
 
 
-def is_same(one: Topology, other: Topology) -> bool:
-    """Whether two topologies are equal, in whatever order their subtopologies stand."""
-    return at_once(_comparing(one, other, Pace(_PIECE)))
+def is_same(topology: Topology, other: Topology) -> bool:
+    """Whether two topologies are equal, in any order of their subtopologies."""
+    return at_once(_comparing(topology, other, Pace(_PIECE)))
 
 
-def _comparing(one: Topology, other: Topology, pace: Pace) -> Generator[None, None, bool]:
-    if one.epoch != other.epoch:
+def _comparing(topology: Topology, other: Topology, pace: Pace) -> Generator[None, None, bool]:
+    if topology.epoch != other.epoch:
         return False
-    by_id, others = _by_id(one), _by_id(other)
+    by_id, others = _by_id(topology), _by_id(other)
     if by_id.keys() != others.keys():
         return False
-    for subtopology_id, mine in by_id.items():
+    for subtopology_id, own in by_id.items():
         if pace.full(_SUBTOPOLOGY):
             yield
-        its = others[subtopology_id]
+        other_one = others[subtopology_id]
         for field_of in _FIELDS:
-            rows, other_rows = field_of(mine), field_of(its)
+            rows, other_rows = field_of(own), field_of(other_one)
             if not isinstance(rows, list):
                 if rows != other_rows:
                     return False
                 continue
-            if len(rows) != len(other_rows):
+            if not (yield from _equal(rows, other_rows, pace)):
                 return False
-            for at in range(0, len(rows), _PIECE):
-                if pace.full(min(_PIECE, len(rows) - at)):
-                    yield
-                if rows[at : at + _PIECE] != other_rows[at : at + _PIECE]:
-                    return False
+    return True
+
+
+def _equal(rows: Sequence[Any], others: Sequence[Any], pace: Pace) -> Generator[None, None, bool]:
+    """Whether two lists are equal; the settings of an internal topic may be as many as its topology is long."""
+    if len(rows) != len(others):
+        return False
+    if rows and isinstance(rows[0], log.InternalTopicInfo):
+        for mine, other in zip(rows, others, strict=True):
+            if pace.full():
+                yield
+            if replace(mine, topic_configs=[]) != replace(other, topic_configs=[]):
+                return False
+            if not (yield from _equal(mine.topic_configs, other.topic_configs, pace)):
+                return False
+        return True
+    for at in range(0, len(rows), _PIECE):
+        if pace.full(min(_PIECE, len(rows) - at)):
+            yield
+        if rows[at : at + _PIECE] != others[at : at + _PIECE]:
+            return False
     return True
 
 
 def _by_id(topology: Topology) -> dict[str, log.Subtopology]:
-    return {one.subtopology_id: one for one in topology.subtopologies}
+    return {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
 
 
 def required_topics(topology: Topology) -> list[str]:
@@ -228,17 +258,21 @@ def _required(topology: Topology) -> Iterator[str]:
     return chain.from_iterable(map(_required_by, topology.subtopologies))
 
 
-def _required_by(one: log.Subtopology) -> Iterator[str]:
-    return chain(one.source_topics, map(_NAME, one.repartition_source_topics), map(_NAME, one.state_changelog_topics))
+def _required_by(subtopology: log.Subtopology) -> Iterator[str]:
+    return chain(
+        subtopology.source_topics,
+        map(_NAME, subtopology.repartition_source_topics),
+        map(_NAME, subtopology.state_changelog_topics),
+    )
 
 
 def source_subtopologies(topology: Topology) -> dict[str, str]:
     """Topic that tasks read -> the subtopology that reads it."""
-    found: dict[str, str] = {}
-    for one in topology.subtopologies:
-        for name in (*one.source_topics, *(topic.name for topic in one.repartition_source_topics)):
-            found[name] = one.subtopology_id
-    return found
+    readers: dict[str, str] = {}
+    for subtopology in topology.subtopologies:
+        for name in (*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)):
+            readers[name] = subtopology.subtopology_id
+    return readers
 
 
 def configuring(topology: Topology, topics: Topics) -> Generator[None, None, Configured]:
@@ -251,8 +285,8 @@ def configuring(topology: Topology, topics: Topics) -> Generator[None, None, Con
 
 def _configuring(topology: Topology, topics: Topics, pace: Pace) -> Generator[None, None, Configured]:
     missing: set[str] = set()
-    for one in topology.subtopologies:
-        for names in chunked(one.source_topics, _PIECE):
+    for subtopology in topology.subtopologies:
+        for names in chunked(subtopology.source_topics, _PIECE):
             if pace.full(len(names)):
                 yield
             missing.update(name for name in names if name not in topics.by_name)
@@ -261,15 +295,19 @@ def _configuring(topology: Topology, topics: Topics, pace: Pace) -> Generator[No
     if missing:
         words = f"Source topics {_summary((yield from in_order(missing)))} are missing."
         raise _Misconfigured(StatusCode.MISSING_SOURCE_TOPICS, words)
-    if any(topic.partitions < 0 for one in topology.subtopologies for topic in one.repartition_source_topics):
+    if any(
+        topic.partitions < 0
+        for subtopology in topology.subtopologies
+        for topic in subtopology.repartition_source_topics
+    ):
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)  # Kafka falls over it
     counts = _Counts(topology, topics, pace)
     yield from counts.deciding()
     subtopologies: dict[str, ConfiguredSubtopology] = {}
     internal: dict[str, InternalTopic] = {}
     tasks = 0
-    for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id):
-        made = subtopologies[one.subtopology_id] = yield from _subtopology(one, counts, pace)
+    for subtopology in sorted(topology.subtopologies, key=lambda item: item.subtopology_id):
+        made = subtopologies[subtopology.subtopology_id] = yield from _subtopology(subtopology, counts, pace)
         tasks += made.tasks
         if tasks > MOST_TASKS:
             words = f"The topology has more than {MOST_TASKS:,} tasks, which are all that the simulator assigns."
@@ -301,9 +339,11 @@ def _summary(names: Collection[str]) -> str:
     return shown + (f" and {len(names) - _NAMED} additional topics" if len(names) > _NAMED else "")
 
 
-def _subtopology(one: log.Subtopology, counts: _Counts, pace: Pace) -> Generator[None, None, ConfiguredSubtopology]:
+def _subtopology(
+    subtopology: log.Subtopology, counts: _Counts, pace: Pace
+) -> Generator[None, None, ConfiguredSubtopology]:
     def internal(topics: Iterable[log.InternalTopicInfo]) -> Generator[None, None, dict[str, InternalTopic]]:
-        found: dict[str, InternalTopic] = {}
+        by_name: dict[str, InternalTopic] = {}
         for topic in topics:
             configs: dict[str, str] = {}
             for config in topic.topic_configs:
@@ -313,17 +353,17 @@ def _subtopology(one: log.Subtopology, counts: _Counts, pace: Pace) -> Generator
             if pace.full():
                 yield
             count = topic.partitions or counts.decided[topic.name]
-            found[topic.name] = InternalTopic(topic.name, count, topic.replication_factor, configs)
-        return found
+            by_name[topic.name] = InternalTopic(topic.name, count, topic.replication_factor, configs)
+        return by_name
 
     if pace.full(_SUBTOPOLOGY):
         yield
     return ConfiguredSubtopology(
-        (yield from counts.most(one)),
-        tuple((yield from in_order((yield from distinct(one.source_topics))))),
-        tuple((yield from in_order((yield from distinct(one.repartition_sink_topics))))),
-        (yield from internal(one.repartition_source_topics)),
-        (yield from internal(one.state_changelog_topics)),
+        (yield from counts.most(subtopology)),
+        tuple((yield from in_order((yield from distinct(subtopology.source_topics))))),
+        tuple((yield from in_order((yield from distinct(subtopology.repartition_sink_topics))))),
+        (yield from internal(subtopology.repartition_source_topics)),
+        (yield from internal(subtopology.state_changelog_topics)),
     )
 
 
@@ -345,32 +385,36 @@ class _Counts:
             raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
         return count
 
-    def most(self, one: log.Subtopology) -> Generator[None, None, int]:
+    def most(self, subtopology: log.Subtopology) -> Generator[None, None, int]:
         """Of the topics that a subtopology reads, in pieces."""
         most = -1
-        for names in chunked(chain(one.source_topics, map(_NAME, one.repartition_source_topics)), _PIECE):
+        for names in chunked(
+            chain(subtopology.source_topics, map(_NAME, subtopology.repartition_source_topics)), _PIECE
+        ):
             if self._pace.full(len(names)):
                 yield
             most = max(most, *map(self.of, names))
         if most < 0:
-            raise Refused(Err.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {one.subtopology_id}")
+            raise Refused(
+                Err.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {subtopology.subtopology_id}"
+            )
         return most
 
     def deciding(self) -> Generator[None, None, None]:
         """In pieces. Raises Refused, _Misconfigured."""
         yield from self._repartition_topics()
         differs: bool | None = None  # those of a fixed number stay as they are
-        for one in self._subtopologies:
-            for group in one.copartition_groups:
+        for subtopology in self._subtopologies:
+            for group in subtopology.copartition_groups:
                 if self._pace.full(1 + len(group.source_topics) + len(group.repartition_source_topics)):
                     yield
-                names = _names(one, group)
+                names = _names(subtopology, group)
                 if differs is None and self._fixed and names:
                     differs = len({self.of(name) for name in self._fixed}) > 1
                 self._copartitioned(names, differs=bool(differs))
-        for one in self._subtopologies:
-            most = yield from self.most(one)
-            for topics in chunked(one.state_changelog_topics, _PIECE):
+        for subtopology in self._subtopologies:
+            most = yield from self.most(subtopology)
+            for topics in chunked(subtopology.state_changelog_topics, _PIECE):
                 if self._pace.full(len(topics)):
                     yield
                 self.decided.update(dict.fromkeys(map(_NAME, topics), most))
@@ -381,19 +425,19 @@ class _Counts:
         """Kafka goes over the subtopologies again and again, until a round decides nothing: `due` has those whose turn it is, by round
         and place."""
         decided, readers = self.decided, (yield from self._readers())
-        due = [(0, place) for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics]
+        due = [(0, place) for place, item in enumerate(self._subtopologies) if item.repartition_sink_topics]
         waiting: set[int] = set()
         while due:
             turn, place = heappop(due)
-            one = self._subtopologies[place]
+            subtopology = self._subtopologies[place]
             names: list[str] = []
-            for some in chunked(one.repartition_sink_topics, _PIECE):
+            for some in chunked(subtopology.repartition_sink_topics, _PIECE):
                 if self._pace.full(len(some)):
                     yield
                 names += [name for name in some if name not in decided]
             if not names:
                 continue
-            count = yield from self._upstream(one)
+            count = yield from self._upstream(subtopology)
             if count is None:
                 waiting.add(place)
                 continue
@@ -414,28 +458,28 @@ class _Counts:
         """Of repartition topics: the places of the subtopologies that read one and write another. The topics themselves are noted, and
         those of a fixed number are decided."""
         readers: dict[str, list[int]] = {}
-        for place, one in enumerate(self._subtopologies):
+        for place, subtopology in enumerate(self._subtopologies):
             if self._pace.full():
                 yield
-            for topic in one.repartition_source_topics:
+            for topic in subtopology.repartition_source_topics:
                 if self._pace.full():
                     yield
                 self._sources[topic.name] = topic
-                if one.repartition_sink_topics:
+                if subtopology.repartition_sink_topics:
                     readers.setdefault(topic.name, []).append(place)
         self._fixed = [name for name, topic in self._sources.items() if topic.partitions]
         self.decided.update({name: self._sources[name].partitions for name in self._fixed})
         return readers
 
-    def _upstream(self, one: log.Subtopology) -> Generator[None, None, int | None]:
-        """The most partitions of what a subtopology reads, as far as that is decided."""
+    def _upstream(self, subtopology: log.Subtopology) -> Generator[None, None, int | None]:
+        """The maximum number of partitions of a subtopology's source topics that are known so far."""
         most = -1
-        for names in chunked(map(_NAME, one.repartition_source_topics), _PIECE):
+        for names in chunked(map(_NAME, subtopology.repartition_source_topics), _PIECE):
             if self._pace.full(len(names)):
                 yield
             most = max(most, *(self.decided.get(name, -1) for name in names))
         by_name = self._topics.by_name
-        for names in chunked(one.source_topics, _PIECE):
+        for names in chunked(subtopology.source_topics, _PIECE):
             if self._pace.full(len(names)):
                 yield
             most = max(most, *(by_name[name].partitions for name in names if name in by_name), -1)
@@ -466,11 +510,11 @@ class _Counts:
                 )
 
 
-def _names(one: log.Subtopology, group: log.CopartitionGroup) -> list[str]:
+def _names(subtopology: log.Subtopology, group: log.CopartitionGroup) -> list[str]:
     """The topics of a copartition group, which are named by their places. Raises Refused for places that there are not."""
     try:
-        names = [one.source_topics[at] for at in group.source_topics]
-        names += [one.repartition_source_topics[at].name for at in group.repartition_source_topics]
+        names = [subtopology.source_topics[at] for at in group.source_topics]
+        names += [subtopology.repartition_source_topics[at].name for at in group.repartition_source_topics]
     except IndexError:
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None) from None
     return list(dict.fromkeys(names))

@@ -10,7 +10,7 @@ from kafka_wire.errors import Err
 
 
 class Granted(NamedTuple):
-    """Answer to `InitProducerId` and `EndTransaction`: the producer id and epoch to go on with, -1 where there are none."""
+    """Answer to `InitProducerId` and `EndTransaction`: the error, or the producer id and epoch to continue with; -1 without these."""
 
     error: Err
     producer_id: int = -1
@@ -28,10 +28,11 @@ class InitProducerId:
 
 @dataclass(slots=True)
 class AddPartitions:
-    """Answer: {(topic, index): Err}; a producer of another epoch is PRODUCER_FENCED, whatever the request's version makes of that.
+    """Answer: {(topic, index): Err}; a producer of another epoch gets PRODUCER_FENCED, which the handler maps for the request's
+    version.
 
-    ``verify_only``: nothing is added, the question is whether they are in the transaction. ``client_version``: the flow (KIP-890) of
-    the client, 2 where what it produces adds its partition.
+    ``verify_only``: nothing is added; the answer is whether they are in the transaction. ``client_version``: the client's transaction
+    version (KIP-890); with 2 its Produce requests add their partitions.
     """
 
     transactional_id: str

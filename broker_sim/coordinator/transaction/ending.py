@@ -1,4 +1,5 @@
-"""EndTxn and every other end of a transaction: its decision goes into the log, a marker to each partition, and the log is told.
+"""EndTxn and the other ends of a transaction: the decision is appended to the log, markers to the partitions, the completion to the
+log.
 
 Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
 """
@@ -40,7 +41,7 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
     if transaction is None:
         shard.reply(token, Granted(Err.INVALID_PRODUCER_ID_MAPPING))
         return
-    verdict = _verdict(transaction, body)
+    verdict = _end_state(transaction, body)
     if isinstance(verdict, Err):
         stored = transaction.stored
         retried = Granted(Err.NONE, stored.producer_id, transaction.epoch)
@@ -56,11 +57,11 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
     )
 
 
-def _verdict(transaction: Transaction, body: EndTransaction) -> State | Err:
-    """The state that it goes to, NONE for what has been done already, or the error."""
+def _end_state(transaction: Transaction, body: EndTransaction) -> State | Err:
+    """The state of the transaction's end, NONE if it has ended that way already, or the error."""
     stored, bumps = transaction.stored, body.client_version >= _BUMPS
     if bumps and transaction.pending is not None:
-        return Err.CONCURRENT_TRANSACTIONS  # whoever asks; old clients are looked at first
+        return Err.CONCURRENT_TRANSACTIONS  # for every request; old clients are checked first
     again_after_overflow = (
         bumps
         and stored.previous_producer_id == body.producer_id != stored.producer_id
@@ -82,7 +83,7 @@ def _verdict(transaction: Transaction, body: EndTransaction) -> State | Err:
 
 
 def _epoch_holds(state: State, same: bool, again: bool, bumps: bool) -> bool:
-    """With an epoch for each transaction the one before is that of a request sent once more, where there is something to repeat."""
+    """Whether the epoch is valid. If each transaction has its own epoch, the one before is that of a retried request."""
     if not bumps or state in (State.ONGOING, State.EMPTY):
         return same
     return again or (same and state not in DECIDED)
@@ -120,7 +121,7 @@ def _decide(
     begins_now: bool = False,
     answer: Callable[[Granted], None],
 ) -> None:
-    """Write PrepareCommit or PrepareAbort, then `carry_out`. ``begins_now``: there was no transaction to end."""
+    """Write PrepareCommit or PrepareAbort, then `send_markers`. ``begins_now``: there was no transaction to end."""
     stored, epoch, last_epoch, next_id = transaction.stored, transaction.epoch, transaction.last_epoch, NO_PRODUCER_ID
     if client_version >= _BUMPS:
         if transaction.is_exhausted:
@@ -145,22 +146,22 @@ def _decide(
 
     def done() -> None:
         shard.cancel(("timeout", transaction.transactional_id))
-        after = carry_out(shard, transaction)
+        after = send_markers(shard, transaction)
         answer(Granted(Err.NONE, after.producer_id, after.epoch))
 
     shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=lambda error: answer(Granted(error)))
 
 
-def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err], None]) -> None:
-    """Abort an open transaction in spite of its producer, which is fenced by the next epoch. ``told(error)``: NONE when the log has
-    it."""
+def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[Err], None]) -> None:
+    """Abort an open transaction whose producer is fenced with the next epoch. ``on_done(error)`` is called when that is committed
+    (NONE) or has failed."""
     stored = transaction.stored
     policy = shard.settings.policy
     flow, next_id = policy.own_flow, NO_PRODUCER_ID
     if policy.fence_brings_another_id and transaction.is_exhausted:
         fresh = shard.new_producer_id()
         if isinstance(fresh, Err):
-            told(fresh)
+            on_done(fresh)
             return
         next_id = fresh
     epoch = transaction.epoch + 1 if transaction.fenced_epoch is None else transaction.epoch
@@ -175,12 +176,12 @@ def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err
 
     def done() -> None:
         shard.cancel(("timeout", transaction.transactional_id))
-        told(Err.NONE)
-        carry_out(shard, transaction)
+        on_done(Err.NONE)
+        send_markers(shard, transaction)
 
     def failed(error: Err) -> None:
         transaction.fenced_epoch = epoch
-        told(error)
+        on_done(error)
 
     last_epoch = stored.epoch if flow >= _BUMPS else NO_EPOCH
     shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=failed)
@@ -189,17 +190,17 @@ def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err
 # --- the markers ------------------------------------------------------------------------------------------------------
 
 
-def take_up(shard: TransactionState, transaction: Transaction) -> None:
+def resume(shard: TransactionState, transaction: Transaction) -> None:
     """One that was found in the log: an open one may time out, one that is decided ends."""
     state = transaction.stored.state
     if state is State.ONGOING:
-        watch_time(shard, transaction)
+        arm_timeout(shard, transaction)
     elif state in DECIDED:
-        carry_out(shard, transaction)
+        send_markers(shard, transaction)
 
 
-def carry_out(shard: TransactionState, transaction: Transaction) -> Stored:
-    """The decision is committed: a marker goes to each partition, and when all are there the log is told of what is returned."""
+def send_markers(shard: TransactionState, transaction: Transaction) -> Stored:
+    """The decision is committed: append a marker to each partition, and the completion to the log when all markers are written."""
     after = transaction.pending = _completed(transaction.stored, shard.now_ms)
     transaction.unmarked = dict.fromkeys(transaction.stored.partitions)
     if transaction.unmarked:
@@ -210,7 +211,7 @@ def carry_out(shard: TransactionState, transaction: Transaction) -> Stored:
 
 
 def _mark(shard: TransactionState, transaction: Transaction) -> None:
-    """Send the markers that are neither there nor on their way."""
+    """Append the markers that are neither written nor pending."""
     stored = transaction.stored
     kind = ControlType.COMMIT if stored.state is State.PREPARE_COMMIT else ControlType.ABORT
     record, producer = control_record(kind, shard.epoch()), Producer(stored.producer_id, stored.epoch)
@@ -224,12 +225,12 @@ def _mark(shard: TransactionState, transaction: Transaction) -> None:
 
 
 def marked(shard: TransactionState, ticket: int, error: Err) -> None:
-    """What became of a marker. A partition that is gone needs none; one that has ended the transaction by another's word takes none,
-    and the transaction stays as it is until the next load. All else is tried again."""
-    found = shard.markers.pop(ticket, None)
-    if found is None:
+    """The result of a marker. A deleted partition needs none; if another coordinator has ended the transaction at the partition the
+    marker is dropped, and the transaction stays as it is until the next load. Other errors are retried."""
+    marker = shard.markers.pop(ticket, None)
+    if marker is None:
         return
-    transaction, at = found
+    transaction, at = marker
     if error in (Err.NONE, Err.UNKNOWN_TOPIC_OR_PARTITION):
         del transaction.unmarked[at]
         if not transaction.unmarked:
@@ -240,7 +241,7 @@ def marked(shard: TransactionState, ticket: int, error: Err) -> None:
 
 
 def _complete(shard: TransactionState, transaction: Transaction) -> None:
-    """Every marker is there: what has been pending since the decision becomes so (TransactionMarkerChannelManager's TxnLogAppend)."""
+    """All markers are written: append the completion (TransactionMarkerChannelManager's TxnLogAppend)."""
     to = transaction.pending
     assert to is not None
 
@@ -267,7 +268,7 @@ def try_again(shard: TransactionState, key: TimerKey) -> None:
 
 
 def _completed(stored: Stored, now_ms: int) -> Stored:
-    """What a decided transaction becomes. Where its epochs are at their end the producer goes on with the next id."""
+    """The state after a decided transaction. If its epochs are exhausted the producer continues with the next producer id."""
     state = State.COMPLETE_COMMIT if stored.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
     producer_id, epoch = stored.producer_id, stored.epoch
     if stored.next_producer_id != NO_PRODUCER_ID:
@@ -287,12 +288,13 @@ def _completed(stored: Stored, now_ms: int) -> Stored:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def watch_time(shard: TransactionState, transaction: Transaction) -> None:
-    """Kafka looks for transactions past their timeout at an interval; this one is looked at when it will be found."""
+def arm_timeout(shard: TransactionState, transaction: Transaction) -> None:
+    """Arm the timer of a transaction's timeout. Kafka checks all transactions at an interval; the timer fires at the check that would
+    find this one."""
     stored, every_ms = transaction.stored, shard.settings.timeout_check_interval_ms
     over_ms = max(stored.started_ms + stored.timeout_ms, shard.now_ms) + 1
-    looks = -(-(over_ms - shard.began_ms) // every_ms)
-    shard.arm(("timeout", transaction.transactional_id), shard.began_ms + max(looks, 1) * every_ms)
+    checks = -(-(over_ms - shard.began_ms) // every_ms)
+    shard.arm(("timeout", transaction.transactional_id), shard.began_ms + max(checks, 1) * every_ms)
 
 
 def timed_out(shard: TransactionState, key: TimerKey) -> None:
@@ -302,11 +304,11 @@ def timed_out(shard: TransactionState, key: TimerKey) -> None:
         return
     stored = transaction.stored
     if transaction.pending is not None or stored.started_ms + stored.timeout_ms >= shard.now_ms:
-        watch_time(shard, transaction)  # the next look decides
+        arm_timeout(shard, transaction)  # the next look decides
         return
 
-    def told(error: Err) -> None:
+    def on_fenced(error: Err) -> None:
         if error is not Err.NONE:
-            watch_time(shard, transaction)
+            arm_timeout(shard, transaction)
 
-    fence(shard, transaction, told)
+    fence(shard, transaction, on_fenced)

@@ -1,4 +1,4 @@
-"""Transactional ids that nobody has used for ``transactional.id.expiration.ms`` are forgotten.
+"""Removes transactional ids that were not used for ``transactional.id.expiration.ms``.
 
 Source: TransactionStateManager.removeExpiredTransactionalIds.
 """
@@ -13,7 +13,7 @@ from kafka_wire.errors import Err
 
 
 def arm(shard: TransactionState) -> None:
-    """The next look."""
+    """Arm the timer of the next check."""
     shard.arm(("expire",), shard.now_ms + shard.settings.expiry_check_interval_ms)
 
 
@@ -23,11 +23,11 @@ def expire(shard: TransactionState, key: TimerKey) -> None:
         stored = transaction.stored
         idle_ms = shard.now_ms - stored.updated_ms
         if stored.state in CLOSED and transaction.pending is None and idle_ms >= shard.settings.id_expiration_ms:
-            _bury(shard, transaction)
+            _append_tombstone(shard, transaction)
     arm(shard)
 
 
-def _bury(shard: TransactionState, transaction: Transaction) -> None:
+def _append_tombstone(shard: TransactionState, transaction: Transaction) -> None:
     def kept(_: Err) -> None:
         transaction.pending = None  # the next look tries again
 

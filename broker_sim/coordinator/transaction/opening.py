@@ -22,14 +22,15 @@ from broker_sim.coordinator.transaction.transaction import (
 from kafka_wire.errors import Err
 
 _OPEN = Err.CONCURRENT_TRANSACTIONS
-"""For whoever comes while a transaction is open, or a transition under way."""
+"""The answer to other requests while a transaction is open, or a transition is pending."""
 
 
 def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) -> None:
-    """A producer begins, or goes on after an error: it gets the next epoch, and whoever had the id before is fenced.
+    """InitProducerId: a new producer, or one that continues after an error, gets the next epoch; earlier producers of the id are
+    fenced.
 
-    An open transaction is aborted first, under an epoch that nobody is given; its sender is told CONCURRENT_TRANSACTIONS and comes
-    again.
+    An open transaction is aborted first, under an epoch that is never assigned; the request is answered CONCURRENT_TRANSACTIONS, so
+    that the producer retries.
     """
     if not shard.settings.allows_timeout(body.timeout_ms):
         shard.reply(token, Granted(Err.INVALID_TRANSACTION_TIMEOUT))
@@ -54,12 +55,12 @@ def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) 
 
 
 def _new(shard: TransactionState, body: InitProducerId) -> Transaction | Err:
-    """The id is heard of for the first time: it has a producer id, and no epoch before the log has the first."""
+    """A new transactional id: it has a producer id, and no epoch until its first record is committed."""
     producer_id = shard.new_producer_id()
     if isinstance(producer_id, Err):
         return producer_id
-    begun = Stored(producer_id, NO_EPOCH, body.timeout_ms, State.EMPTY, updated_ms=shard.now_ms)
-    transaction = shard.transactions[body.transactional_id] = Transaction(body.transactional_id, begun)
+    stored_new = Stored(producer_id, NO_EPOCH, body.timeout_ms, State.EMPTY, updated_ms=shard.now_ms)
+    transaction = shard.transactions[body.transactional_id] = Transaction(body.transactional_id, stored_new)
     return transaction
 
 
@@ -147,7 +148,7 @@ def add_partitions(shard: TransactionState, token: int, body: AddPartitions) -> 
 
     def done() -> None:
         if begins:
-            ending.watch_time(shard, transaction)
+            ending.arm_timeout(shard, transaction)
         shard.reply(token, _all(body, Err.NONE))
 
     shard.transit(
@@ -184,9 +185,9 @@ def _verified(shard: TransactionState, body: AddPartitions) -> dict[tuple[str, i
         return _all(body, Err.PRODUCER_FENCED)
     if transaction.stored.state in DECIDED:
         return _all(body, Err.CONCURRENT_TRANSACTIONS)
-    # what is on its way into the log doesn't count yet; the append to the partition looks once more
-    there, absent = set(transaction.stored.partitions), shard.settings.policy.not_verified
-    return {partition: Err.NONE if partition in there else absent for partition in body.partitions}
+    # pending records don't count yet; the append to the partition checks again
+    added, absent = set(transaction.stored.partitions), shard.settings.policy.not_verified
+    return {partition: Err.NONE if partition in added else absent for partition in body.partitions}
 
 
 def _all(body: AddPartitions, error: Err) -> dict[tuple[str, int], Err]:

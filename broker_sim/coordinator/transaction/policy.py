@@ -1,4 +1,4 @@
-"""Where Kafka's transaction coordinators differ by release, as data; and the broker settings that they look at.
+"""Differences between releases' transaction coordinators, as data; and the broker settings that they use.
 
 Measured on 3.4.0, 4.1.0, 4.2.1, 4.3.1 and 4.4.0.
 """
@@ -26,8 +26,8 @@ class TransactionPolicy:
     """Records name the producer ids before and after their own; else a load knows of neither."""
     fence_brings_another_id: bool
     """A transaction that is aborted in spite of its producer, at the last epoch, ends with the next producer id, as by EndTxn v5."""
-    last_start_is_told: bool
-    """An id whose producer has begun anew is described with the time at which its last transaction began, until it is loaded."""
+    last_start_is_returned: bool
+    """An id whose producer was initialized again is described with the start of its last transaction, until it is loaded."""
 
 
 _TV1 = TransactionPolicy(
@@ -37,10 +37,10 @@ _TV1 = TransactionPolicy(
     not_verified=Err.INVALID_TXN_STATE,
     other_ids_are_written=False,
     fence_brings_another_id=False,
-    last_start_is_told=True,
+    last_start_is_returned=True,
 )
 _TV1_3_8 = replace(_TV1, not_verified=Err.TRANSACTION_ABORTABLE)
-_TV2 = replace(_TV1_3_8, value_version=1, own_flow=2, pending_comes_first=True, last_start_is_told=False)
+_TV2 = replace(_TV1_3_8, value_version=1, own_flow=2, pending_comes_first=True, last_start_is_returned=False)
 _TV2_4_3 = replace(_TV2, other_ids_are_written=True, fence_brings_another_id=True)
 
 SINCE = (((4, 3), _TV2_4_3), ((4, 0), _TV2), ((3, 8), _TV1_3_8), ((3, 0), _TV1))
@@ -57,18 +57,18 @@ APPEND_ERRORS = {
 """An append's error -> the client's; all others are UNKNOWN_SERVER_ERROR (TransactionStateManager.appendTransactionToLog)."""
 
 ENDED_ELSEWHERE = (Err.INVALID_PRODUCER_EPOCH, Err.TRANSACTION_COORDINATOR_FENCED)
-"""What a partition answers to a marker that comes too late: somebody else has ended the transaction there. It is not sent again
+"""The errors of a marker that is too late: another coordinator has ended the transaction at the partition. It is not retried
 (TransactionMarkerRequestCompletionHandler)."""
 
 
 def policy_of(release: tuple[int, int]) -> TransactionPolicy:
-    """That of a release."""
+    """The policy of a Kafka release."""
     return next(policy for since, policy in SINCE if release >= since)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """The broker configs that the core looks at; ms where the name says so."""
+    """The broker configs that the core uses; in ms if the name ends so."""
 
     policy: TransactionPolicy = _TV2
     max_timeout_ms: int = 900_000

@@ -1,4 +1,4 @@
-"""What is told of transactional ids, and changes nothing: DescribeTransactions and ListTransactions.
+"""Queries of transactional ids: DescribeTransactions and ListTransactions.
 
 Source: TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
 """
@@ -31,7 +31,8 @@ class Filters:
     """An expression of RE2's (KIP-1152)."""
 
     def pass_(self, transaction: Transaction, started_ms: int, now_ms: int) -> bool:
-        """Whether it is listed, but for the pattern. One without a transaction began at -1, and is older than anybody asks for."""
+        """Whether a transactional id passes the filters, without the pattern. Without a transaction its start is -1, which passes every
+        duration filter."""
         stored = transaction.stored
         if self.producer_ids is not None and stored.producer_id not in self.producer_ids:
             return False
@@ -55,27 +56,29 @@ def filters_of(states: Sequence[str], producer_ids: Sequence[int], longer_than_m
 def listing(
     shard: TransactionState, filters: Filters, now_ms: int
 ) -> Generator[listed.TransactionState | None, None, None]:
-    """Those of a shard that pass, as it is now; None where others may be served."""
-    found = [
-        listed.TransactionState(one.transactional_id, one.stored.producer_id, one.stored.state.kafka_name)
-        for one in shard.transactions.values()
-        if not _expires(one) and filters.pass_(one, shard.started_ms(one), now_ms)
+    """The shard's transactional ids that pass the filters, at their present state; yields None where other requests may be served."""
+    rows = [
+        listed.TransactionState(
+            transaction.transactional_id, transaction.stored.producer_id, transaction.stored.state.kafka_name
+        )
+        for transaction in shard.transactions.values()
+        if not _expires(transaction) and filters.pass_(transaction, shard.started_ms(transaction), now_ms)
     ]
-    if filters.pattern is None or not found:
-        yield from found
+    if filters.pattern is None or not rows:
+        yield from rows
         return
     yield None  # an expression may take as long as a piece
-    wanted = Pattern(filters.pattern, frozenset(char for one in found for char in one.transactional_id))
-    for one in found:
-        for said in wanted.matching(one.transactional_id):
-            if said is None:
+    wanted = Pattern(filters.pattern, frozenset(char for item in rows for char in item.transactional_id))
+    for row in rows:
+        for is_match in wanted.matching(row.transactional_id):
+            if is_match is None:
                 yield None
-            elif said:
-                yield one
+            elif is_match:
+                yield row
 
 
 def describe(shard: TransactionState, transactional_id: str) -> described.TransactionState:
-    """What becomes of a transactional id; its partitions are those that have no marker yet."""
+    """A transactional id's row in DescribeTransactions; its partitions are those without a marker."""
     transaction = shard.transactions.get(transactional_id)
     if transaction is None or _expires(transaction):
         return described.TransactionState(Err.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
@@ -96,5 +99,5 @@ def describe(shard: TransactionState, transactional_id: str) -> described.Transa
 
 
 def _expires(transaction: Transaction) -> bool:
-    """Its tombstone is on its way."""
+    """Whether its tombstone is pending."""
     return transaction.pending is not None and transaction.pending.state is State.DEAD

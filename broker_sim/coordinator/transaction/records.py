@@ -12,7 +12,7 @@ from kafka_wire.transaction_log import TransactionLogValue, decode_key, decode_v
 
 
 class Record(NamedTuple):
-    """What has become of a transactional id; ``value`` None: it has expired."""
+    """A record of a transactional id; ``value`` None: it has expired."""
 
     transactional_id: str
     value: Stored | None
@@ -40,7 +40,8 @@ def encode(record: Record, policy: TransactionPolicy) -> tuple[bytes, bytes | No
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
-    """What `encode` wrote, or another release. Raises OtherRecord for what Kafka passes over, DecodeError for what it can't read."""
+    """Decode a record of `encode`, or of another release. Raises OtherRecord for records that Kafka skips, DecodeError for records that
+    it can't read."""
     if key is None:
         raise OtherRecord("without a key")
     read = decode_key(key)

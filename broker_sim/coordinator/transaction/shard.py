@@ -1,13 +1,13 @@
 """One shard: the transactional ids of one ``__transaction_state`` partition, stepped by events.
 
-Rules, beside those of ``coordinator.outcome``:
+Rules, in addition to those of ``coordinator.outcome``:
 
-1. Hard state is `transaction.Stored`, and the store alone writes it, when the log has committed a record. A transactional id has one
-   transition under way at most; whoever comes meanwhile is told CONCURRENT_TRANSACTIONS.
-2. Once PrepareCommit or PrepareAbort is committed the transaction ends so, whatever happens: its client is answered, a marker goes to
-   each partition, again and again until it is there, and then the log is told that all are. A load goes on from what the log says.
-3. An append that is late is given up, and its client may try again: what the log makes of it counts at the next load alone
-   (TransactionStateManager). Of the records that nobody waits for none is given up.
+1. Hard state is `transaction.Stored`, and only the store writes it, when a record is committed. A transactional id has at most one
+   pending transition; other requests meanwhile are answered CONCURRENT_TRANSACTIONS.
+2. Once PrepareCommit or PrepareAbort is committed the transaction ends that way: its client is answered, a marker is appended to each
+   partition, with retries, and then the completion is appended to the log. A load continues from the log.
+3. An append that times out is given up, and its client may retry; if it is committed nevertheless it only counts at the next load
+   (TransactionStateManager). Appends that no request waits for are never given up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TransactionShard(TransactionState):
     __slots__ = ()
 
     def step(self, event: Event, now_ms: int) -> Outcome:
-        """Apply one event and say what to do about it."""
+        """Apply one event. Returns timers, appends and replies."""
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
@@ -54,17 +54,17 @@ class TransactionShard(TransactionState):
         return out
 
     def start(self, store: TransactionStore, now_ms: int) -> Outcome:
-        """Take over what the log has made: what is open may time out, what is decided ends."""
+        """Start from the loaded log: open transactions get their timeouts, decided ones are completed."""
         self.now_ms = self.began_ms = now_ms
         out = self.out = Outcome()
         self.store = store
         for transaction in store.transactions.values():
-            ending.take_up(self, transaction)
+            ending.resume(self, transaction)
         expiry.arm(self)
         return out
 
     def stop(self) -> Outcome:
-        """The partition moves away: whoever waits is told NOT_COORDINATOR."""
+        """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
         writes, self.writes = self.writes, {}
         for write in writes.values():

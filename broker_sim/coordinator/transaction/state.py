@@ -17,8 +17,8 @@ from kafka_wire.errors import Err
 
 @dataclass(slots=True)
 class Write:
-    """A record on its way into the log. ``done`` is called when it is committed and replayed, ``failed(client's error)`` where it is
-    not; ``awaited``: somebody waits, so it may be late. ``last_epoch``: what `Transaction.last_epoch` becomes."""
+    """A pending record. ``done`` is called when it is committed and replayed, ``failed(client's error)`` if it fails; ``awaited``: a
+    request waits, so it may time out. ``last_epoch``: the new `Transaction.last_epoch`."""
 
     record: Record
     done: Callable[[], None]
@@ -30,10 +30,9 @@ class Write:
 
 @dataclass(slots=True, eq=False)
 class TransactionState:
-    """What one partition's coordinator knows, and its ways to act on the world; the requests' rooms are handed this.
+    """The state of one partition's coordinator and its outcome; it is passed to the request handlers.
 
-    ``epoch()``: the leader epoch of its partition, which its markers carry. ``new_producer_id()``: one that nobody has had, or the
-    error.
+    ``epoch()``: the leader epoch of its partition, which its markers carry. ``new_producer_id()``: an unused producer id, or the error.
     """
 
     partition: int
@@ -52,7 +51,7 @@ class TransactionState:
 
     @property
     def transactions(self) -> dict[str, Transaction]:
-        """By transactional id."""
+        """The transactions of the shard by transactional id."""
         return self.store.transactions
 
     @property
@@ -61,14 +60,14 @@ class TransactionState:
         return bool(self.writes)
 
     def started_ms(self, transaction: Transaction) -> int:
-        """When its transaction began, as it is told."""
+        """When its transaction began, in ms, as described."""
         stored = transaction.stored
-        if stored.state is State.EMPTY and self.settings.policy.last_start_is_told:
+        if stored.state is State.EMPTY and self.settings.policy.last_start_is_returned:
             return transaction.last_start_ms
         return stored.started_ms
 
     def reply(self, token: int | None, answer: Any) -> None:
-        """Answer a request; None is nobody's."""
+        """Answer a request; without effect for the token None."""
         if token is not None:
             self.out.replies.append((token, answer))
 
@@ -81,7 +80,7 @@ class TransactionState:
         self.out.timers.append((key, None))
 
     def ticket(self) -> int:
-        """The next one."""
+        """The ticket of the next append."""
         self.next_ticket += 1
         return self.next_ticket
 
@@ -98,11 +97,11 @@ class TransactionState:
         """Let the log have the next state of a transactional id. It is pending until that is committed, or has failed."""
         transaction.pending = to
 
-        def given_up(error: Err) -> None:
+        def abandoned(error: Err) -> None:
             transaction.pending = None
             failed(error)
 
-        self.write(Write(Record(transaction.transactional_id, to), done, given_up, awaited, last_epoch))
+        self.write(Write(Record(transaction.transactional_id, to), done, abandoned, awaited, last_epoch))
 
     def write(self, write: Write) -> None:
         """Hand a record to the log."""
@@ -111,7 +110,7 @@ class TransactionState:
         self.writes[ticket] = write
 
     def written(self, write: Write) -> None:
-        """It is committed."""
+        """The write is committed: publish it and answer its request."""
         record = write.record
         known = self.store.transactions.get(record.transactional_id)
         before = None if known is None else known.stored.producer_id
@@ -125,5 +124,5 @@ class TransactionState:
 
 
 def client_error(error: Err) -> Err:
-    """What a client is told of an append's error."""
+    """The error that a client gets for an append's error."""
     return APPEND_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR)

@@ -16,7 +16,7 @@ class TransactionStore:
     transactions: dict[str, Transaction] = field(default_factory=dict)
 
     def replay(self, record: Record) -> None:
-        """Apply a record that the log holds."""
+        """Apply a record of the log."""
         stored = record.value
         if stored is None:
             self.transactions.pop(record.transactional_id, None)
@@ -29,7 +29,7 @@ class TransactionStore:
 
 
 class TransactionLoader(ShardLoader):
-    """Of ``__transaction_state``."""
+    """Loads a shard from its partition of ``__transaction_state``."""
 
     def __init__(self) -> None:
         super().__init__()

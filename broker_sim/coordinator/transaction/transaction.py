@@ -1,4 +1,4 @@
-"""A transactional id: what the log says of it (`Stored`), and what is on its way (`Transaction`)."""
+"""A transactional id: its committed state (`Stored`), and its working state (`Transaction`)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class State(enum.IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """As in ``CompleteCommit``."""
+        """The state's name in Kafka's responses: ``CompleteCommit``."""
         return "".join(map(str.capitalize, self.name.split("_")))
 
 
 DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-"""How it ends is in the log; markers are on their way to its partitions."""
+"""The decision is in the log; markers are pending at its partitions."""
 
 CLOSED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 """No transaction is open."""
@@ -58,13 +58,12 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A transactional id at its coordinator. ``stored`` is written by the store alone; the rest is working state and is lost with the
-    shard.
+    """A transactional id at its coordinator. Only the store writes ``stored``; the rest is working state and is lost with the shard.
 
-    ``last_epoch``: the epoch that its producer had before the one it has, where it may come with it once more (KIP-360).
-    ``last_producer_id`` likewise. ``last_start_ms``: when its last transaction began. ``fenced_epoch``: a fence that the log refused
-    holds all the same: the epoch from which on producers are heard (KAFKA-9666: without it every attempt would bump once more).
-    ``pending``: a transition that is on its way into the log; everything else is told CONCURRENT_TRANSACTIONS meanwhile.
+    ``last_epoch``: the producer's epoch before the present one, which it may use once more (KIP-360); ``last_producer_id``: the same
+    for its id. ``last_start_ms``: when its last transaction began. ``fenced_epoch``: the lowest accepted epoch after a fence, also if
+    its append failed (KAFKA-9666: otherwise every attempt would increment the epoch again). ``pending``: a transition whose record is
+    pending; other requests are answered CONCURRENT_TRANSACTIONS meanwhile.
     """
 
     transactional_id: str

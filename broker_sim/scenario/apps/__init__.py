@@ -28,7 +28,7 @@ __all__ = ["COMMITS", "SETTINGS"]
 
 COMMITS = ("each", "auto", "batch", "poll", "never")
 """When an app commits: after each record, by the client's auto commit, after each poll's records, at a poll when auto_commit_interval
-has passed (as Java's auto commit does: who hangs commits nothing), or only when told."""
+has passed (as Java's auto commit does: an app that hangs commits nothing), or only on command."""
 
 
 SETTINGS: dict[str, Callable[[Any], Any]] = {

@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
-from broker_sim.scenario.apps.common import Line, Orders, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, Orders, ScenarioPipe, program
 
 _ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -28,10 +28,10 @@ def _log(partition: TopicPartition) -> str:
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
 
 
-class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
+class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
         self.settings, self.tell = settings, line.tell
         self.committed_s = 0.0
@@ -75,9 +75,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             if self.producer is not None:
                 await self.producer.start()
             if settings.assign:
-                found = await self.partitions()
-                consumer.assign(found)
-                self.tell("assigned", partitions=[_log(one) for one in found])
+                partitions = await self.partitions()
+                consumer.assign(partitions)
+                self.tell("assigned", partitions=[_log(partition) for partition in partitions])
             else:
                 consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
             while not self.leaving:
@@ -95,10 +95,14 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.bootstrap, client_id=self.settings.client_id)
         await admin.start()
         try:
-            told = await admin.describe_topics(self.settings.topics)
+            topics = await admin.describe_topics(self.settings.topics)
         finally:
             await admin.close()
-        return [TopicPartition(topic["topic"], one["partition"]) for topic in told for one in topic["partitions"]]
+        return [
+            TopicPartition(topic["topic"], partition["partition"])
+            for topic in topics
+            for partition in topic["partitions"]
+        ]
 
     async def turn(self) -> None:
         """One poll: process its records, then carry out the commands that have arrived meanwhile."""
@@ -196,9 +200,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         self.tell("assigned", partitions=sorted(map(_log, assigned)))
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
-    app = App(settings, line)
+    app = AiokafkaApp(settings, line)
     line.listen(app.obey)
     try:
         await app.run()

@@ -22,7 +22,7 @@ Obey = Callable[[str, str], object]
 """``obey(command, argument)``: a command of the scenario."""
 
 
-class Settings:
+class AppSettings:
     """What an app was started with; times in ms, None where the client's own default is to hold."""
 
     def __init__(self, source: str) -> None:
@@ -57,7 +57,7 @@ class Settings:
         return None if value is None else round(value * 1000)
 
 
-def told(says: str, details: dict[str, Any]) -> str:
+def encoded_event(says: str, details: dict[str, Any]) -> str:
     """What an app says, as a line."""
     if "text" in details:
         details["text"] = str(details["text"])[:MAX_TEXT]
@@ -67,7 +67,7 @@ def told(says: str, details: dict[str, Any]) -> str:
 def tell(says: str, **details: Any) -> None:
     """One line for the scenario."""
     try:
-        sys.stdout.write(told(says, details) + "\n")
+        sys.stdout.write(encoded_event(says, details) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os._exit(0)
@@ -80,7 +80,7 @@ class Orders:
         self.hang_s = 0.0
         self.leaving = self.wants_commit = False
         self.left = asyncio.Event()
-        """Set when it is told to leave, for who has nothing else to do."""
+        """Set when the client has to leave; for apps that only wait for it."""
 
     def obey(self, command: str, argument: str) -> None:
         """A command of the scenario."""
@@ -106,7 +106,7 @@ def listen(obey: Obey) -> None:
     threading.Thread(target=run, daemon=True, name="commands").start()
 
 
-class Line:
+class ScenarioPipe:
     """What an app and its scenario talk over: the stdout and stdin of a process."""
 
     def tell(self, says: str, **details: Any) -> None:
@@ -123,7 +123,7 @@ class Line:
             listen(lambda command, argument: loop.call_soon_threadsafe(obey, command, argument))
 
 
-Live = Callable[[Settings, Line], Any]
+Live = Callable[[AppSettings, ScenarioPipe], Any]
 """An app: a coroutine function, or an ordinary one; what it returns is its exit code."""
 
 
@@ -134,10 +134,10 @@ class Leaving(Protocol):
         """Its life, until it is cancelled."""
 
     async def leave(self) -> None:
-        """Say goodbye."""
+        """Leave the group."""
 
 
-async def until_told_to_leave(member: Leaving, line: Line) -> int:
+async def until_told_to_leave(member: Leaving, line: ScenarioPipe) -> int:
     """A member's whole life, which the command `leave` ends in order; the program's exit code."""
     stop = asyncio.Event()
 
@@ -158,5 +158,5 @@ async def until_told_to_leave(member: Leaving, line: Line) -> int:
 def program(live: Live) -> None:
     """The process of an app."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    settings, line = Settings(sys.argv[1]), Line()
+    settings, line = AppSettings(sys.argv[1]), ScenarioPipe()
     sys.exit(asyncio.run(live(settings, line)) if inspect.iscoroutinefunction(live) else live(settings, line))

@@ -8,17 +8,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from broker_sim.scenario.apps.common import Orders, Settings, listen, tell
+from broker_sim.scenario.apps.common import AppSettings, Orders, listen, tell
 
 
 def _logs(partitions: list[TopicPartition]) -> list[str]:
-    return sorted(f"{one.topic}-{one.partition}" for one in partitions)
+    return sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)
 
 
-class App(Orders):
+class ConfluentApp(Orders):
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AppSettings) -> None:
         super().__init__()
         self.settings = settings
         options: dict[str, Any] = {
@@ -54,9 +54,9 @@ class App(Orders):
         consumer, settings = self.consumer, self.settings
         if settings.assign:
             topics = consumer.list_topics(timeout=30).topics
-            found = [TopicPartition(t, p) for t in settings.topics for p in topics[t].partitions]
-            consumer.assign(found)
-            tell("assigned", partitions=_logs(found))
+            partitions = [TopicPartition(t, p) for t in settings.topics for p in topics[t].partitions]
+            consumer.assign(partitions)
+            tell("assigned", partitions=_logs(partitions))
         else:
             wanted = settings.topics if settings.anchored is None else [settings.anchored]
             consumer.subscribe(wanted, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
@@ -102,13 +102,16 @@ class App(Orders):
             return
         try:
             done = self.consumer.commit(offsets=offsets, asynchronous=False) or []
-            failed = next((one.error for one in done if one.error is not None), None)
+            failed = next((partition.error for partition in done if partition.error is not None), None)
             if failed is not None:
                 raise KafkaException(failed)
         except KafkaException as error:
             tell("commit_failed", text=f"{error.args[0].name()}: {error.args[0].str()}")
         else:
-            tell("committed", offsets={f"{one.topic}-{one.partition}": one.offset for one in offsets})
+            tell(
+                "committed",
+                offsets={f"{partition.topic}-{partition.partition}": partition.offset for partition in offsets},
+            )
             self.next = {}
 
     def assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -128,7 +131,7 @@ class App(Orders):
 
 def main() -> None:
     """Run the app until the command ``leave``, or the end of stdin."""
-    app = App(Settings(sys.argv[1]))
+    app = ConfluentApp(AppSettings(sys.argv[1]))
     listen(app.obey)
     app.run()
 

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from broker_sim.scenario.apps.common import Line, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import decode, encode
@@ -40,7 +40,7 @@ _ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
 class Member:
     """One member of the group, on a connection of its own: it joins, syncs and sends heartbeats until it leaves."""
 
-    def __init__(self, settings: Settings, number: int, line: Line) -> None:
+    def __init__(self, settings: AppSettings, number: int, line: ScenarioPipe) -> None:
         self.settings, self.name, self.tell = settings, f"{settings.client_id}-{number}", line.tell
         assert settings.group is not None
         self.group = settings.group
@@ -65,13 +65,13 @@ class Member:
             host, _, port = next(hosts).rpartition(":")
             await self.wire.connect(host, int(port))
             asked = MetadataRequest([MetadataRequestTopic(name=topic) for topic in self.settings.topics])
-            told: MetadataResponse = await self.wire.ask(ApiKey.METADATA, _METADATA, asked, MetadataResponse)
-            self.partitions = {topic.name or "": len(topic.partitions) for topic in told.topics}
-            found: FindCoordinatorResponse = await self.wire.ask(
+            metadata: MetadataResponse = await self.wire.ask(ApiKey.METADATA, _METADATA, asked, MetadataResponse)
+            self.partitions = {topic.name or "": len(topic.partitions) for topic in metadata.topics}
+            coordinator: FindCoordinatorResponse = await self.wire.ask(
                 ApiKey.FIND_COORDINATOR, _FIND, FindCoordinatorRequest(self.group), FindCoordinatorResponse
             )
-            if found.error_code == Err.NONE:
-                await self.wire.connect(found.host, found.port)
+            if coordinator.error_code == Err.NONE:
+                await self.wire.connect(coordinator.host, coordinator.port)
                 return
             await asyncio.sleep(_RETRY_S)
 
@@ -99,7 +99,7 @@ class Member:
         if error is not Err.NONE:
             return await self._refused("JoinGroup", error)
         self.member_id = joined.member_id
-        assignments = self._dealt([one.member_id for one in joined.members]) if joined.members else {}
+        assignments = self._dealt([member.member_id for member in joined.members]) if joined.members else {}
         synced: SyncGroupResponse = await self.wire.ask(
             ApiKey.SYNC_GROUP,
             _SYNC,
@@ -121,7 +121,7 @@ class Member:
         self.tell(
             "assigned",
             member=self.name,
-            partitions=[f"{one.topic}-{index}" for one in mine for index in one.partitions],
+            partitions=[f"{topic.topic}-{index}" for topic in mine for index in topic.partitions],
         )
         return True
 
@@ -139,13 +139,13 @@ class Member:
         pause_s = (self.settings.ms("heartbeat_interval") or 3000) / 1000
         while self.generation >= 0:
             await asyncio.sleep(pause_s)
-            told: HeartbeatResponse = await self.wire.ask(
+            response: HeartbeatResponse = await self.wire.ask(
                 ApiKey.HEARTBEAT,
                 _HEARTBEAT,
                 HeartbeatRequest(self.group, self.generation, self.member_id),
                 HeartbeatResponse,
             )
-            error = Err(told.error_code)
+            error = Err(response.error_code)
             if error is not Err.NONE:
                 self.generation = -1
                 if not await self._refused("Heartbeat", error):
@@ -175,11 +175,13 @@ class Member:
 
 
 def _assignment(topics: dict[str, list[int]]) -> bytes:
-    parts: Iterable[Any] = (ConsumerProtocolAssignmentTopicPartition(name, found) for name, found in topics.items())
+    parts: Iterable[Any] = (
+        ConsumerProtocolAssignmentTopicPartition(name, partitions) for name, partitions in topics.items()
+    )
     return encode(ConsumerProtocolAssignment(list(parts)), 0)
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     members = [Member(settings, number, line) for number in range(1, settings.members + 1)]
     stop = asyncio.Event()

@@ -12,7 +12,7 @@ Reports: ``assigned`` with its whole assignment, ``revoked``, ``lost`` when it i
 
 from __future__ import annotations
 
-from broker_sim.scenario.apps.common import Line, Settings, program, until_told_to_leave
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program, until_told_to_leave
 from broker_sim.scenario.apps.heartbeating import ELSEWHERE, FENCED, HeartbeatingMember
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -31,7 +31,7 @@ Unit = tuple[bytes, int]
 class Member(HeartbeatingMember):
     """One process: a member id of its own."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__(settings, line)
         self.revokes = settings.config.get("revokes", True)
         self.repeats = settings.config.get("repeats", True)
@@ -86,8 +86,8 @@ class Member(HeartbeatingMember):
         if error is Err.NONE:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                told = answer.assignment.topic_partitions
-                await self._take({(one.topic_id, index) for one in told for index in one.partitions})
+                assigned = answer.assignment.topic_partitions
+                await self._take({(topic.topic_id, index) for topic in assigned for index in topic.partitions})
             return True
         self.tell("error", text=f"ConsumerGroupHeartbeat: {error.name}")
         if error in FENCED:
@@ -98,8 +98,10 @@ class Member(HeartbeatingMember):
     async def _take(self, units: set[Unit]) -> None:
         """Store the assignment ``units``; it owns the new ones at once, and reports all that it owns."""
         if any(topic_id not in self.names for topic_id, _ in units):
-            told: MetadataResponse = await self.ask(ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse)
-            self.names |= {topic.topic_id: topic.name or "" for topic in told.topics}
+            metadata: MetadataResponse = await self.ask(
+                ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse
+            )
+            self.names |= {topic.topic_id: topic.name or "" for topic in metadata.topics}
         self.is_to_have = units
         if units - self.has:
             self.has |= units
@@ -110,7 +112,7 @@ class Member(HeartbeatingMember):
         await self.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     return await until_told_to_leave(Member(settings, line), line)
 

@@ -7,7 +7,7 @@ import itertools
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-from broker_sim.scenario.apps.common import Line, Settings
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class HeartbeatingMember(ABC):
     """One process: a member id of its own."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         self.settings, self.tell = settings, line.tell
         assert settings.group is not None
         self.group = settings.group
@@ -58,7 +58,7 @@ class HeartbeatingMember(ABC):
                 await asyncio.sleep(_RETRY_S)
 
     async def leave(self) -> None:
-        """Say goodbye."""
+        """Leave the group."""
         if self.epoch > 0:
             try:
                 await self._find()
@@ -69,8 +69,8 @@ class HeartbeatingMember(ABC):
 
     async def ask(self, api: int, version: int, request: object, answer: type[T]) -> T:
         """Raises OSError where no answer comes."""
-        told: T = await asyncio.wait_for(self.wire.ask(api, version, request, answer), _PATIENCE_S)
-        return told
+        response: T = await asyncio.wait_for(self.wire.ask(api, version, request, answer), _PATIENCE_S)
+        return response
 
     async def _live_on(self) -> None:
         """Heartbeats, until the coordinator is elsewhere."""
@@ -86,10 +86,10 @@ class HeartbeatingMember(ABC):
         while True:
             host, _, port = next(hosts).rpartition(":")
             await self.wire.connect(host, int(port))
-            found: FindCoordinatorResponse = await self.ask(
+            coordinator: FindCoordinatorResponse = await self.ask(
                 ApiKey.FIND_COORDINATOR, _FIND, FindCoordinatorRequest(self.group), FindCoordinatorResponse
             )
-            if found.error_code == Err.NONE:
-                await self.wire.connect(found.host, found.port)
+            if coordinator.error_code == Err.NONE:
+                await self.wire.connect(coordinator.host, coordinator.port)
                 return
             await asyncio.sleep(_RETRY_S)

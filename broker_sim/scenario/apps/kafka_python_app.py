@@ -10,17 +10,17 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from broker_sim.scenario.apps.common import Line, Orders, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, Orders, ScenarioPipe, program
 
 
 def _logs(partitions: Any) -> list[str]:
-    return sorted(f"{one.topic}-{one.partition}" for one in partitions)
+    return sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)
 
 
-class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
+class KafkaPythonApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
         self.settings, self.tell = settings, line.tell
         options: dict[str, Any] = {
@@ -47,9 +47,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         """Poll and commit until the command ``leave``."""
         consumer, settings = self.consumer, self.settings
         if settings.assign:
-            found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
-            consumer.assign(found)
-            self.tell("assigned", partitions=_logs(found))
+            partitions = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
+            consumer.assign(partitions)
+            self.tell("assigned", partitions=_logs(partitions))
         else:
             consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
         while not self.leaving:
@@ -80,13 +80,19 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def commit(self) -> None:
         """Commit the consumer's positions of all assigned partitions."""
-        offsets = {one: OffsetAndMetadata(self.consumer.position(one), "", -1) for one in self.consumer.assignment()}
+        offsets = {
+            partition: OffsetAndMetadata(self.consumer.position(partition), "", -1)
+            for partition in self.consumer.assignment()
+        }
         try:
             self.consumer.commit(offsets)
         except KafkaError as error:
             self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
         else:
-            self.tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
+            self.tell(
+                "committed",
+                offsets={f"{partition.topic}-{partition.partition}": at.offset for partition, at in offsets.items()},
+            )
 
     def on_partitions_revoked(self, revoked: object) -> None:
         """Called by kafka-python at the start of a rebalance: report the revoked partitions."""
@@ -97,9 +103,9 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         self.tell("assigned", partitions=_logs(assigned))
 
 
-def live(settings: Settings, line: Line) -> int:
+def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
-    app = App(settings, line)
+    app = KafkaPythonApp(settings, line)
     line.listen(app.obey)
     app.run()
     return 0

@@ -20,7 +20,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from broker_sim.scenario.apps.common import Line, Settings, program, until_told_to_leave
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program, until_told_to_leave
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -61,7 +61,7 @@ class _Session:
 class Member:
     """One process: a member id of its own, which 4.1 wants to be a uuid."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         self.settings, self.tell = settings, line.tell
         assert settings.group is not None
         self.group = settings.group
@@ -78,13 +78,13 @@ class Member:
         self.has: set[Unit] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Fetch and acknowledge records until cancelled."""
         await asyncio.gather(self._belong(), self._read())
 
     async def _ask(self, wire: Wire, api: int, version: int, request: object, answer: type[T]) -> T:
         """Raises OSError where no answer comes."""
-        told: T = await asyncio.wait_for(wire.ask(api, version, request, answer), _PATIENCE_S)
-        return told
+        response: T = await asyncio.wait_for(wire.ask(api, version, request, answer), _PATIENCE_S)
+        return response
 
     # --- membership
 
@@ -107,9 +107,11 @@ class Member:
             host, _, port = bootstrap.rpartition(":")
             await self.coordinator.connect(host, int(port))
             request = FindCoordinatorRequest(self.group)
-            found = await self._ask(self.coordinator, ApiKey.FIND_COORDINATOR, _FIND, request, FindCoordinatorResponse)
-            if found.error_code == Err.NONE:
-                await self.coordinator.connect(found.host, found.port)
+            response = await self._ask(
+                self.coordinator, ApiKey.FIND_COORDINATOR, _FIND, request, FindCoordinatorResponse
+            )
+            if response.error_code == Err.NONE:
+                await self.coordinator.connect(response.host, response.port)
                 return
             await asyncio.sleep(_RETRY_S)
 
@@ -124,12 +126,12 @@ class Member:
         if error is Err.NONE:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                told = answer.assignment.topic_partitions
-                await self._take({(one.topic_id, index) for one in told for index in one.partitions})
+                assigned = answer.assignment.topic_partitions
+                await self._take({(topic.topic_id, index) for topic in assigned for index in topic.partitions})
             return True
         self.tell("error", text=f"ShareGroupHeartbeat: {error.name}")
         if error in _FENCED:
-            self.tell("lost", partitions=sorted(self._log(one) for one in self.has))
+            self.tell("lost", partitions=sorted(self._log(unit) for unit in self.has))
             self.epoch, self.has = 0, set()
         return error not in _ELSEWHERE
 
@@ -142,16 +144,16 @@ class Member:
                 self.tell("assigned", partitions=sorted(map(self._log, units)))
 
     async def _look_up(self) -> None:
-        """Who leads what."""
+        """Look up the leaders of the assigned partitions."""
         wire = Wire(self.settings.client_id)
         try:
             host, _, port = self.settings.bootstrap.split(",")[0].rpartition(":")
             await wire.connect(host, int(port))
-            told = await self._ask(wire, ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse)
+            metadata = await self._ask(wire, ApiKey.METADATA, _METADATA, MetadataRequest(None), MetadataResponse)
         finally:
             wire.close()
-        brokers = {one.node_id: (one.host, one.port) for one in told.brokers}
-        for topic in told.topics:
+        brokers = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+        for topic in metadata.topics:
             self.names[topic.topic_id] = topic.name or ""
             for row in topic.partitions:
                 if row.leader_id in brokers:
@@ -250,12 +252,14 @@ class Member:
             return
         session.epoch += 1
         done: dict[str, int] = {}
-        for told in answer.responses:
-            for row in told.partitions:
-                unit = told.topic_id, row.partition_index
+        for acknowledged_topic in answer.responses:
+            for row in acknowledged_topic.partitions:
+                unit = acknowledged_topic.topic_id, row.partition_index
                 if row.error_code:
                     self.tell("commit_failed", text=f"{self._log(unit)}: {Err(row.error_code).name}")
-                elif _ACCEPT in itertools.chain.from_iterable(one.acknowledge_types for one in said[unit]):
+                elif _ACCEPT in itertools.chain.from_iterable(
+                    acknowledged.acknowledge_types for acknowledged in said[unit]
+                ):
                     done[self._log(unit)] = said[unit][-1].last_offset + 1
         if done:
             self.tell("committed", offsets=done)
@@ -276,7 +280,7 @@ class Member:
         self.coordinator.close()
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     return await until_told_to_leave(Member(settings, line), line)
 

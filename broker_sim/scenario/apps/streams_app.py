@@ -15,7 +15,7 @@ As Kafka Streams it sends no more heartbeats after its topology was refused. Rep
 
 from __future__ import annotations
 
-from broker_sim.scenario.apps.common import Line, Settings, program, until_told_to_leave
+from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program, until_told_to_leave
 from broker_sim.scenario.apps.heartbeating import ELSEWHERE, FENCED, HeartbeatingMember
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -40,7 +40,7 @@ Task = tuple[str, int]
 class Member(HeartbeatingMember):
     """One thread of an application, in a process of its own unless the file says otherwise."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__(settings, line)
         self.revokes = settings.config.get("revokes", True)
         self.process = str(settings.config.get("process", settings.client_id))
@@ -93,14 +93,16 @@ class Member(HeartbeatingMember):
         return error not in ELSEWHERE
 
     def _hear(self, answer: StreamsGroupHeartbeatResponse) -> None:
-        status = [one.status_detail for one in answer.status or ()]
+        status = [entry.status_detail for entry in answer.status or ()]
         if status and status != self.status:
             self.tell("error", text=" ".join(status))
         self.status = status
         if answer.active_tasks is None and answer.standby_tasks is None:
             return
         given = zip(_ROLES, (answer.active_tasks, answer.standby_tasks), strict=True)
-        self.is_to_have = {(role, number) for role, tasks in given for one in tasks or () for number in one.partitions}
+        self.is_to_have = {
+            (role, number) for role, tasks in given for subtopology in tasks or () for number in subtopology.partitions
+        }
         if self.is_to_have - self.has:
             self.has |= self.is_to_have
             self.tell("assigned", tasks=_named(self.has))
@@ -115,7 +117,7 @@ def _named(tasks: set[Task]) -> list[str]:
     return [f"{'' if role == _ROLES[0] else role + ' '}{_SUBTOPOLOGY}_{number}" for role, number in sorted(tasks)]
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     return await until_told_to_leave(Member(settings, line), line)
 

@@ -17,7 +17,7 @@ import itertools
 from typing import Any
 
 from broker_sim.common.clock import RealClock
-from broker_sim.scenario.apps.common import Line, Orders, Settings, program
+from broker_sim.scenario.apps.common import AppSettings, Orders, ScenarioPipe, program
 from broker_sim.scenario.wire import Wire
 from kafka_wire import record_batch
 from kafka_wire.api_keys import ApiKey
@@ -60,7 +60,7 @@ class NotWritten(Exception):
 class Producer(Orders):
     """A transactional producer: one transaction after the other until it leaves or is fenced."""
 
-    def __init__(self, settings: Settings, line: Line) -> None:
+    def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
         self.settings, self.tell = settings, line.tell
         assert settings.transactional_id is not None
@@ -87,7 +87,7 @@ class Producer(Orders):
             await asyncio.sleep(self.pause_s)
 
     async def transaction(self, number: int) -> None:
-        """One of them."""
+        """Produce the records of one transaction and end it."""
         committed = True
         try:
             await self.write(number)
@@ -113,13 +113,13 @@ class Producer(Orders):
         while True:
             try:
                 async with asyncio.timeout(self.patience_s):
-                    told = await self.coordinator.ask(api, version, request, answer)
+                    response = await self.coordinator.ask(api, version, request, answer)
             except (*_LOST, TimeoutError, AssertionError):
                 await self._find()
                 continue
-            error: Err = error_of(told)
+            error: Err = error_of(response)
             if error is Err.NONE:
-                return told
+                return response
             if error in _FENCED:
                 raise Fenced(f"{ApiKey(api).kafka_name}: {error.name}")
             if error not in (*_AGAIN, *_ELSEWHERE):
@@ -138,16 +138,16 @@ class Producer(Orders):
                     versions = await self.coordinator.ask(
                         ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse
                     )
-                    most = {one.api_key: one.max_version for one in versions.api_keys}
+                    most = {api.api_key: api.max_version for api in versions.api_keys}
                     self.version = 2 if most.get(ApiKey.END_TXN, 0) >= _END_OF_TWO else 1
-                found = await self.coordinator.ask(
+                coordinator = await self.coordinator.ask(
                     ApiKey.FIND_COORDINATOR,
                     _FIND,
                     FindCoordinatorRequest(self.id, _TRANSACTION),
                     FindCoordinatorResponse,
                 )
-                if found.error_code == Err.NONE:
-                    await self.coordinator.connect(found.host, found.port)
+                if coordinator.error_code == Err.NONE:
+                    await self.coordinator.connect(coordinator.host, coordinator.port)
                     return
             except _LOST:
                 pass
@@ -157,10 +157,10 @@ class Producer(Orders):
         """The next epoch; ``expected``: the producer id and epoch that it has."""
         await self._find()
         request = InitProducerIdRequest(self.id, self.timeout_ms, *expected)
-        told = await self.ask(
-            ApiKey.INIT_PRODUCER_ID, _INIT, request, InitProducerIdResponse, lambda one: Err(one.error_code)
+        response = await self.ask(
+            ApiKey.INIT_PRODUCER_ID, _INIT, request, InitProducerIdResponse, lambda answer: Err(answer.error_code)
         )
-        self._has((told.producer_id, told.producer_epoch))
+        self._has((response.producer_id, response.producer_epoch))
 
     def _has(self, producer: tuple[int, int]) -> None:
         if producer != self.producer:
@@ -171,9 +171,11 @@ class Producer(Orders):
         """EndTxn, until it is answered."""
         version = _END[self.version]
         request = EndTxnRequest(self.id, *self.producer, committed)
-        told = await self.ask(ApiKey.END_TXN, version, request, EndTxnResponse, lambda one: Err(one.error_code))
+        response = await self.ask(
+            ApiKey.END_TXN, version, request, EndTxnResponse, lambda answer: Err(answer.error_code)
+        )
         if self.version == 2:
-            self._has((told.producer_id, told.producer_epoch))
+            self._has((response.producer_id, response.producer_epoch))
 
     # the partitions
 
@@ -193,18 +195,20 @@ class Producer(Orders):
         while True:
             topics = [MetadataRequestTopic(name=topic) for topic in self.settings.topics]
             try:
-                told = await self.coordinator.ask(ApiKey.METADATA, _METADATA, MetadataRequest(topics), MetadataResponse)
+                metadata = await self.coordinator.ask(
+                    ApiKey.METADATA, _METADATA, MetadataRequest(topics), MetadataResponse
+                )
             except _LOST:
                 await self._find()
                 continue
-            brokers = {one.node_id: (one.host, one.port) for one in told.brokers}
-            found = {
-                (topic.name, one.partition_index): brokers.get(one.leader_id)
-                for topic in told.topics
-                for one in topic.partitions
+            brokers = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+            leaders = {
+                (topic.name, partition.partition_index): brokers.get(partition.leader_id)
+                for topic in metadata.topics
+                for partition in topic.partitions
             }
-            self.leaders = {place: leader for place, leader in sorted(found.items()) if leader is not None}
-            if found and len(self.leaders) == len(found):
+            self.leaders = {place: leader for place, leader in sorted(leaders.items()) if leader is not None}
+            if leaders and len(self.leaders) == len(leaders):
                 return
             await asyncio.sleep(_RETRY_S)
 
@@ -228,13 +232,13 @@ class Producer(Orders):
                 wire = self.wires[at] = Wire(self.settings.client_id)
                 await wire.connect(*at)
             async with asyncio.timeout(self.patience_s):
-                told = await wire.ask(ApiKey.PRODUCE, _PRODUCE[self.version], request, ProduceResponse)
+                response = await wire.ask(ApiKey.PRODUCE, _PRODUCE[self.version], request, ProduceResponse)
         except (*_LOST, TimeoutError) as failure:
             lost = self.wires.pop(at, None)
             if lost is not None:
                 self.given_up.append(lost)
             raise NotWritten(f"Produce to {name}: {type(failure).__name__}") from None
-        error = Err(told.responses[0].partition_responses[0].error_code)
+        error = Err(response.responses[0].partition_responses[0].error_code)
         if error in _FENCED:
             raise Fenced(f"Produce: {error.name}")
         if error is not Err.NONE:
@@ -242,16 +246,16 @@ class Producer(Orders):
         self.sequences[place] = sequence + 1
 
 
-def _first_error(told: AddPartitionsToTxnResponse) -> Err:
+def _first_error(response: AddPartitionsToTxnResponse) -> Err:
     errors = [
-        Err(one.partition_error_code)
-        for topic in told.results_by_topic_v3_and_below
-        for one in topic.results_by_partition
+        Err(result.partition_error_code)
+        for topic in response.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
     ]
     return next((error for error in errors if error is not Err.NONE), Err.NONE)
 
 
-async def live(settings: Settings, line: Line) -> int:
+async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
     producer = Producer(settings, line)
     line.listen(producer.obey)

@@ -3,7 +3,7 @@
     answers = Answers(kafka.state, time_s, broken)
     ask = answers.sent("Heartbeat", request, version, broker); answers.answered(ask, response)
 
-See ``invariants`` for the rules. It needs no journal, so the brokers' short ways are checked with it, too.
+See ``invariants`` for the rules. It needs no journal, so the brokers' fast paths are checked, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_wire.errors import Err
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import ClusterState, Partition
 
-__all__ = ["HISTORY", "OFFSETS", "Answers", "Ask", "Broken", "InvariantBroken", "offsets_partition"]
+__all__ = ["HISTORY", "OFFSETS", "Answers", "Broken", "InvariantBroken", "SentRequest", "offsets_partition"]
 
 HISTORY = 16
 _OWNED = {Err.NONE, Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.MEMBER_ID_REQUIRED, Err.FENCED_INSTANCE_ID}
@@ -46,8 +46,8 @@ class InvariantBroken(SimError, AssertionError):
 
     def __init__(self, name: str, what: str, history: Iterable[object] = ()) -> None:
         self.name = name
-        told = "".join(f"\n    {each}" for each in history)
-        super().__init__(f"{name}: {what}{told}")
+        lines = "".join(f"\n    {entry}" for entry in history)
+        super().__init__(f"{name}: {what}{lines}")
 
     @property
     def line(self) -> str:
@@ -70,8 +70,8 @@ def offsets_partition(group: str, partitions: int) -> int:
 def _partitions(body: object) -> Iterator[tuple[tuple[str, int], Any]]:
     """Topic and index of each partition of a message, with what it says of it."""
     for topic in _of(body, "topics") or ():
-        for each in _of(topic, "partitions"):
-            yield (_of(topic, "name"), _of(each, "partition_index")), each
+        for partition in _of(topic, "partitions"):
+            yield (_of(topic, "name"), _of(partition, "partition_index")), partition
 
 
 def _of(body: object, name: str, default: object = None) -> Any:
@@ -80,7 +80,7 @@ def _of(body: object, name: str, default: object = None) -> Any:
 
 
 @dataclass(slots=True, eq=False)
-class Ask:
+class SentRequest:
     """A request about a group. ``sent`` and ``got`` count all sendings and answers; ``epoch``: of the group's offsets partition, and
     ``led`` whether ``broker`` led it, when it was sent."""
 
@@ -104,12 +104,12 @@ class Ask:
     made: int = 0
     """How often its group had been removed when it was sent."""
     over: bool = False
-    """Nobody waits for it: its connection is lost, or its member has sent another one."""
+    """Its response is not awaited: its connection is lost, or its member has sent another request."""
 
     def __str__(self) -> str:
-        told = "-" if self.error is None else self.error.name
+        result = "-" if self.error is None else self.error.name
         who = f"{self.member or self.instance or '-'} generation {self.generation}"
-        return f"{self.sent_s:9.3f} {self.api} {who} at {self.broker}: {told}"
+        return f"{self.sent_s:9.3f} {self.api} {who} at {self.broker}: {result}"
 
 
 @dataclass(slots=True, eq=False)
@@ -132,20 +132,16 @@ class _Write:
 class _Life:
     """A group under one coordinator."""
 
-    announced: dict[int, int] = field(default_factory=dict)  # generation -> when somebody was told of it first
+    announced: dict[int, int] = field(default_factory=dict)  # generation -> when a response had it first
     newest: int = -1
-    lineup: dict[int, frozenset[str]] = field(default_factory=dict)  # generation -> members, as the leader was told
+    lineup: dict[int, frozenset[str]] = field(default_factory=dict)  # generation -> members in the leader's response
     leaders: dict[int, str] = field(default_factory=dict)
     owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)  # member -> when its leaving was confirmed
     synced: dict[str, int] = field(default_factory=dict)  # member -> the last generation whose assignment it has
-    beat: dict[str, tuple[float, float]] = field(
-        default_factory=dict
-    )  # member -> its last good Heartbeat: sent, answered
-    joined: dict[str, tuple[int, float]] = field(default_factory=dict)  # member -> its generation, told when
-    issued: dict[str, list[tuple[str, int, int]]] = field(
-        default_factory=dict
-    )  # instance -> ids: id, asked when, told when
+    beat: dict[str, tuple[float, float]] = field(default_factory=dict)  # member -> last good Heartbeat: sent, answered
+    joined: dict[str, tuple[int, float]] = field(default_factory=dict)  # member -> its generation, answered when
+    issued: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)  # instance -> (id, sent, answered)
 
 
 class Answers:
@@ -162,7 +158,7 @@ class Answers:
         self.tick = 0
         self.checked = 0
         self.broken: InvariantBroken | None = None
-        self.open: dict[Ask, None] = {}
+        self.open: dict[SentRequest, None] = {}
         self.writes: dict[Key, list[_Write]] = {}
         self._unsure = False  # whether there may be values of writes that are not known any more
         self._removed: Counter[str] = Counter()
@@ -170,9 +166,9 @@ class Answers:
         self._ids: dict[tuple[str, str], int] = {}
         self.members: dict[tuple[str, str], None] = {}
         """Group, member: has been one, as somebody knows who looks at the coordinator."""
-        self._asks: dict[tuple[str, str], Ask] = {}  # the last one of a member
+        self._asks: dict[tuple[str, str], SentRequest] = {}  # the last one of a member
         self._timeouts: dict[str, tuple[float, float, float]] = {}  # group -> s: sessions from .. to, longest rebalance
-        self._history: dict[str, deque[Ask]] = {}
+        self._history: dict[str, deque[SentRequest]] = {}
         self._static: dict[str, None] = {}
         self._leaving: dict[tuple[str, str], None] = {}
         self._said: dict[
@@ -180,15 +176,15 @@ class Answers:
         ] = {}  # group, generation -> member -> what leaders gave it
         self._syncing: dict[tuple[str, str, int], None] = {}  # group, member, generation: has sent a SyncGroup
 
-    # --- what is told
+    # --- requests and responses
 
     def partition(self, group: str) -> Partition | None:
-        """Of the offsets topic."""
+        """The group's partition of __consumer_offsets; None before the topic exists."""
         topic = self.state.topics.get(OFFSETS)
         return None if topic is None else topic.partitions[offsets_partition(group, len(topic.partitions))]
 
-    def sent(self, api: str, body: object, version: int, broker: int) -> Ask:
-        """A request goes out."""
+    def sent(self, api: str, body: object, version: int, broker: int) -> SentRequest:
+        """Note a request that is sent; returns it with what its response may depend on."""
         self.tick += 1
         now_s = self._now_s()
         group = _of(body, "group_id", "")
@@ -199,7 +195,9 @@ class Answers:
         generation = _of(body, "generation_id_or_member_epoch", _of(body, "generation_id", -1))
         partition = self.partition(group)
         epoch, led = (-1, False) if partition is None else (partition.leader_epoch, partition.leader == broker)
-        ask = Ask(api, version, body, broker, group, member, instance, generation, self.tick, now_s, epoch, led, now_s)
+        ask = SentRequest(
+            api, version, body, broker, group, member, instance, generation, self.tick, now_s, epoch, led, now_s
+        )
         ask.made = self._removed[group]
         self.open[ask] = None
         self._history.setdefault(group, deque(maxlen=HISTORY)).append(ask)
@@ -213,16 +211,16 @@ class Answers:
             self._note_removals(ask)
         if api == "SyncGroup":
             self._syncing[group, member, generation] = None
-            for each in _of(body, "assignments") or ():
+            for assignment in _of(body, "assignments") or ():
                 said = self._said.setdefault((group, generation), {})
-                said.setdefault(_of(each, "member_id"), []).append(_of(each, "assignment"))
+                said.setdefault(_of(assignment, "member_id"), []).append(_of(assignment, "assignment"))
         if api == "LeaveGroup":
-            for gone in (member, *(_of(each, "member_id", "") for each in _of(body, "members") or ())):
+            for gone in (member, *(_of(member, "member_id", "") for member in _of(body, "members") or ())):
                 self._leaving[group, gone] = None
         self._supersede(ask)
         return ask
 
-    def _supersede(self, ask: Ask) -> None:
+    def _supersede(self, ask: SentRequest) -> None:
         """Of requests that speak of one member at once the earlier may never be answered; which that is the broker alone knows."""
         if ask.api not in _PARKED and ask.api != "LeaveGroup":
             return
@@ -233,32 +231,32 @@ class Answers:
             if not mine.isdisjoint(_names(other)):
                 ask.over = other.over = True
 
-    def _note_timeouts(self, ask: Ask) -> None:
+    def _note_timeouts(self, ask: SentRequest) -> None:
         session_s = _of(ask.body, "session_timeout_ms") / 1000
         rebalance_s = _of(ask.body, "rebalance_timeout_ms") / 1000 if ask.version >= 1 else session_s
         shortest, longest, rebalance = self._timeouts.get(ask.group, (session_s, session_s, 0.0))
         self._timeouts[ask.group] = min(shortest, session_s), max(longest, session_s), max(rebalance, rebalance_s)
 
-    def _note_writes(self, ask: Ask) -> None:
-        for key, each in _partitions(ask.body):
-            write = _Write(_of(each, "committed_offset", -1), ask.sent, begun=ask.sent)
+    def _note_writes(self, ask: SentRequest) -> None:
+        for key, partition in _partitions(ask.body):
+            write = _Write(_of(partition, "committed_offset", -1), ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes.setdefault((ask.group, *key), []).append(write)
 
-    def _note_removals(self, ask: Ask) -> None:
+    def _note_removals(self, ask: SentRequest) -> None:
         """Of a group, with all its offsets."""
         for key in [key for key in self.writes if key[0] == ask.group]:
             write = _Write(-1, ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes[key].append(write)
 
-    def lost(self, ask: Ask) -> None:
+    def lost(self, ask: SentRequest) -> None:
         """It will not be answered: its connection is gone."""
         ask.over = True
         self.open.pop(ask, None)
         self._asks.pop((ask.group, ask.member), None)  # it may come through yet, a sign of life
 
-    def answered(self, ask: Ask, body: object) -> None:
+    def answered(self, ask: SentRequest, body: object) -> None:
         """The response to a request."""
         self.tick += 1
         ask.got, ask.got_s = self.tick, self._now_s()
@@ -310,7 +308,7 @@ class Answers:
                 ask.over = True
                 self.fail("deferred requests are answered", ask, f"waits for {now_s - ask.started_s:.1f} s")
 
-    def history(self, group: str) -> Iterable[Ask]:
+    def history(self, group: str) -> Iterable[SentRequest]:
         """Its last requests and what became of them."""
         return self._history.get(group, ())
 
@@ -320,8 +318,8 @@ class Answers:
 
     # --- the invariants
 
-    def fail(self, name: str, ask: Ask, what: str) -> None:
-        """It is broken."""
+    def fail(self, name: str, ask: SentRequest, what: str) -> None:
+        """Report a breach of the invariant ``name``."""
         self.tell(InvariantBroken(name, f"{ask}: {what}", self.history(ask.group)))
 
     def tell(self, error: InvariantBroken) -> None:
@@ -332,20 +330,20 @@ class Answers:
             self.broken = error
             self._tell(error)
 
-    def _check_generation(self, ask: Ask, life: _Life, generation: int) -> None:
+    def _check_generation(self, ask: SentRequest, life: _Life, generation: int) -> None:
         if generation >= life.newest or generation < 0:
             return
-        newer = max((g for g, told in life.announced.items() if told < ask.sent), default=-1)
+        newer = max((g for g, answered_s in life.announced.items() if answered_s < ask.sent), default=-1)
         if newer > generation:
             self.fail("requests of older generations are refused", ask, f"accepted in {generation}, known was {newer}")
 
-    def _check_fresh(self, ask: Ask, member_id: str) -> None:
+    def _check_fresh(self, ask: SentRequest, member_id: str) -> None:
         key = ask.group, member_id
         if key in self._ids:
             self.fail("member ids are never reused", ask, f"{member_id} was given before")
         self._ids[key] = self.tick
 
-    def _check_life(self, ask: Ask, life: _Life) -> None:
+    def _check_life(self, ask: SentRequest, life: _Life) -> None:
         """Who has left or was silent is gone; who was heard of is there."""
         left = life.left.get(ask.member)
         simple = ask.api == "OffsetCommit" and ask.generation < 0  # an empty group takes it from anybody
@@ -379,11 +377,11 @@ class Answers:
         ):
             self.fail("live members are not evicted", ask, f"unknown after its successful Heartbeat of {beat[0]:.3f} s")
 
-    def _alone(self, ask: Ask) -> bool:
+    def _alone(self, ask: SentRequest) -> bool:
         """Whether nothing else is under way that may be a sign of the member's life."""
         return all(other.member != ask.member for other in self.open if other.group == ask.group)
 
-    def _joined(self, ask: Ask, body: object, life: _Life | None) -> None:
+    def _joined(self, ask: SentRequest, body: object, life: _Life | None) -> None:
         member_id, generation = _of(body, "member_id", ""), _of(body, "generation_id", -1)
         unnamed = ask.member == ""
         if ask.error is Err.MEMBER_ID_REQUIRED or (ask.error is Err.NONE and unnamed):
@@ -402,8 +400,8 @@ class Answers:
             life.issued.setdefault(ask.instance, []).append((member_id, ask.sent, self.tick))
         leader = _of(body, "leader")
         if leader != member_id and _of(body, "members"):
-            self.fail("only the leader gets the member list", ask, f"{member_id} is told, {leader} leads")
-        members = frozenset(_of(each, "member_id") for each in _of(body, "members") or ())
+            self.fail("only the leader gets the member list", ask, f"{member_id} gets it, {leader} leads")
+        members = frozenset(_of(member, "member_id") for member in _of(body, "members") or ())
         if ask.group in self._static:
             return
         if leader == member_id:
@@ -417,7 +415,7 @@ class Answers:
         if known is not None and (leader not in known or member_id not in known):
             self.fail("the leader is a member", ask, f"{leader} and {member_id} in {sorted(known)}")
 
-    def _synced(self, ask: Ask, body: object, life: _Life | None) -> None:
+    def _synced(self, ask: SentRequest, body: object, life: _Life | None) -> None:
         if ask.error is not Err.NONE or life is None:
             return
         self._check_generation(ask, life, ask.generation)
@@ -436,7 +434,7 @@ class Answers:
                 if owner != mine:
                     self.fail("a partition has one owner", ask, f"{topic}-{index} is {owner}'s in {ask.generation}")
 
-    def _check_given(self, ask: Ask, given: object) -> None:
+    def _check_given(self, ask: SentRequest, given: object) -> None:
         """An assignment is what a leader of this generation has said, to the byte, or nothing."""
         said = self._said.get((ask.group, ask.generation))
         if said is None or not given or ask.group in self._static:  # a static member may have another one's place
@@ -444,15 +442,15 @@ class Answers:
         if given not in said.get(ask.member, ()):
             self.fail("a member receives its leader's assignment", ask, f"{given!r}, which no leader said of it")
 
-    def _check_fenced(self, ask: Ask, life: _Life) -> None:
+    def _check_fenced(self, ask: SentRequest, life: _Life) -> None:
         issued = life.issued.get(ask.instance or "", [])
-        mine = next((told for name, _, told in issued if name == ask.member), None)
+        mine = next((answered_s for name, _, answered_s in issued if name == ask.member), None)
         if mine is not None and any(
-            name != ask.member and asked > mine and told < ask.sent for name, asked, told in issued
+            name != ask.member and asked > mine and answered_s < ask.sent for name, asked, answered_s in issued
         ):
             self.fail("a replaced static member is fenced", ask, f"taken, though {issued[-1][0]} has its place")
 
-    def _beaten(self, ask: Ask, body: object, life: _Life | None) -> None:
+    def _beaten(self, ask: SentRequest, body: object, life: _Life | None) -> None:
         if life is None or ask.error not in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
             return
         self._check_generation(ask, life, ask.generation)
@@ -464,7 +462,7 @@ class Answers:
         else:
             life.beat.pop(ask.member, None)
 
-    def _check_owing(self, ask: Ask, life: _Life) -> None:
+    def _check_owing(self, ask: SentRequest, life: _Life) -> None:
         """Who sends no SyncGroup is no member when the rebalance timeout is over. A static member that took a place may owe none."""
         generation, told_s = life.joined.get(ask.member, (-1, math.inf))
         limit_s = told_s + self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2] + 0.1
@@ -472,18 +470,18 @@ class Answers:
         if generation == ask.generation and owes and ask.sent_s > limit_s and ask.instance is None:
             self.fail("members without a SyncGroup are removed", ask, f"joined {generation} at {told_s:.3f} s")
 
-    def _left(self, ask: Ask, body: object, life: _Life | None) -> None:
+    def _left(self, ask: SentRequest, body: object, life: _Life | None) -> None:
         if ask.error is not Err.NONE or life is None:
             return
         answers = _of(body, "members") or ()
-        good = [_of(each, "member_id") for each in answers if _of(each, "error_code") == 0]
+        good = [_of(answer, "member_id") for answer in answers if _of(answer, "error_code") == 0]
         if ask.version < 3:
             good = [ask.member]
         for member_id in good:
             if member_id:
                 life.left[member_id] = self.tick
 
-    def _committed(self, ask: Ask, body: object, life: _Life | None) -> None:
+    def _committed(self, ask: SentRequest, body: object, life: _Life | None) -> None:
         if ask.error is Err.NONE:
             for write in ask.writes:
                 write.done, write.acked = min(write.done, self.tick), True
@@ -491,13 +489,15 @@ class Answers:
                 self._check_generation(ask, life, ask.generation)
                 self._check_fenced(ask, life)
                 if (ask.group, ask.member) not in self._ids and (ask.group, ask.member) not in self.members:
-                    self.fail("commits of non-members are refused", ask, "taken from an id that nobody was given")
+                    self.fail(
+                        "commits of non-members are refused", ask, "accepted from a member id that was never issued"
+                    )
         elif ask.error in _REFUSED:
             for write in ask.writes:
                 write.refused()
 
-    def _deleted(self, ask: Ask, body: object, life: _Life | None) -> None:
-        fine = {key for key, each in _partitions(body) if _of(each, "error_code") == 0}
+    def _deleted(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+        fine = {key for key, partition in _partitions(body) if _of(partition, "error_code") == 0}
         for (key, _), write in zip(_partitions(ask.body), ask.writes, strict=True):
             if ask.error is Err.NONE and key in fine:
                 if self._awaits_tombstones:  # else it may come to nothing after all
@@ -505,20 +505,20 @@ class Answers:
             elif ask.error is Err.NONE:
                 write.refused()
 
-    def _group_deleted(self, ask: Ask, body: object, life: _Life | None) -> None:
+    def _group_deleted(self, ask: SentRequest, body: object, life: _Life | None) -> None:
         for write in ask.writes:
             if ask.error is Err.NONE and self._awaits_tombstones:
                 write.done, write.acked = self.tick, True
             elif ask.error in (Err.NON_EMPTY_GROUP, Err.GROUP_ID_NOT_FOUND):
                 write.refused()
 
-    def _fetched(self, ask: Ask, body: object, life: _Life | None) -> None:
+    def _fetched(self, ask: SentRequest, body: object, life: _Life | None) -> None:
         # 3.x loads its log to the end, committed or not: what it shows then may yet be cut off
         log = self.partition(ask.group)
         sure = self._awaits_tombstones or log is None or log.high_watermark == log.log_end_offset
-        for key, each in _partitions(body) if ask.error is Err.NONE else ():
-            if _of(each, "error_code") == 0:
-                self.saw(ask, (ask.group, *key), _of(each, "committed_offset"), settles=sure)
+        for key, partition in _partitions(body) if ask.error is Err.NONE else ():
+            if _of(partition, "error_code") == 0:
+                self.saw(ask, (ask.group, *key), _of(partition, "committed_offset"), settles=sure)
 
     def deletes(self, group: str, topic: str, index: int) -> bool:
         """Whether somebody has asked for that offset to be removed."""
@@ -537,16 +537,18 @@ class Answers:
         for key in self.writes:
             if offsets_partition(key[0], len(topic.partitions)) == index:
                 now_s, leader = self._now_s(), topic.partitions[index].leader
-                ask = Ask("load", 0, None, leader, key[0], "", None, -1, self.tick, now_s, -1, True, now_s, self.tick)
-                found = offsets.get(key[0], {}).get(key[1], {}).get(key[2])
-                self.saw(ask, key, -1 if found is None else found.offset, settles=False)
+                ask = SentRequest(
+                    "load", 0, None, leader, key[0], "", None, -1, self.tick, now_s, -1, True, now_s, self.tick
+                )
+                committed = offsets.get(key[0], {}).get(key[1], {}).get(key[2])
+                self.saw(ask, key, -1 if committed is None else committed.offset, settles=False)
 
-    def saw(self, ask: Ask, key: Key, value: int, *, settles: bool = True) -> None:
+    def saw(self, ask: SentRequest, key: Key, value: int, *, settles: bool = True) -> None:
         """``value`` is what a read shows that was sent and answered as ``ask`` was. It must be the last one, as far as anybody can
         tell, and is settled from here on."""
         writes = self.writes.get(key, [])
         if len(writes) > _MANY:  # what came before the floor of the oldest read that is under way can't be seen again
-            floor = _floor(writes, min(ask.sent, *(each.sent for each in self.open)) if self.open else ask.sent)
+            floor = _floor(writes, min(ask.sent, *(request.sent for request in self.open)) if self.open else ask.sent)
             writes = self.writes[key] = [w for w in writes if w.done >= floor]
         floor = _floor(writes, ask.sent)
         assert ask.got is not None
@@ -561,7 +563,7 @@ class Answers:
             self.fail("acknowledged commits are never lost or regressed", ask, f"{key[1:]} is {value}, not {was}")
 
 
-CHECKS: dict[str, Callable[[Answers, Ask, Any, _Life | None], None]] = {
+CHECKS: dict[str, Callable[[Answers, SentRequest, Any, _Life | None], None]] = {
     "JoinGroup": Answers._joined,
     "SyncGroup": Answers._synced,
     "Heartbeat": Answers._beaten,
@@ -582,19 +584,19 @@ def _floor(writes: list[_Write], sent: int) -> int:
     return floor
 
 
-def _names(ask: Ask) -> set[str]:
+def _names(ask: SentRequest) -> set[str]:
     """The members and instances that a request speaks of."""
     named = {ask.member, f"instance {ask.instance}" if ask.instance else ""}
-    for each in _of(ask.body, "members") or ():
-        instance = _of(each, "group_instance_id")
-        named |= {_of(each, "member_id"), f"instance {instance}" if instance else ""}
+    for member in _of(ask.body, "members") or ():
+        instance = _of(member, "group_instance_id")
+        named |= {_of(member, "member_id"), f"instance {instance}" if instance else ""}
     return named - {""}
 
 
-def _error_of(ask: Ask, body: object) -> Err:
+def _error_of(ask: SentRequest, body: object) -> Err:
     code = _of(body, "error_code", 0)
     if not code and ask.api == "DeleteGroups":
-        code = next((_of(each, "error_code") for each in _of(body, "results") or ()), 0)
+        code = next((_of(result, "error_code") for result in _of(body, "results") or ()), 0)
     if not code and ask.api == "OffsetCommit":
-        code = next((code for _, each in _partitions(body) if (code := _of(each, "error_code"))), 0)
+        code = next((code for _, partition in _partitions(body) if (code := _of(partition, "error_code"))), 0)
     return Err(code)

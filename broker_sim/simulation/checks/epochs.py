@@ -19,7 +19,7 @@ from kafka_wire.offsets_log import GROUP_METADATA, decode_key, decode_value
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["EpochLog", "Records", "Standing", "Unit", "unit_name"]
+__all__ = ["EpochLog", "Records", "StoredAssignment", "Unit", "unit_name"]
 
 Unit = tuple[Any, int]
 """A topic's id and a partition of it; or another key under which a kind of group counts what it shares out."""
@@ -46,7 +46,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredAssignment:
     """The current assignment record of a member: member epoch, previous epoch, assigned and revoking partitions."""
 
     epoch: int
@@ -77,7 +77,7 @@ class EpochLog:
     metadata_hash: int = 0
     members: dict[str, Any] = field(default_factory=dict)
     targets: dict[str, frozenset[Unit]] = field(default_factory=dict)
-    standings: dict[str, Standing] = field(default_factory=dict)
+    standings: dict[str, StoredAssignment] = field(default_factory=dict)
     matched: dict[str, tuple[str, ...]] = field(default_factory=dict)
     is_classic: bool = False
     batches: int = 0
@@ -158,8 +158,8 @@ class EpochLog:
     def _fail(self, name: str, what: str, records: Iterable[tuple[int, Any, Any]]) -> None:
         if self._thinned:
             return
-        told = [f"{types.kind_name(kind)} {key} {value}" for kind, key, value in records]
-        self.tell(InvariantBroken(name, f"group {self.group_id}: {what}", told))
+        lines = [f"{types.kind_name(kind)} {key} {value}" for kind, key, value in records]
+        self.tell(InvariantBroken(name, f"group {self.group_id}: {what}", lines))
 
     def _take(self, records: list[tuple[int, Any, Any]], thinned: bool) -> None:
         self._thinned = thinned
@@ -203,11 +203,11 @@ class EpochLog:
             self.epoch = self.first_epoch if value is None else value.epoch
             self.metadata_hash = 0 if value is None else value.metadata_hash
         elif kind == kinds.target_metadata:
-            told = self.first_epoch if value is None else value.assignment_epoch
-            if value is not None and not self.target_epoch <= told <= self.epoch and self.members:
-                what = f"the target's from {self.target_epoch} to {told}, the group's is {self.epoch}"
+            assigned_epoch = self.first_epoch if value is None else value.assignment_epoch
+            if value is not None and not self.target_epoch <= assigned_epoch <= self.epoch and self.members:
+                what = f"the target's from {self.target_epoch} to {assigned_epoch}, the group's is {self.epoch}"
                 self._fail("group and member epochs never decrease", what, records)
-            self.target_epoch = told
+            self.target_epoch = assigned_epoch
         elif kind == kinds.member:
             if value is None:
                 self.members.pop(key.member_id, None)
@@ -237,7 +237,7 @@ class EpochLog:
         if member_id not in self.members:
             self._fail("a current assignment belongs to a member", f"{member_id} is none", records)
         assigned, revoking = self._held(value)
-        self.standings[member_id] = Standing(epoch, value.previous_member_epoch, assigned, revoking)
+        self.standings[member_id] = StoredAssignment(epoch, value.previous_member_epoch, assigned, revoking)
         if revoking:
             self.moves["revoking"] += 1
         if epoch == LEFT_FOR_NOW:
@@ -299,7 +299,7 @@ class EpochLog:
         }
         has = frozenset[Unit]().union(*(standing.assigned for standing in self.standings.values()))
         if has != wanted:
-            return f"partitions without an owner, or that nobody reads: {sorted((unit[0].hex()[:8], unit[1]) for unit in has ^ wanted)}"
+            return f"partitions without an owner or a reader: {sorted((unit[0].hex()[:8], unit[1]) for unit in has ^ wanted)}"
         return None
 
 
@@ -310,4 +310,4 @@ def unit_name(unit: Unit) -> str:
 
 
 def _units(listed: Iterable[Any]) -> frozenset[Unit]:
-    return frozenset((one.topic_id, index) for one in listed for index in one.partitions)
+    return frozenset((topic.topic_id, index) for topic in listed for index in topic.partitions)

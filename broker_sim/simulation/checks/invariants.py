@@ -25,12 +25,12 @@ from broker_sim.simulation.checks.answers import (
     HISTORY,
     OFFSETS,
     Answers,
-    Ask,
     Broken,
     InvariantBroken,
+    SentRequest,
     offsets_partition,
 )
-from broker_sim.simulation.checks.replay import Told, differences, told_by
+from broker_sim.simulation.checks.replay import StoredGroup, differences, groups_in_log
 from broker_sim.simulation.checks.rules import (
     COMPLETING,
     DEAD,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.shard import Shard
     from broker_sim.metadata.cluster_state import Partition
-    from broker_sim.simulation.checks.ledger import Ledger
+    from broker_sim.simulation.checks.ledger import DeliveryLedger
 
-__all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
+__all__ = ["Answers", "InvariantBroken", "Invariants", "SentRequest", "offsets_partition"]
 
 # --- from the journal ---------------------------------------------------------------------------------------------------
 
@@ -73,13 +73,13 @@ class Invariants:
     invariants that are not checked; ``ledger`` gets the committed offsets."""
 
     def __init__(
-        self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: Ledger | None = None
+        self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: DeliveryLedger | None = None
     ) -> None:
         self.kafka, self._tell, self.ledger = kafka, broken, ledger
         self.now_ms = 0
-        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._told, waive=waive)
+        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._on_breach, waive=waive)
         self.broken: InvariantBroken | None = None
-        self._asks: dict[int, Ask] = {}
+        self._asks: dict[int, SentRequest] = {}
         self._groups: dict[str, dict[str, Any]] = {}
         self._since_ms: dict[str, int] = {}  # when the group entered its state
         self._by_epochs: dict[str, None] = {}  # groups that are none of classic members alone
@@ -99,7 +99,7 @@ class Invariants:
         self._history: dict[str, deque[_Step]] = {}
         self._stop = kafka.journal.subscribe(self.event)
 
-    def _told(self, error: InvariantBroken) -> None:
+    def _on_breach(self, error: InvariantBroken) -> None:
         if self.broken is None:
             self.broken = error
             self._stop()
@@ -136,7 +136,7 @@ class Invariants:
         partition = self.answers.partition(group)
         return partition is None or self.kafka.runtime.shard(partition.index) is None
 
-    def _check_rule(self, ask: Ask, shown: dict[str, Any] | None, body: dict[str, Any]) -> None:
+    def _check_rule(self, ask: SentRequest, shown: dict[str, Any] | None, body: dict[str, Any]) -> None:
         """An answer that was given at once is the one that the rules name."""
         if ask.error not in RULED:
             return
@@ -181,12 +181,12 @@ class Invariants:
         """What a rule answers, or has the broker do with a request, is no answer of the coordinator's."""
         self._before.pop(event.get("request", -1), None)
 
-    def _check_shown(self, ask: Ask, body: dict[str, Any]) -> None:
+    def _check_shown(self, ask: SentRequest, body: dict[str, Any]) -> None:
         """What a commit of this coordinator's life says shows when it was published, and no earlier."""
         for topic in body.get("topics") or ():
-            for each in topic["partitions"]:
-                key, value = (ask.group, topic["name"], each["partition_index"]), each["committed_offset"]
-                shown = (ask.group, f"{topic['name']}-{each['partition_index']}", value)
+            for partition in topic["partitions"]:
+                key, value = (ask.group, topic["name"], partition["partition_index"]), partition["committed_offset"]
+                shown = (ask.group, f"{topic['name']}-{partition['partition_index']}", value)
                 writes = [write for write in self.answers.writes.get(key, ()) if write.value == value]
                 fresh = bool(writes) and all(write.begun > self._loads for write in writes)
                 if value >= 0 and fresh and shown not in self._shows:
@@ -197,8 +197,8 @@ class Invariants:
         kind = event["cause"]["kind"]
         if after is not None:
             self._by_epochs.pop(group, None)
-        told = self._history.setdefault(group, deque(maxlen=HISTORY))
-        told.append(_Step(self.now_ms, event["cause"], before, after))
+        history = self._history.setdefault(group, deque(maxlen=HISTORY))
+        history.append(_Step(self.now_ms, event["cause"], before, after))
         if kind == "request" and self._before:  # a rule may have delayed it: those that came meanwhile see what it did
             mine = event["cause"]["request"]
             self._before = {number: seen for number, seen in self._before.items() if number == mine}
@@ -232,7 +232,7 @@ class Invariants:
             self._check_step(group, before, after)
 
     def _check_members(self, group: str, before: dict[str, Any] | None, after: dict[str, Any]) -> None:
-        members = {each["member"]: each for each in after["members"]}
+        members = {member["member"]: member for member in after["members"]}
         if after["size"] != len(members):
             return  # shown in part
         if members and after["leader"] not in members:
@@ -241,16 +241,15 @@ class Invariants:
             self.answers.members[group, member] = None
             if (group, member) in self._gone:
                 self._fail("member ids are never reused", group, f"{member} is back")
-        for each in before["members"] if before is not None else ():
-            if (
-                each["member"] not in members and each["instance"] is None
-            ):  # a replacement that can't be stored is undone
-                self._gone[group, each["member"]] = self.answers.tick
+        for earlier in before["members"] if before is not None else ():
+            # a static member's replacement that can't be stored is undone
+            if earlier["member"] not in members and earlier["instance"] is None:
+                self._gone[group, earlier["member"]] = self.answers.tick
         owners: dict[tuple[str, int], str] = {}
-        for each in members.values() if after["state"] == STABLE else ():
-            for topic, indexes in (each["assignment"] or {}).items():
+        for owner in members.values() if after["state"] == STABLE else ():
+            for topic, indexes in (owner["assignment"] or {}).items():
                 for index in indexes:
-                    if owners.setdefault((topic, index), each["member"]) != each["member"]:
+                    if owners.setdefault((topic, index), owner["member"]) != owner["member"]:
                         self._fail("a partition has one owner", group, f"{topic}-{index} in {after['generation']}")
 
     def _check_step(self, group: str, before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -269,12 +268,12 @@ class Invariants:
         group, member = event["group"], event["member"]
         partition = self.answers.partition(group)
         live = self._live(group, member)
-        self._expired = (group, member) if live is not None and not live.is_parked else None
+        self._expired = (group, member) if live is not None and not live.has_deferred_request else None
         life = None if partition is None else self.answers.life(group, partition.leader_epoch)
         beat = None if life is None else life.beat.get(member)
         shown = self._shown(group, member)
         goes = (
-            live is not None and not live.is_parked
+            live is not None and not live.has_deferred_request
         )  # who waits in a JoinGroup stays, with the session that it names there
         if (
             goes
@@ -282,11 +281,15 @@ class Invariants:
             and shown is not None
             and self.now_ms < beat[0] * 1000 + shown["session_timeout_ms"] - 1
         ):
-            self._fail("live members are not evicted", group, f"the session of {member} ends, heard of at {beat[0]} s")
+            self._fail(
+                "live members are not evicted",
+                group,
+                f"the session of {member} expires, its last request was at {beat[0]} s",
+            )
 
     def _check_expired(self, group: str, member: str) -> None:
         live = self._live(group, member)
-        if live is not None and not live.is_parked:
+        if live is not None and not live.has_deferred_request:
             self._fail(
                 "members expire after their session timeout", group, f"{member} is still there after its session"
             )
@@ -294,12 +297,12 @@ class Invariants:
     def _live(self, group: str, member: str) -> Any:
         partition = self.answers.partition(group)
         shard = None if partition is None else self.kafka.runtime.shard(partition.index)
-        found = None if shard is None else shard.classic(group)
-        return None if found is None else found.members.get(member)
+        live = None if shard is None else shard.classic(group)
+        return None if live is None else live.members.get(member)
 
     def _shown(self, group: str, member: str) -> dict[str, Any] | None:
         members = self._groups[group]["members"] if group in self._groups else ()
-        return next((each for each in members if each["member"] == member), None)
+        return next((row for row in members if row["member"] == member), None)
 
     def _append(self, event: dict[str, Any]) -> None:
         log, mark = event["log"], event["high_watermark"]
@@ -349,11 +352,11 @@ class Invariants:
             self._loads = self.answers.tick
 
     def _look(self) -> None:
-        """What must not last."""
+        """Check for requests without a response and rebalances that last longer than their timeouts."""
         self.answers.overdue()
         for group, shown in self._groups.items():
             longest_ms = (
-                max((each["rebalance_timeout_ms"] for each in shown["members"]), default=0)
+                max((member["rebalance_timeout_ms"] for member in shown["members"]), default=0)
                 + self.answers.slack_s * 1000
             )
             lasts_ms = self.now_ms - self._since_ms.get(group, self.now_ms)
@@ -371,20 +374,20 @@ class Invariants:
 
     def _compare(self, partition: Partition, shard: Shard, *, loaded: bool) -> list[tuple[str, str]]:
         policy = self.kafka.runtime.settings.policy
-        told = told_by(partition, group_tombstone_ends_offsets=policy.group_tombstone_ends_offsets)
+        stored = groups_in_log(partition, group_tombstone_ends_offsets=policy.group_tombstone_ends_offsets)
         if not loaded and not policy.tombstones_are_awaited:  # what 3.x has deleted may have come to nothing in its log
-            for group, says in told.items():
+            for group, says in stored.items():
                 live = shard.groups[group].offsets if group in shard.groups else {}
                 gone = [k for k in says.offsets if k[1] not in live.get(k[0], {}) and self.answers.deletes(group, *k)]
                 for key in gone:
                     del says.offsets[key]
         if not loaded and not policy.late_append_is_published:
-            self._leave_out_late_ones(told, shard)
-        return differences(told, shard.groups, loaded=loaded)
+            self._leave_out_late_ones(stored, shard)
+        return differences(stored, shard.groups, loaded=loaded)
 
-    def _leave_out_late_ones(self, told: dict[str, Told], shard: Shard) -> None:
+    def _leave_out_late_ones(self, stored: dict[str, StoredGroup], shard: Shard) -> None:
         """What 3.x has given up, and its log has committed afterwards, the coordinator knows from its next load on."""
-        for group, says in told.items():
+        for group, says in stored.items():
             live = shard.groups[group].offsets if group in shard.groups else {}
             for (topic, index), value in list(says.offsets.items()):
                 has = live.get(topic, {}).get(index)

@@ -43,7 +43,7 @@ class Leaders:
         self._seen: dict[tuple[bytes, int], _Seen] = {}
 
     def look(self) -> None:
-        """At every partition."""
+        """Check the leader, epoch and ISR of every partition."""
         state = self._state()
         if state is None:
             return
@@ -61,8 +61,8 @@ class Leaders:
             self._seen[key] = _seen(partition)
 
     def _fail(self, name: str, partition: Partition, what: str) -> None:
-        told = f"leader {partition.leader} in epoch {partition.leader_epoch}, replicas {partition.replicas}, ISR {partition.isr}"
-        self._broken(InvariantBroken(name, f"{partition.name}, {told}: {what}"))
+        state = f"leader {partition.leader} in epoch {partition.leader_epoch}, replicas {partition.replicas}, ISR {partition.isr}"
+        self._broken(InvariantBroken(name, f"{partition.name}, {state}: {what}"))
 
     def _elected(self, state: ClusterState, partition: Partition, reason: str) -> None:
         if state is not self._state():
@@ -105,7 +105,9 @@ class Leaders:
         elif alive & set(isr) and not partition.barred:
             self._fail("an eligible replica leads", partition, f"alive are {sorted(alive)}")
         elif len(isr) > 1 and not partition.barred and not _ails(partition):
-            self._fail("brokers that are down are not in the ISR", partition, "nobody leads, and the ISR has several")
+            self._fail(
+                "brokers that are down are not in the ISR", partition, "no replica leads, and the ISR has several"
+            )
 
     def _check_step(self, state: ClusterState, partition: Partition, before: _Seen) -> None:
         if partition.leader_epoch < before.epoch or partition.partition_epoch < before.changes:
@@ -126,7 +128,12 @@ class Leaders:
 
 def _ails(partition: Partition) -> bool:
     """Whether a state of the log keeps replicas out of sync, or may."""
-    return partition.isr_too_small or partition.held or partition.barred or partition.gate is not None
+    return (
+        partition.isr_too_small
+        or partition.high_watermark_frozen
+        or partition.barred
+        or partition.append_interceptor is not None
+    )
 
 
 def _seen(partition: Partition) -> _Seen:

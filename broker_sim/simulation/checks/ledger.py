@@ -1,6 +1,6 @@
 """What the groups of a run have been given, record by record: at-least-once delivery, checked as it happens.
 
-    ledger = Ledger(breach)
+    ledger = DeliveryLedger(breach)
     ledger.gave("billing", "orders", 0, [17, 18], "c1")     # to an application, by its consumer
     ledger.shows("billing", "orders-0", 19)                 # is committed now
 
@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 
 from broker_sim.simulation.checks.answers import InvariantBroken
 
-__all__ = ["Ledger"]
+__all__ = ["DeliveryLedger"]
 
 
-class Ledger:
+class DeliveryLedger:
     """See the module; ``tell(error)`` is called at every breach."""
 
     def __init__(self, tell: Callable[[InvariantBroken], object]) -> None:
@@ -40,7 +40,7 @@ class Ledger:
         if first > end:
             self._breach(
                 "no record is skipped",
-                f"group {group}: {who} is given {topic}-{index} from {first} on, nobody had {end}",
+                f"group {group}: {who} is given {topic}-{index} from {first} on, no member received {end}",
             )
         last = offsets[-1]
         if last - first != len(offsets) - 1:

@@ -16,10 +16,10 @@ from broker_sim.simulation.errors import SimError
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.protocols import RunControl
     from broker_sim.simulation.workloads.programs import Consumer, Producer
 
-__all__ = ["Expected", "NotAlive", "Unsafe", "bound_s", "converge", "safe"]
+__all__ = ["ExpectedGroup", "NotAlive", "Unsafe", "bound_s", "converge", "safe"]
 
 _LOOK_S = 0.5
 """Virtual time between two looks."""
@@ -50,7 +50,7 @@ class Unsafe(SimError, AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedGroup:
     """A group that is to come back: so many members, everything in these topics read and committed. ``state``: None for one that has
     no members and need not be known."""
 
@@ -69,9 +69,9 @@ def bound_s(
 
 
 def converge(
-    sim: Run,
+    sim: RunControl,
     kafka: SimCluster,
-    expected: Iterable[Expected],
+    expected: Iterable[ExpectedGroup],
     within_s: float,
     also: Callable[[], str | None] = lambda: None,
 ) -> float:
@@ -81,20 +81,20 @@ def converge(
     began = sim.elapsed_s
     quiet_since: float | None = None
     while True:
-        found = [text for each in groups for text in _lacking(kafka, each)]
+        unmet = [text for group in groups for text in _lacking(kafka, group)]
         more = also()
         if more is not None:
-            found.append(("programs", more))
+            unmet.append(("programs", more))
         now = sim.elapsed_s
-        quiet_since = None if found else now if quiet_since is None else quiet_since
+        quiet_since = None if unmet else now if quiet_since is None else quiet_since
         if quiet_since is not None and now - quiet_since >= _QUIET_S:
             return quiet_since - began
-        if found and now - began >= within_s:
-            raise _not_alive(kafka, groups, found, within_s)
+        if unmet and now - began >= within_s:
+            raise _not_alive(kafka, groups, unmet, within_s)
         sim.run_for(_LOOK_S)
 
 
-def _lacking(kafka: SimCluster, expected: Expected) -> list[tuple[str, str]]:
+def _lacking(kafka: SimCluster, expected: ExpectedGroup) -> list[tuple[str, str]]:
     """What a group lacks, each in short and in words."""
     group = kafka.group(expected.group)
     state, members = group.state, group.members
@@ -130,13 +130,15 @@ def _lacking(kafka: SimCluster, expected: Expected) -> list[tuple[str, str]]:
     return lacking
 
 
-def _not_alive(kafka: SimCluster, groups: list[Expected], found: list[tuple[str, str]], within_s: float) -> NotAlive:
-    told = [f"{duration_text(within_s * 1000)} after everything was healed:", *(f"  {text}" for _, text in found)]
-    for each in groups:
-        if any(repr(each.group) in text for _, text in found):
-            told += ["", kafka.group(each.group).explain()]
-    error = NotAlive("\n".join(told))
-    error.lacking = found[0][0]
+def _not_alive(
+    kafka: SimCluster, groups: list[ExpectedGroup], unmet: list[tuple[str, str]], within_s: float
+) -> NotAlive:
+    lines = [f"{duration_text(within_s * 1000)} after everything was healed:", *(f"  {text}" for _, text in unmet)]
+    for group in groups:
+        if any(repr(group.group) in text for _, text in unmet):
+            lines += ["", kafka.group(group.group).explain()]
+    error = NotAlive("\n".join(lines))
+    error.lacking = unmet[0][0]
     return error
 
 
@@ -145,12 +147,12 @@ def safe(consumers: Iterable[Consumer], producers: Sequence[Producer], kafka: Si
     given: dict[tuple[str, int, int], bytes | None] = {}
     members = list(consumers)
     for consumer in members:
-        for each in consumer.delivered:
-            place = each.topic, each.partition, each.offset
-            if given.setdefault(place, each.value) != each.value:
+        for record in consumer.delivered:
+            place = record.topic, record.partition, record.offset
+            if given.setdefault(place, record.value) != record.value:
                 raise _unsafe(
                     "other record",
-                    f"{each.topic}-{each.partition} offset {each.offset}: {given[place]!r}, later {each.value!r}",
+                    f"{record.topic}-{record.partition} offset {record.offset}: {given[place]!r}, later {record.value!r}",
                 )
     for producer in producers:
         for (index, offset), value in producer.acked.items():

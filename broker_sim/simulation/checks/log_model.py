@@ -19,10 +19,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Head", "LogModel", "Row"]
+__all__ = ["Head", "LogModel", "SentRecord"]
 
 
-class Row(NamedTuple):
+class SentRecord(NamedTuple):
     """A record as it is sent. ``value`` is unique to the record; a tombstone has no value, and is identified by its timestamp."""
 
     timestamp: int
@@ -45,10 +45,10 @@ class LogModel:
 
     def __init__(self, name: str, *, compacts: bool = False, deletes: bool = False) -> None:
         self.name, self.compacts, self.deletes = name, compacts, deletes
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, SentRecord] = {}
         self.heads: dict[int, tuple[int, Head, int]] = {}
         """Base offset -> last offset, head, leader epoch; where these are known."""
-        self.doubts: dict[Row, None] = {}
+        self.doubts: dict[SentRecord, None] = {}
         self.start = 0
         """It begins here, or later where something may be taken."""
         self.may_go = 0
@@ -59,7 +59,7 @@ class LogModel:
         self.epochs: list[tuple[int, int]] = []
         self.exact = True
 
-    def sent(self, rows: Iterable[Row]) -> None:
+    def sent(self, rows: Iterable[SentRecord]) -> None:
         """Note records that were sent: until the response they may be in the log or not."""
         self.doubts.update(dict.fromkeys(rows))
 
@@ -67,15 +67,17 @@ class LogModel:
         """Something that was sent may be there, or may come."""
         self.exact = False
 
-    def refused(self, rows: Iterable[Row]) -> None:
+    def refused(self, rows: Iterable[SentRecord]) -> None:
         """They will never be there."""
         for row in rows:
             self.doubts.pop(row, None)
 
-    def acknowledged(self, base: int, rows: Sequence[Row], *, head: Head | None = None, epoch: int = -1) -> str | None:
+    def acknowledged(
+        self, base: int, rows: Sequence[SentRecord], *, head: Head | None = None, epoch: int = -1
+    ) -> str | None:
         """As the batch at ``base``."""
         if self.exact and base != self.end:
-            return f"{self.name}: the batch is told to be at {base}; the log ended at {self.end}"
+            return f"{self.name}: the response says that the batch is at {base}; the log ended at {self.end}"
         for offset, row in enumerate(rows, base):
             wrong = self._place(offset, row)
             if wrong is not None:
@@ -90,12 +92,12 @@ class LogModel:
         """The high watermark has passed all before ``end``."""
         self.sure_end = max(self.sure_end, end)
 
-    def _place(self, offset: int, row: Row) -> str | None:
+    def _place(self, offset: int, row: SentRecord) -> str | None:
         known = self.rows.get(offset)
         if known is not None and known != row:
             return f"{self.name}: offset {offset} is {row}, and was {known}"
         if known is None and row not in self.doubts:
-            return f"{self.name}: offset {offset} is {row}, which nobody has sent, or which is there already"
+            return f"{self.name}: offset {offset} is {row}, which was never sent, or is in the log already"
         self.doubts.pop(row, None)
         self.rows[offset] = row
         self.end = max(self.end, offset + 1)
@@ -106,10 +108,10 @@ class LogModel:
         self.start = max(self.start, start)
         self.end = max(self.end, start)
 
-    def read(self, asked: int, found: Sequence[tuple[int, Row]], end: int) -> str | None:
+    def read(self, asked: int, records: Sequence[tuple[int, SentRecord]], end: int) -> str | None:
         """Batches from that which holds ``asked`` to ``end``. None where that may be."""
         expected = asked
-        for offset, row in found:
+        for offset, row in records:
             if offset < asked:
                 if offset in self.rows and self.rows[offset] != row:
                     return f"{self.name}: offset {offset} is {row}, and was {self.rows[offset]}"
@@ -123,7 +125,7 @@ class LogModel:
         if not self.compacts and expected != max(end, asked):
             return f"{self.name}: read from {asked} to {end}, and there is nothing from {expected} on"
         if self.compacts:
-            return self._compacted(asked, {offset for offset, _ in found}, end)
+            return self._compacted(asked, {offset for offset, _ in records}, end)
         return None
 
     def _compacted(self, start: int, there: set[int], end: int) -> str | None:
@@ -150,12 +152,12 @@ class LogModel:
 
     def at_time(self, timestamp: int) -> tuple[int, int] | None:
         """Offset and time of the first record at that time or later."""
-        found = (
+        matches = (
             (offset, self.rows[offset].timestamp)
             for offset in sorted(self.rows)
             if offset >= self.start and self.rows[offset].timestamp >= timestamp
         )
-        return next(found, None)
+        return next(matches, None)
 
     def latest_time(self) -> int:
         """Of all its records, -1 without any."""

@@ -15,13 +15,13 @@ from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["Told", "differences", "told_by"]
+__all__ = ["StoredGroup", "differences", "groups_in_log"]
 
 Offsets = dict[tuple[str, int], int]
 
 
 @dataclass(slots=True)
-class Told:
+class StoredGroup:
     """Of one group: its offsets; its generation and members where there is a record of it."""
 
     offsets: Offsets = field(default_factory=dict)
@@ -30,10 +30,10 @@ class Told:
     protocol_type: str | None = None
 
 
-def told_by(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict[str, Told]:
+def groups_in_log(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict[str, StoredGroup]:
     """Group id -> its state by the records of an offsets partition, read to its end. Transactional batches are ignored: no client of
     these worlds writes any."""
-    found: dict[str, Told] = {}
+    groups: dict[str, StoredGroup] = {}
     for batch in partition.log.batches():
         if batch.header.is_control or batch.header.is_transactional:
             continue
@@ -44,38 +44,40 @@ def told_by(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict
             except DecodeError:
                 continue
             if kind in (OFFSET_COMMIT, OFFSET_COMMIT_LEGACY):
-                told = found.setdefault(key.group, Told())
+                group = groups.setdefault(key.group, StoredGroup())
                 if value is None:
-                    told.offsets.pop((key.topic, key.partition), None)
+                    group.offsets.pop((key.topic, key.partition), None)
                 else:
-                    told.offsets[key.topic, key.partition] = value.offset
+                    group.offsets[key.topic, key.partition] = value.offset
             elif kind == GROUP_METADATA:
-                told = found.setdefault(key.group, Told())
-                told.generation, told.members, told.protocol_type = None, frozenset(), None
+                group = groups.setdefault(key.group, StoredGroup())
+                group.generation, group.members, group.protocol_type = None, frozenset(), None
                 if value is not None:
-                    told.generation, told.protocol_type = value.generation, value.protocol_type
-                    told.members = frozenset(member.member_id for member in value.members)
+                    group.generation, group.protocol_type = value.generation, value.protocol_type
+                    group.members = frozenset(member.member_id for member in value.members)
                 elif group_tombstone_ends_offsets:
-                    told.offsets.clear()
-    return found
+                    group.offsets.clear()
+    return groups
 
 
-def differences(told: Mapping[str, Told], groups: Mapping[str, Any], *, loaded: bool) -> list[tuple[str, str]]:
+def differences(stored: Mapping[str, StoredGroup], groups: Mapping[str, Any], *, loaded: bool) -> list[tuple[str, str]]:
     """(group, in words) for each in which a coordinator's ``groups`` are others. ``loaded``: it has just been loaded, so members and
     generation are the log's, too."""
-    found = []
-    for name in {**told, **groups}:
-        says, group = told.get(name, Told()), groups.get(name)
+    differences_found = []
+    for name in {**stored, **groups}:
+        says, group = stored.get(name, StoredGroup()), groups.get(name)
         has = (
             {} if group is None else {(t, p): o.offset for t, parts in group.offsets.items() for p, o in parts.items()}
         )
         if has != says.offsets:
             keys = [key for key in {**has, **says.offsets} if says.offsets.get(key) != has.get(key)]
             other = [f"{key[0]}-{key[1]} {says.offsets.get(key)}, not {has.get(key)}" for key in sorted(keys)]
-            found.append((name, f"the log says {'; '.join(other)}"))
+            differences_found.append((name, f"the log says {'; '.join(other)}"))
         if loaded and group is not None and says.generation is not None:
             if group.generation != says.generation:
-                found.append((name, f"the log says generation {says.generation}, not {group.generation}"))
+                differences_found.append((name, f"the log says generation {says.generation}, not {group.generation}"))
             if frozenset(group.members) != says.members:
-                found.append((name, f"the log says members {sorted(says.members)}, not {sorted(group.members)}"))
-    return found
+                differences_found.append(
+                    (name, f"the log says members {sorted(says.members)}, not {sorted(group.members)}")
+                )
+    return differences_found

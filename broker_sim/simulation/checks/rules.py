@@ -12,7 +12,7 @@ from kafka_wire.errors import Err
 from kafka_wire.group_states import GROUP_STATES
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.checks.answers import Ask
+    from broker_sim.simulation.checks.answers import SentRequest
 
 __all__ = ["RULED", "answer_of", "at_once", "step_error", "waits_in_vain"]
 
@@ -24,7 +24,7 @@ RULED = frozenset(
         Err.MEMBER_ID_REQUIRED,
     }
 )  # fmt: skip
-"""Answers that follow from how the group stands; all others may come at any time."""
+"""Errors that follow from the state of the group; all others may come at any time."""
 
 _ID_FIRST_SINCE = 4
 """JoinGroup version from which a dynamic member is given its id before it joins (KIP-394)."""
@@ -47,7 +47,7 @@ _STEPS: dict[tuple[str, str], frozenset[int]] = {
 """From, to -> by how much the generation grows. One event may take a group through PreparingRebalance and on."""
 
 
-def answer_of(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def answer_of(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     """The errors with which a loaded coordinator may respond to ``ask`` at once; None if that does not follow from ``shown``, the
     snapshot of the group."""
     if shown is not None and shown["size"] != len(shown["members"]):
@@ -60,9 +60,9 @@ def _one(*errors: Err) -> frozenset[Err]:
     return frozenset(errors)
 
 
-def _membership(ask: Ask, shown: dict[str, Any]) -> Err:
+def _membership(ask: SentRequest, shown: dict[str, Any]) -> Err:
     """Whose id or instance is not the group's."""
-    members = {each["member"]: each["instance"] for each in shown["members"]}
+    members = {member["member"]: member["instance"] for member in shown["members"]}
     if ask.instance is not None:
         holder = next((name for name, instance in members.items() if instance == ask.instance), None)
         if holder is None:
@@ -72,7 +72,7 @@ def _membership(ask: Ask, shown: dict[str, Any]) -> Err:
     return Err.NONE if ask.member in members else Err.UNKNOWN_MEMBER_ID
 
 
-def _of_a_member(ask: Ask, shown: dict[str, Any] | None, by_state: dict[str, Err]) -> frozenset[Err] | None:
+def _of_a_member(ask: SentRequest, shown: dict[str, Any] | None, by_state: dict[str, Err]) -> frozenset[Err] | None:
     """Membership, then generation, then state."""
     if shown is None:
         return _one(Err.UNKNOWN_MEMBER_ID)
@@ -81,21 +81,21 @@ def _of_a_member(ask: Ask, shown: dict[str, Any] | None, by_state: dict[str, Err
         error = Err.ILLEGAL_GENERATION
     if error is not Err.NONE:
         return _one(error)
-    found = by_state.get(shown["state"])
-    return None if found is None else _one(found)
+    expected = by_state.get(shown["state"])
+    return None if expected is None else _one(expected)
 
 
-def _heartbeat(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _heartbeat(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     by_state = {EMPTY: Err.UNKNOWN_MEMBER_ID, PREPARING: Err.REBALANCE_IN_PROGRESS}
     return _of_a_member(ask, shown, {**by_state, COMPLETING: Err.NONE, STABLE: Err.NONE})
 
 
-def _sync(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _sync(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     by_state = {EMPTY: Err.UNKNOWN_MEMBER_ID, PREPARING: Err.REBALANCE_IN_PROGRESS, STABLE: Err.NONE}
     return _of_a_member(ask, shown, by_state)  # in CompletingRebalance it may be parked
 
 
-def _commit(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _commit(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     if shown is None:
         return _one(Err.NONE if ask.generation < 0 else Err.ILLEGAL_GENERATION)
     if ask.generation < 0 and shown["state"] == EMPTY:
@@ -106,7 +106,7 @@ def _commit(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     return _of_a_member(ask, shown, by_state)
 
 
-def _join(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+def _join(ask: SentRequest, shown: dict[str, Any] | None) -> frozenset[Err] | None:
     if not ask.member:
         if ask.instance is None and ask.version >= _ID_FIRST_SINCE:
             return _one(Err.MEMBER_ID_REQUIRED)
@@ -124,21 +124,21 @@ def _join(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
 _RULES = {"Heartbeat": _heartbeat, "SyncGroup": _sync, "OffsetCommit": _commit, "JoinGroup": _join}
 
 
-def at_once(ask: Ask, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
+def at_once(ask: SentRequest, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
     """What is wrong with a good answer that was given at once; None for nothing."""
-    mine = next((each for each in shown["members"] if each["member"] == ask.member), None)
+    mine = next((member for member in shown["members"] if member["member"] == ask.member), None)
     if mine is None:
         return None
     if ask.api == "JoinGroup":
-        told = body["generation_id"]
-        if shown["state"] == STABLE and shown["leader"] == ask.member and told == shown["generation"]:
+        generation = body["generation_id"]
+        if shown["state"] == STABLE and shown["leader"] == ask.member and generation == shown["generation"]:
             return "a leader that joins a stable group again is in the generation that it was in"
-        if shown["state"] == PREPARING and told != shown["generation"] + 1:
-            return f"the rebalance of generation {shown['generation']} ended in generation {told}"
+        if shown["state"] == PREPARING and generation != shown["generation"] + 1:
+            return f"the rebalance of generation {shown['generation']} ended in generation {generation}"
     elif ask.api == "SyncGroup" and shown["state"] == STABLE:
         given = (body["assignment"] or {}).get("assigned_partitions") if isinstance(body["assignment"], dict) else None
         if given is not None and given != (mine["assignment"] or {}):
-            return f"it has {mine['assignment']}, and is told {given}"
+            return f"it has {mine['assignment']}, and gets {given}"
     return None
 
 
@@ -154,7 +154,7 @@ def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
     if grown not in allowed:
         return f"from {old} to {new} its generation grew by {grown}"
     if old == new and old in (STABLE, COMPLETING) and not grown and _who(before) != _who(after):
-        return f"{new} goes on with {sorted(_who(after))} in place of {sorted(_who(before))}"
+        return f"{new} continues with {sorted(_who(after))} in place of {sorted(_who(before))}"
     return None
 
 
@@ -162,10 +162,10 @@ def waits_in_vain(shown: dict[str, Any]) -> bool:
     """Whether the join phase continues although all members have joined and no assigned member id is pending. That is legal only
     during the initial rebalance delay of an empty group."""
     members = shown["members"]
-    all_in = all(each["waits"] == "JoinGroup" for each in members) and len(members) == shown["size"] > 0
+    all_in = all(member["waits"] == "JoinGroup" for member in members) and len(members) == shown["size"] > 0
     return shown["state"] == PREPARING and all_in and not shown["pending"]
 
 
 def _who(shown: dict[str, Any]) -> set[str]:
     """Its members; a static one is who it is under any id."""
-    return {each["instance"] or each["member"] for each in shown["members"]}
+    return {member["instance"] or member["member"] for member in shown["members"]}

@@ -18,7 +18,7 @@ from kafka_wire import share_state_log as log
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import ClusterState
 
-__all__ = ["ACKNOWLEDGED", "ARCHIVED", "ShareLog", "Standing", "Unit"]
+__all__ = ["ACKNOWLEDGED", "ARCHIVED", "ShareLog", "StoredPartition", "Unit"]
 
 Unit = tuple[bytes, int]
 """A topic's id and a partition of it."""
@@ -29,7 +29,7 @@ _LATE = 8
 """So many writes may be on their way before a leader hears of the first."""
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """What is stored of a record: its state, and how often it was delivered."""
 
     state: int
@@ -37,14 +37,14 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standing:
+class StoredPartition:
     """A partition. ``start``: its start offset, -1 before the first; ``records``: what is stored of records from there on; ``done``:
     how it ended with those below, that lie behind it."""
 
     state_epoch: int
     start: int = _NOWHERE
-    records: dict[int, Stored] = field(default_factory=dict)
-    done: dict[int, Stored] = field(default_factory=dict)
+    records: dict[int, StoredRecord] = field(default_factory=dict)
+    done: dict[int, StoredRecord] = field(default_factory=dict)
     leading: deque[int] = field(default_factory=lambda: deque(maxlen=_LATE))
     """Up to where all was done with, after each of the last updates."""
 
@@ -65,7 +65,7 @@ class ShareLog:
     tell: Callable[[InvariantBroken], object]
     limit: int
     counts_all: bool
-    standings: dict[Unit, Standing] = field(default_factory=dict)
+    standings: dict[Unit, StoredPartition] = field(default_factory=dict)
     moves: Counter[str] = field(default_factory=Counter)
     """What has been seen, for who asks whether a run has met it."""
     _next: dict[int, int] = field(default_factory=dict)
@@ -105,36 +105,38 @@ class ShareLog:
                 self._fail("the share-partition start offset keeps up", unit, what, value)
             standing.leading.append(standing.done_up_to())
 
-    def _snapshot(self, unit: Unit, before: Standing | None, value: Any) -> None:
-        made = Standing(value.state_epoch)
+    def _snapshot(self, unit: Unit, before: StoredPartition | None, value: Any) -> None:
+        made = StoredPartition(value.state_epoch)
         if before is not None and before.state_epoch == value.state_epoch:
             self.moves["snapshot"] += 1
             made.start, made.done = before.start, before.done
             made.records = dict(before.records)
             self._batches(unit, made, value)
             self._starts(unit, made, value.start_offset, value)
-            told = {offset for one in value.state_batches for offset in range(one.first_offset, one.last_offset + 1)}
-            lost = sorted(offset for offset in made.records if offset not in told)
+            covered = {
+                offset for batch in value.state_batches for offset in range(batch.first_offset, batch.last_offset + 1)
+            }
+            lost = sorted(offset for offset in made.records if offset not in covered)
             if lost:
                 self._fail("a share snapshot is complete", unit, f"nothing is said of {lost[:5]}", value)
         else:
             made.start = value.start_offset
         self.standings[unit] = made
 
-    def _batches(self, unit: Unit, standing: Standing, value: Any) -> None:
-        for one in value.state_batches:
-            if one.delivery_state == ACQUIRED:
-                self._fail("acquired state is never persisted", unit, f"{one}", value)
-            if not 0 <= one.delivery_count <= self.limit or (self.counts_all and one.delivery_count < 1):
-                what = f"{one.first_offset} to {one.last_offset}: {one.delivery_count} of {self.limit}"
+    def _batches(self, unit: Unit, standing: StoredPartition, value: Any) -> None:
+        for batch in value.state_batches:
+            if batch.delivery_state == ACQUIRED:
+                self._fail("acquired state is never persisted", unit, f"{batch}", value)
+            if not 0 <= batch.delivery_count <= self.limit or (self.counts_all and batch.delivery_count < 1):
+                what = f"{batch.first_offset} to {batch.last_offset}: {batch.delivery_count} of {self.limit}"
                 self._fail("the delivery count stays within its limit", unit, what, value)
-            if one.delivery_state == AVAILABLE and one.delivery_count >= self.limit:
-                what = f"{one.first_offset} to {one.last_offset} are to come again after {one.delivery_count}"
+            if batch.delivery_state == AVAILABLE and batch.delivery_count >= self.limit:
+                what = f"{batch.first_offset} to {batch.last_offset} are to come again after {batch.delivery_count}"
                 self._fail("the delivery count stays within its limit", unit, what, value)
-            for offset in range(one.first_offset, one.last_offset + 1):
-                self._record(unit, standing, offset, Stored(one.delivery_state, one.delivery_count), value)
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                self._record(unit, standing, offset, StoredRecord(batch.delivery_state, batch.delivery_count), value)
 
-    def _record(self, unit: Unit, standing: Standing, offset: int, now: Stored, value: Any) -> None:
+    def _record(self, unit: Unit, standing: StoredPartition, offset: int, now: StoredRecord, value: Any) -> None:
         before = standing.records.get(offset)
         if offset < standing.start:
             return
@@ -146,7 +148,7 @@ class ShareLog:
             self.moves["given up"] += 1
         standing.records[offset] = now
 
-    def _starts(self, unit: Unit, standing: Standing, start: int, value: Any) -> None:
+    def _starts(self, unit: Unit, standing: StoredPartition, start: int, value: Any) -> None:
         if start == _NOWHERE or start == standing.start:
             return
         if start < standing.start:
@@ -161,12 +163,12 @@ class ShareLog:
                 else:
                     standing.done[offset] = known
         standing.start = start
-        for offset in [one for one in standing.records if one < start]:
+        for offset in [record for record in standing.records if record < start]:
             del standing.records[offset]
 
     # --- the end
 
-    def how(self, unit: Unit, offset: int) -> Stored | None:
+    def how(self, unit: Unit, offset: int) -> StoredRecord | None:
         """What is stored of a record, wherever it lies."""
         standing = self.standings.get(unit)
         return None if standing is None else standing.records.get(offset) or standing.done.get(offset)

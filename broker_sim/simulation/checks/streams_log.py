@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from broker_sim.simulation.checks.epochs import EpochLog, Records, Unit
 from kafka_wire import offsets_log as types
 
-__all__ = ["ACTIVE", "STANDBY", "StreamsLog", "TaskKey", "tasks"]
+__all__ = ["ACTIVE", "STANDBY", "StreamsLog", "StreamsTaskKey", "tasks"]
 
 ACTIVE, STANDBY, WARMUP = "active", "standby", "warm-up"
 _ROLES = (ACTIVE, STANDBY, WARMUP)
 _FIRST_EPOCH = 1
 
 
-class TaskKey(NamedTuple):
+class StreamsTaskKey(NamedTuple):
     """A role and a subtopology: the tasks under it are numbers."""
 
     role: str
@@ -32,10 +32,10 @@ class TaskKey(NamedTuple):
 def tasks(*roles: Iterable[Any] | None) -> frozenset[Unit]:
     """The tasks of a request's, response's or record's lists: active ones, standby ones, warm-up ones."""
     return frozenset(
-        (TaskKey(role, one.subtopology_id), number)
+        (StreamsTaskKey(role, task.subtopology_id), number)
         for role, listed in zip(_ROLES, roles, strict=True)
-        for one in listed or ()
-        for number in one.partitions
+        for task in listed or ()
+        for number in task.partitions
     )
 
 
@@ -91,7 +91,9 @@ class StreamsLog(EpochLog):
     def _apply(self, kind: int, key: Any, value: Any, records: list[tuple[int, Any, Any]]) -> None:
         if kind == self.RECORDS.group:
             self.validated = -1 if value is None else value.validated_topology_epoch
-            self.settings = {} if value is None else {one.key: one.value for one in value.last_assignment_configs or ()}
+            self.settings = (
+                {} if value is None else {setting.key: setting.value for setting in value.last_assignment_configs or ()}
+            )
         EpochLog._apply(self, kind, key, value, records)
 
     def _apply_other(self, key: Any, value: Any, records: list[tuple[int, Any, Any]]) -> None:
@@ -105,7 +107,7 @@ class StreamsLog(EpochLog):
         """An active task is with one member; a process has a task once."""
         key, number = unit
         for role in _ROLES:
-            other = others.get((TaskKey(role, key.subtopology), number))
+            other = others.get((StreamsTaskKey(role, key.subtopology), number))
             if other in (None, member_id):
                 continue
             if role == key.role == ACTIVE or self._process(other) == self._process(member_id):
@@ -125,12 +127,14 @@ class StreamsLog(EpochLog):
         processes = len({self._process(member_id) for member_id in self.members})
         copies = min(self.standbys, processes - 1)
         wanted: list[Unit] = []
-        for one in self.topology.subtopologies:
-            names = [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
+        for subtopology in self.topology.subtopologies:
+            names = [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
             numbers = range(max(partitions.get(name, (b"", 0))[1] for name in names))
-            wanted += [(TaskKey(ACTIVE, one.subtopology_id), number) for number in numbers]
-            kept = copies if one.state_changelog_topics else 0
-            wanted += [(TaskKey(STANDBY, one.subtopology_id), number) for number in numbers for _ in range(kept)]
+            wanted += [(StreamsTaskKey(ACTIVE, subtopology.subtopology_id), number) for number in numbers]
+            kept = copies if subtopology.state_changelog_topics else 0
+            wanted += [
+                (StreamsTaskKey(STANDBY, subtopology.subtopology_id), number) for number in numbers for _ in range(kept)
+            ]
         has = sorted(unit for standing in self.standings.values() for unit in standing.assigned)
         if has != sorted(wanted):
             return (

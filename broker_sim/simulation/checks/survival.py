@@ -1,6 +1,6 @@
 """What of the logs must be there after the brokers' process has died, and whether it is.
 
-    before = standing(kafka.state, disk)            # at the death
+    before = log_states(kafka.state, disk)            # at the death
     lost(before, kafka.state, disk, all_of_it=True) # after the start: None, or what is not as it was
 
 Rules:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.disk import SimDisk
     from broker_sim.storage import PartitionLog
 
-__all__ = ["Standing", "lost", "standing"]
+__all__ = ["LogState", "log_states", "lost"]
 
 Batch = tuple[int, int, bytes]
 """First offset, last offset, the whole of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LogState:
     """A log at some moment. ``committed``: what is below has been acknowledged, or may have been."""
 
     name: str
@@ -46,27 +46,28 @@ class Standing:
 
     def part(self, start: int, end: int) -> list[Batch]:
         """The batches that touch these offsets."""
-        return [each for each in self.batches if each[1] >= start and each[0] < end]
+        return [batch for batch in self.batches if batch[1] >= start and batch[0] < end]
 
     def latest(self, start: int, end: int) -> dict[bytes | None, tuple[int, bytes | None]]:
         """Key -> offset and value of its last record there; not of those that are deleted."""
-        found = {
+        values = {
             row.key: (row.offset, row.value)
             for _, _, data in self.part(start, end)
             for row in records(data)
             if row.offset < end
         }
-        return {key: each for key, each in found.items() if each[1] is not None}
+        return {key: latest_value for key, latest_value in values.items() if latest_value[1] is not None}
 
 
-def standing(state: ClusterState, disk: SimDisk) -> dict[str, Standing]:
-    """All logs, by name."""
+def log_states(state: ClusterState, disk: SimDisk) -> dict[str, LogState]:
+    """The state of every log, by the name of its partition."""
     image = disk.image()
     return {
-        each.name: Standing(
-            each.name, each.log_start_offset, each.high_watermark, each.log.config.compacts, tuple(_read(each.log, image))
+        partition.name: LogState(
+            partition.name, partition.log_start_offset, partition.high_watermark, partition.log.config.compacts,
+            tuple(_read(partition.log, image)),
         )
-        for each in state.partitions()
+        for partition in state.partitions()
     }  # fmt: skip
 
 
@@ -87,20 +88,20 @@ def _read(log: PartitionLog, image: Mapping[str, bytes]) -> Iterable[Batch]:
                 return
 
 
-def lost(before: Mapping[str, Standing], state: ClusterState, disk: SimDisk, *, all_of_it: bool) -> str | None:
+def lost(before: Mapping[str, LogState], state: ClusterState, disk: SimDisk, *, all_of_it: bool) -> str | None:
     """What is not as it has to be, None where all is."""
-    now = standing(state, disk)
+    now = log_states(state, disk)
     for name, old in before.items():
         new = now.get(name)
         if new is None:
-            return f"{name} is gone; it ended at {old.end}"
-        told = _differs(old, new, all_of_it)
-        if told is not None:
-            return told
+            return f"{name} is missing; it ended at {old.end}"
+        difference = _differs(old, new, all_of_it)
+        if difference is not None:
+            return difference
     return None
 
 
-def _differs(old: Standing, new: Standing, all_of_it: bool) -> str | None:
+def _differs(old: LogState, new: LogState, all_of_it: bool) -> str | None:
     end = max(new.end, new.start)
     if all_of_it and end < old.committed:
         return f"{old.name} ends at {end}; it was committed up to {old.committed}"
@@ -117,5 +118,5 @@ def _differs(old: Standing, new: Standing, all_of_it: bool) -> str | None:
     return None
 
 
-def _same(one: Batch, other: Batch) -> str:
-    return ", with other bytes" if one[:2] == other[:2] else ""
+def _same(batch: Batch, other: Batch) -> str:
+    return ", with other bytes" if batch[:2] == other[:2] else ""

@@ -13,7 +13,7 @@ import types
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-__all__ = ["Names", "canonical"]
+__all__ = ["CanonicalNames", "canonical"]
 
 _LEFT_OUT = frozenset(
     {"settings", "policy", "new_id", "new_producer_id", "out", "now_ms", "began_ms", "next_ticket", "version", "group_configs"}
@@ -32,7 +32,7 @@ _ANCIENT_MS = 10**9
 """Numbers above it are instants, those below durations."""
 
 
-class Names:
+class CanonicalNames:
     """What is called how in a state: ``issued`` are random parts of ids that the shard has made; ``now_ms`` and ``end``, the
     log's, are what times and offsets are measured from."""
 
@@ -67,7 +67,7 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(name for name in slots if not name.startswith("__") and name not in _LEFT_OUT)
 
 
-def canonical(value: Any, names: Names) -> Hashable:
+def canonical(value: Any, names: CanonicalNames) -> Hashable:
     """``value`` as something that can be compared and hashed."""
     kind = type(value)
     if value is None or kind is bool or kind is bytes or kind is float:
@@ -79,28 +79,28 @@ def canonical(value: Any, names: Names) -> Hashable:
     if isinstance(value, enum.Enum):
         return value.name
     if kind in (tuple, list):
-        return tuple([canonical(each, names) for each in value])
+        return tuple([canonical(item, names) for item in value])
     if isinstance(value, dict):
-        return tuple([(canonical(key, names), canonical(each, names)) for key, each in value.items()])
+        return tuple([(canonical(key, names), canonical(item, names)) for key, item in value.items()])
     if isinstance(value, (set, frozenset)):
-        return tuple(sorted(repr(canonical(each, names)) for each in value))
+        return tuple(sorted(repr(canonical(item, names)) for item in value))
     return _object(value, names)
 
 
-def _object(value: Any, names: Names) -> Hashable:
+def _object(value: Any, names: CanonicalNames) -> Hashable:
     known = names.open.get(id(value))
     if known is not None:
         return ("again", known)
     names.open[id(value)] = len(names.open)
-    found = _opened(value, names)
+    opened = _opened(value, names)
     del names.open[id(value)]
-    return found
+    return opened
 
 
-def _opened(value: Any, names: Names) -> Hashable:
+def _opened(value: Any, names: CanonicalNames) -> Hashable:
     if isinstance(value, types.FunctionType):
         held = [cell.cell_contents for cell in value.__closure__ or ()]
-        return (value.__qualname__, tuple([canonical(each, names) for each in held]))
+        return (value.__qualname__, tuple([canonical(item, names) for item in held]))
     if isinstance(value, functools.partial):
         return (canonical(value.func, names), canonical(value.args, names), canonical(value.keywords, names))
     if isinstance(value, types.MethodType):
@@ -108,22 +108,22 @@ def _opened(value: Any, names: Names) -> Hashable:
     if isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
         return repr(value)
     kind: Any = type(value)
-    found = [_field(name, getattr(value, name), names) for name in _fields(kind) if hasattr(value, name)]
+    fields = [_field(name, getattr(value, name), names) for name in _fields(kind) if hasattr(value, name)]
     own = getattr(value, "__dict__", None)
     if own:
-        found += [_field(name, each, names) for name, each in own.items() if name not in _LEFT_OUT]
-    return (type(value).__name__, *found)
+        fields += [_field(name, item, names) for name, item in own.items() if name not in _LEFT_OUT]
+    return (type(value).__name__, *fields)
 
 
-def _field(name: str, value: Any, names: Names) -> Hashable:
+def _field(name: str, value: Any, names: CanonicalNames) -> Hashable:
     if name in _TOKENS:
-        return tuple([names.token(each) for each in value]) if isinstance(value, (list, tuple)) else names.token(value)
+        return tuple([names.token(item) for item in value]) if isinstance(value, (list, tuple)) else names.token(value)
     if name in _IN_LOG:
         return value if value is None or value < 0 else ("from the end", value - names.end)
     if name in _STAMPS:
         return 0
     if name in ("writes", "markers") and isinstance(value, dict):  # by tickets, in the order of their appends
-        return tuple([canonical(each, names) for each in value.values()])
+        return tuple([canonical(item, names) for item in value.values()])
     if name == "unplaced":
         return len(value)
     return canonical(value, names)

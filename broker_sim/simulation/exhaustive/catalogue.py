@@ -15,7 +15,7 @@ from broker_sim.coordinator.transaction.policy import TransactionSettings
 from broker_sim.coordinator.transaction.policy import policy_of as transaction_policy_of
 from broker_sim.simulation.exhaustive.classic import SESSION_MS, ClassicWorld
 from broker_sim.simulation.exhaustive.consumer import ConsumerWorld
-from broker_sim.simulation.exhaustive.explorer import Action, Broken, Explored, World, explore
+from broker_sim.simulation.exhaustive.explorer import Action, Broken, Explored, ModelState, explore
 from broker_sim.simulation.exhaustive.mixed import MixedWorld
 from broker_sim.simulation.exhaustive.transactions import TransactionWorld
 
@@ -34,7 +34,7 @@ STORIES = {
 }
 """By the first word of a world's name."""
 
-Make = Callable[[], World]
+Make = Callable[[], ModelState]
 
 
 def _groups(release: str, coordinator: str) -> Iterator[tuple[str, Make]]:

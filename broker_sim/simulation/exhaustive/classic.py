@@ -28,10 +28,10 @@ from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.records import CONSUMER_RECORDS, decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.runtime.journal_observer import snapshot
-from broker_sim.simulation.checks.answers import Ask
+from broker_sim.simulation.checks.answers import SentRequest
 from broker_sim.simulation.checks.rules import RULED, answer_of, step_error, waits_in_vain
 from broker_sim.simulation.exhaustive.explorer import Action
-from broker_sim.simulation.exhaustive.ground import Ground
+from broker_sim.simulation.exhaustive.shard_environment import ShardEnvironment
 from broker_sim.simulation.exhaustive.surroundings import Surroundings
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -55,7 +55,7 @@ _LATER = frozenset(
 """Answers that leave open what became of it."""
 
 
-class GroupGround(Ground[Shard]):
+class GroupGround(ShardEnvironment[Shard]):
     """A shard of the group coordinator."""
 
     def __init__(self, settings: Settings) -> None:
@@ -79,7 +79,7 @@ class GroupGround(Ground[Shard]):
 
 @dataclass(slots=True)
 class _Client:
-    """The state of a client. ``waits``: its JoinGroup or SyncGroup without a response; ``told``: the assignment of its generation,
+    """The state of a client. ``waits``: its JoinGroup or SyncGroup without a response; ``assignment``: that of its generation,
     as the response had it."""
 
     name: str
@@ -88,12 +88,19 @@ class _Client:
     generation: int = -1
     waits: tuple[str, int] | None = None
     stage: str = "out"  # or "joined", which owes a SyncGroup, or "in"
-    line_up: tuple[str, ...] = ()  # as the leader was told
-    told: bytes | None = None
+    line_up: tuple[str, ...] = ()  # as the leader received it
+    assignment: bytes | None = None
 
     def forget(self) -> None:
-        """It starts anew."""
-        self.member_id, self.generation, self.waits, self.stage, self.line_up, self.told = "", -1, None, "out", (), None
+        """Forget the membership, as a client that has restarted."""
+        self.member_id, self.generation, self.waits, self.stage, self.line_up, self.assignment = (
+            "",
+            -1,
+            None,
+            "out",
+            (),
+            None,
+        )
 
 
 @dataclass(slots=True)
@@ -102,7 +109,7 @@ class _Aside:
 
     client: str
     api: str
-    ask: Ask
+    ask: SentRequest
     rightly: frozenset[Err] | None
     value: int = -1
 
@@ -126,12 +133,12 @@ class ClassicWorld(Surroundings):
 
     def actions(self) -> Sequence[Action]:
         """See `explorer.World`."""
-        found: list[Action] = []
+        actions: list[Action] = []
         for name, client in self.clients.items():
-            found += [(name, what) for what in self._may(client)]
+            actions += [(name, what) for what in self._may(client)]
         if self.ground.timers and self.ground.may_pass(_PASS_MS):
-            found.append(("pass",))
-        return [*found, ("delete",), *self.around()]
+            actions.append(("pass",))
+        return [*actions, ("delete",), *self.around()]
 
     @staticmethod
     def _may(client: _Client) -> list[str]:
@@ -139,10 +146,10 @@ class ClassicWorld(Surroundings):
             return ["again", "restart", *(["beat"] if client.member_id else [])]
         if not client.member_id:
             return ["join", "commit"]
-        found = ["join", "leave", "restart", "commit"]
+        names = ["join", "leave", "restart", "commit"]
         if client.generation >= 0:
-            found += ["beat", "sync", "beat old", "commit old"]
-        return found
+            names += ["beat", "sync", "beat old", "commit old"]
+        return names
 
     def take(self, action: Action, *, watched: bool = True) -> None:
         """See `explorer.World`."""
@@ -202,9 +209,9 @@ class ClassicWorld(Surroundings):
             )  # fmt: skip
             self._aside(client, "OffsetCommit", body, generation, value)
 
-    def _asked(self, client: _Client, api: str, body: Any, generation: int) -> Ask:
+    def _asked(self, client: _Client, api: str, body: Any, generation: int) -> SentRequest:
         instance = client.instance if client.member_id or api == "JoinGroup" else None
-        return Ask(
+        return SentRequest(
             api, _VERSIONS[api], body, 1, GROUP, client.member_id, instance, generation, 0, 0.0, 0, True, 0.0
         )  # fmt: skip
 
@@ -216,7 +223,7 @@ class ClassicWorld(Surroundings):
                 GROUP, SESSION_MS, REBALANCE_MS, client.member_id, client.instance, "consumer", protocols
             )
         else:
-            # what is given names the one who is meant, and the generation: nobody may get another's
+            # an assignment contains its member and generation: no member may get another's
             given = [
                 SyncGroupRequestAssignment(member, f"{client.generation}/{self._name_of(member)}".encode())
                 for member in client.line_up
@@ -260,7 +267,7 @@ class ClassicWorld(Surroundings):
         if client.instance is not None:
             return None
         known = client.member_id in shown["pending"] or any(
-            each["member"] == client.member_id for each in shown["members"]
+            member["member"] == client.member_id for member in shown["members"]
         )
         return frozenset({Err.NONE if known else Err.UNKNOWN_MEMBER_ID})
 
@@ -287,7 +294,7 @@ class ClassicWorld(Surroundings):
                 client.member_id = answer.member_id
             elif error in (Err.UNKNOWN_MEMBER_ID, Err.FENCED_INSTANCE_ID):
                 client.forget()
-            client.stage, client.told = "out", None
+            client.stage, client.assignment = "out", None
             return
         if api == "JoinGroup":
             self._joined(client, answer)
@@ -298,23 +305,23 @@ class ClassicWorld(Surroundings):
         if self._watched and answer.generation_id < client.generation:
             self._fail(
                 "generations never decrease",
-                f"{client.name} was in {client.generation} and is told {answer.generation_id}",
+                f"{client.name} was in {client.generation} and gets {answer.generation_id}",
             )
         client.member_id, client.generation, client.stage = answer.member_id, answer.generation_id, "joined"
-        client.told = None
-        client.line_up = tuple(each.member_id for each in answer.members)
+        client.assignment = None
+        client.line_up = tuple(member.member_id for member in answer.members)
         if not self._watched:
             return
         leads = answer.leader == answer.member_id
         if bool(client.line_up) != leads and client.instance is None:
             self._fail(
-                "the leader gets all members", f"{client.name} is told {client.line_up}, the leader is {answer.leader}"
+                "the leader gets all members", f"{client.name} gets {client.line_up}, the leader is {answer.leader}"
             )
         if leads and answer.member_id not in client.line_up:
             self._fail("the leader gets all members", f"{client.name} is not among {client.line_up}")
 
     def _synced(self, client: _Client, assignment: bytes) -> None:
-        client.stage, client.told = "in", assignment
+        client.stage, client.assignment = "in", assignment
         if self._watched and assignment not in (b"", f"{client.generation}/{client.name}".encode()):
             self._fail(
                 "a member receives its leader's assignment",
@@ -386,7 +393,7 @@ class ClassicWorld(Surroundings):
                 self._fail("group state transitions are legal", wrong)
         self._remember()
         if after is not None:
-            members = [each["member"] for each in after["members"]]
+            members = [member["member"] for member in after["members"]]
             if members and after["leader"] not in members:
                 self._fail("the leader is a member", f"{after['leader']} leads {members}")
             if waits_in_vain(after) and not self.was_empty:
@@ -402,9 +409,9 @@ class ClassicWorld(Surroundings):
                 "acknowledged commits are returned", f"the offset is {value}, it must be one of {sorted(self.may_be)}"
             )
 
-    def _check_rule(self, ask: Ask, rightly: frozenset[Err] | None, error: Err) -> None:
+    def _check_rule(self, ask: SentRequest, rightly: frozenset[Err] | None, error: Err) -> None:
         if rightly is not None and error in RULED and error not in rightly:
-            names = " or ".join(each.name for each in rightly)
+            names = " or ".join(code.name for code in rightly)
             self._fail(
                 "responses follow the coordinator's rules", f"{ask.api} is answered {error.name}, the rules say {names}"
             )
@@ -447,7 +454,7 @@ class ClassicWorld(Surroundings):
             return False
         there = {client.member_id for client in self.clients.values()}
         settled = all(
-            client.stage == "in" and client.generation == group.generation and client.told
+            client.stage == "in" and client.generation == group.generation and client.assignment
             for client in self.clients.values()
         )
         return settled and set(group.members) == there
@@ -466,8 +473,8 @@ class ClassicWorld(Surroundings):
 
 def _error(api: str, answer: Any) -> Err:
     if api == "LeaveGroup":
-        whole, each = answer
-        return Err(whole if whole is not Err.NONE or not each else each[0])
+        whole, parts = answer
+        return Err(whole if whole is not Err.NONE or not parts else parts[0])
     if api in ("JoinGroup", "SyncGroup"):
         return Err(answer.error_code)
     assert isinstance(answer, Err)

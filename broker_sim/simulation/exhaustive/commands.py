@@ -77,10 +77,10 @@ def explore_worlds(arguments: argparse.Namespace) -> int:
     with terminable():
         for name in names:
             try:
-                found = _explore(name, arguments.depth, limit_s, quiet=arguments.quiet)
+                result = _explore(name, arguments.depth, limit_s, quiet=arguments.quiet)
             except KeyboardInterrupt:
                 return code
-            code = BROKEN if found.broken is not None else code
+            code = BROKEN if result.broken is not None else code
     return code
 
 
@@ -108,22 +108,20 @@ def _explore(name: str, depth: int, limit_s: float, *, quiet: bool) -> Explored:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
 
-    found = explore(WORLDS[name], depth=depth, cpu_s=limit_s, note=note)
+    result = explore(WORLDS[name], depth=depth, cpu_s=limit_s, note=note)
     if shown:
         sys.stderr.write("\r\x1b[K")
-    _out(f"{name:24} {_said(found)}")
-    if found.broken is not None:
-        _out(_story(name, found.broken))
-    return found
+    _out(f"{name:24} {_said(result)}")
+    if result.broken is not None:
+        _out(_story(name, result.broken))
+    return result
 
 
-def _said(found: Explored) -> str:
-    if found.broken is not None:
-        return f"BROKEN after {found.steps} steps: {found.broken.rule}"
-    whole = ", which is all there is" if found.is_whole else ""
-    return (
-        f"all orders of {found.depth} actions{whole}: {found.states} states, {found.steps} steps, {found.cpu_s:.0f} s"
-    )
+def _said(result: Explored) -> str:
+    if result.broken is not None:
+        return f"BROKEN after {result.steps} steps: {result.broken.rule}"
+    whole = ", which is all there is" if result.is_whole else ""
+    return f"all orders of {result.depth} actions{whole}: {result.states} states, {result.steps} steps, {result.cpu_s:.0f} s"
 
 
 def _story(name: str, broken: Broken) -> str:
@@ -144,7 +142,7 @@ def _walk(name: str, path: Iterable[Action]) -> list[str]:
             world.take(action)
         except Broken:
             break
-    return list(world.told)
+    return list(world.trace)
 
 
 def _folded(lines: Sequence[str]) -> list[str]:
@@ -164,20 +162,20 @@ def _replay(name: str, text: str) -> int:
     from broker_sim.simulation.exhaustive.explorer import Broken
 
     world = WORLDS[name]()
-    told = 0
+    printed = 0
     try:
-        for action in (one.strip() for one in text.split(";") if one.strip()):
-            may = {" ".join(one): one for one in world.actions()}
+        for action in (part.strip() for part in text.split(";") if part.strip()):
+            may = {" ".join(action): action for action in world.actions()}
             if action not in may:
                 raise UsageError(f"{action!r} is not possible there; expected one of {', '.join(may)}")
             world.take(may[action])
-            _out(*world.told[told:])
-            told = len(world.told)
+            _out(*world.trace[printed:])
+            printed = len(world.trace)
         world.settle()
     except Broken as broken:
-        _out(*_folded(world.told[told:]), "", f"{broken.rule}: {broken.what}")
+        _out(*_folded(world.trace[printed:]), "", f"{broken.rule}: {broken.what}")
         return BROKEN
-    _out(*_folded(world.told[told:]))
+    _out(*_folded(world.trace[printed:]))
     return DONE
 
 

@@ -40,7 +40,7 @@ _RULED = frozenset(
 
 @dataclass(slots=True)
 class _Member:
-    """The state of a member. ``holds``: partitions that it owns; ``told``: those of its last assignment. ``before``: epoch and
+    """The state of a member. ``holds``: partitions that it owns; ``assigned``: those of its last assignment. ``before``: epoch and
     partitions of the heartbeat before its last one. ``unsure``: its last heartbeat failed, so the next one has all fields, and so
     has the response."""
 
@@ -49,7 +49,7 @@ class _Member:
     member_id: str = ""
     epoch: int = 0
     holds: tuple[int, ...] = ()
-    told: tuple[int, ...] = ()
+    assigned: tuple[int, ...] = ()
     before: tuple[int, tuple[int, ...]] = (0, ())
     waits: int | None = None
     last_asked: str = ""
@@ -57,7 +57,7 @@ class _Member:
 
     def forget(self) -> None:
         """It starts anew, and works on nothing."""
-        self.member_id, self.epoch, self.holds, self.told, self.before = "", 0, (), (), (0, ())
+        self.member_id, self.epoch, self.holds, self.assigned, self.before = "", 0, (), (), (0, ())
         self.waits, self.last_asked, self.unsure = None, "", False
 
 
@@ -97,15 +97,15 @@ class ConsumerWorld(Surroundings):
 
     def actions(self) -> Sequence[Action]:
         """See `explorer.World`."""
-        found: list[Action] = []
+        actions: list[Action] = []
         for name, member in self.members.items():
-            found += [(name, what) for what in self._may(member)]
+            actions += [(name, what) for what in self._may(member)]
         ground = self.ground
         if ground.timers and ground.may_pass(self._pass_ms):
-            found.append(("pass",))
+            actions.append(("pass",))
         if ground.partitions == 2:
-            found.append(("grow",))
-        return [*found, *self.around()]
+            actions.append(("grow",))
+        return [*actions, *self.around()]
 
     @staticmethod
     def _may(member: _Member) -> list[str]:
@@ -113,10 +113,10 @@ class ConsumerWorld(Surroundings):
             return ["again", "restart"]
         if not member.member_id:
             return ["join"]
-        found = ["beat", "own", "leave", "restart", "commit", "join"]
+        names = ["beat", "own", "leave", "restart", "commit", "join"]
         if member.before != (member.epoch, member.holds):
-            found.append("repeat")
-        return found
+            names.append("repeat")
+        return names
 
     @property
     def _pass_ms(self) -> int:
@@ -165,16 +165,16 @@ class ConsumerWorld(Surroundings):
                 member.member_id = f"{member.name}-{self.ground.new_id()}"
             epoch, owned, member.holds = 0, (), ()
         elif what == "own":
-            member.holds = member.told
-            owned = member.told
+            member.holds = member.assigned
+            owned = member.assigned
         elif what == "repeat":
             member.epoch, member.holds = member.before  # the answer to its last heartbeat was lost
-            member.told = member.holds
+            member.assigned = member.holds
             epoch, owned = member.before
         elif what == "beat" and member.unsure:
             owned = member.holds
         elif what == "leave":
-            member.holds = member.told = ()
+            member.holds = member.assigned = ()
             epoch = _LEAVES if member.instance is None else _LEAVES_FOR_NOW
         if what == "commit":
             self._commit(member)
@@ -184,7 +184,7 @@ class ConsumerWorld(Surroundings):
         rightly = self._rightly(member, epoch, owned) if self._watched else None
         for asked in self.asked.values():
             asked.awaited = asked.awaited and asked.name != member.name
-        # who has had no answer says everything: with less it would never be told what it missed (the clients' known mistake)
+        # who has had no answer says everything: with less it would never be assigned what it missed (the clients' known mistake)
         says_all = epoch == 0 or what == "repeat" or (member.unsure and owned is not None)
         request = ConsumerGroupHeartbeatRequest(
             GROUP, member.member_id, epoch, member.instance,
@@ -251,7 +251,7 @@ class ConsumerWorld(Surroundings):
             error = _error(answer)
             self._tell(f"{asked.name}: its {asked.what} is answered {error.name}" + _given(answer))
             if self._watched and asked.rightly is not None and error in _RULED and error not in asked.rightly:
-                names = " or ".join(each.name for each in asked.rightly)
+                names = " or ".join(code.name for code in asked.rightly)
                 self._fail(
                     "responses follow the coordinator's rules",
                     f"{asked.what} is answered {error.name}, the rules say {names}",
@@ -262,7 +262,7 @@ class ConsumerWorld(Surroundings):
             member.waits = None
             member.unsure = error is not Err.NONE
             if asked.what == "leave":
-                member.forget()  # it has stopped working, whatever it is told
+                member.forget()  # it has stopped working, whatever it receives
             elif error is Err.NONE:
                 self._goes_on(member, answer)
             elif error in (Err.FENCED_MEMBER_EPOCH, Err.FENCED_INSTANCE_ID):
@@ -275,8 +275,8 @@ class ConsumerWorld(Surroundings):
     def _goes_on(self, member: _Member, answer: Any) -> None:
         member.epoch = answer.member_epoch
         if answer.assignment is not None:
-            numbers = [number for one in answer.assignment.topic_partitions for number in one.partitions]
-            member.told = tuple(sorted(numbers))
+            numbers = [number for topic in answer.assignment.topic_partitions for number in topic.partitions]
+            member.assigned = tuple(sorted(numbers))
             if self._watched and len(set(numbers)) != len(numbers):
                 self._fail("a partition is assigned once", f"{member.name} is given {numbers}")
             member.holds = tuple(sorted({*member.holds, *numbers}))
@@ -344,7 +344,7 @@ class ConsumerWorld(Surroundings):
 
     def key(self) -> Hashable:
         """See `explorer.World`."""
-        asked = [(each.name, each.what, each.member_id, each.awaited) for each in self.asked.values()]
+        asked = [(request.name, request.what, request.member_id, request.awaited) for request in self.asked.values()]
         return self.ground.key(list(self.members.values()), asked, self.ground.partitions, self._more())
 
     def _more(self) -> list[Hashable]:
@@ -387,7 +387,7 @@ class ConsumerWorld(Surroundings):
             return False
         there = {member_id for _, member_id, _ in self._workers()}
         held = sorted(number for _, _, holds in self._workers() for number in holds)
-        quiet = all(member.holds == member.told for member in self.members.values())
+        quiet = all(member.holds == member.assigned for member in self.members.values())
         return set(group.stored.members) == there and held == list(range(self.ground.partitions)) and quiet
 
     def _silence(self) -> None:
@@ -419,5 +419,5 @@ def _given(answer: Any) -> str:
     assignment = getattr(answer, "assignment", None)
     if assignment is None:
         return ""
-    numbers = [number for one in assignment.topic_partitions for number in one.partitions]
+    numbers = [number for topic in assignment.topic_partitions for number in topic.partitions]
     return f", to have {numbers} in epoch {answer.member_epoch}"

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from broker_sim.simulation.errors import SimError
 
-__all__ = ["Action", "Broken", "Explored", "World", "explore", "replay"]
+__all__ = ["Action", "Broken", "Explored", "ModelState", "explore", "replay"]
 
 Action = tuple[str, ...]
 """Who or what, and what it does: ``("A", "join")``, ``("time",)``."""
@@ -22,7 +22,7 @@ Action = tuple[str, ...]
 
 class Broken(SimError, AssertionError):
     """A rule that must hold in every order of events does not: ``rule`` is its name, ``path`` what led there, ``then`` what
-    `World.settle` did from there on, where that broke it."""
+    `ModelState.settle` did from there on, where that broke it."""
 
     def __init__(self, rule: str, what: str) -> None:
         self.rule, self.what = rule, what
@@ -31,10 +31,10 @@ class Broken(SimError, AssertionError):
         super().__init__(f"{rule}: {what}")
 
 
-class World(Protocol):
+class ModelState(Protocol):
     """A small world in one of its states."""
 
-    told: list[str]
+    trace: list[str]
     """What has happened, in words."""
 
     def actions(self) -> Sequence[Action]:
@@ -65,7 +65,7 @@ class Explored:
     by_depth: list[int] = field(default_factory=list)
 
 
-def replay(make: Callable[[], World], path: Sequence[Action]) -> World:
+def replay(make: Callable[[], ModelState], path: Sequence[Action]) -> ModelState:
     """The world after ``path``."""
     world = make()
     for action in path:
@@ -74,7 +74,7 @@ def replay(make: Callable[[], World], path: Sequence[Action]) -> World:
 
 
 def explore(
-    make: Callable[[], World],
+    make: Callable[[], ModelState],
     *,
     depth: int,
     cpu_s: float = float("inf"),
@@ -84,47 +84,47 @@ def explore(
 ) -> Explored:
     """Everything that may happen within ``depth`` actions after ``begin``: the first ``steps`` of it, and for ``cpu_s`` seconds
     of CPU time at most. ``note`` is called whenever a depth is through, and now and then."""
-    began_s, found = time.process_time(), Explored()
+    began_s, result = time.process_time(), Explored()
     seen: set[int] = {hash(replay(make, begin).key())}
     frontier: list[tuple[Action, ...]] = [tuple(begin)]
-    while frontier and found.depth < depth:
+    while frontier and result.depth < depth:
         following: list[tuple[Action, ...]] = []
         for path in frontier:
             actions = list(replay(make, path).actions())
             for action in actions:
                 world = replay(make, path)
-                found.steps += 1
+                result.steps += 1
                 try:
                     world.take(action)
                     key = hash(world.key())
                     if key in seen:
                         continue
                     seen.add(key)
-                    found.states += 1
+                    result.states += 1
                     following.append((*path, action))
-                    before = len(world.told)
+                    before = len(world.trace)
                     _settle(world, before)
                 except Broken as broken:
                     broken.path = (*path, action)
-                    found.broken = broken
-                    found.cpu_s = time.process_time() - began_s
-                    return found
-            found.cpu_s = time.process_time() - began_s
-            if found.cpu_s > cpu_s or found.steps >= steps:
-                return found
-            if found.steps % 1000 < len(actions):
-                note(found)
-        found.depth += 1
-        found.by_depth.append(len(following))
+                    result.broken = broken
+                    result.cpu_s = time.process_time() - began_s
+                    return result
+            result.cpu_s = time.process_time() - began_s
+            if result.cpu_s > cpu_s or result.steps >= steps:
+                return result
+            if result.steps % 1000 < len(actions):
+                note(result)
+        result.depth += 1
+        result.by_depth.append(len(following))
         frontier = following
-        note(found)
-    found.is_whole = not frontier
-    return found
+        note(result)
+    result.is_whole = not frontier
+    return result
 
 
-def _settle(world: World, before: int) -> None:
+def _settle(world: ModelState, before: int) -> None:
     try:
         world.settle()
     except Broken as broken:
-        broken.then = tuple(world.told[before:])
+        broken.then = tuple(world.trace[before:])
         raise

@@ -37,20 +37,20 @@ class _Classic:
     member_id: str = ""
     generation: int = -1
     stage: str = "out"  # or "joined", which owes a SyncGroup, or "in"
-    line_up: tuple[str, ...] = ()  # as the leader was told
+    line_up: tuple[str, ...] = ()  # as the leader received it
     holds: tuple[int, ...] = ()
-    told: tuple[int, ...] = ()
+    assigned: tuple[int, ...] = ()
     waits: int | None = None
     last_asked: str = ""
 
     def forget(self) -> None:
         """It starts anew, and works on nothing."""
-        self.member_id, self.generation, self.stage, self.line_up, self.holds, self.told = "", -1, "out", (), (), ()
+        self.member_id, self.generation, self.stage, self.line_up, self.holds, self.assigned = "", -1, "out", (), (), ()
         self.waits, self.last_asked = None, ""
 
     def subscription(self) -> bytes:
         """Its topic, and what it goes on holding."""
-        owned = [Owned(TOPIC, list(self.told))] if self.told else []
+        owned = [Owned(TOPIC, list(self.assigned))] if self.assigned else []
         body = encode(ConsumerProtocolSubscription([TOPIC], None, owned), _SUBSCRIPTION_VERSION)
         return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + body
 
@@ -88,19 +88,21 @@ class MixedWorld(ConsumerWorld):
     def _ask(self, member: _Classic, what: str) -> None:
         body: Any
         if what == "join":
-            member.holds = member.told
+            member.holds = member.assigned
             protocols = [JoinGroupRequestProtocol("range", member.subscription())]
             body = JoinGroupRequest(GROUP, _SESSION_MS, REBALANCE_MS, member.member_id, None, "consumer", protocols)
         elif what == "sync":
             everything = assignment_of({TOPIC: list(range(self.ground.partitions))}, as_in=member.subscription())
             given = [
-                SyncGroupRequestAssignment(each, everything) for each in member.line_up if each == member.member_id
+                SyncGroupRequestAssignment(member_id, everything)
+                for member_id in member.line_up
+                if member_id == member.member_id
             ]
             body = SyncGroupRequest(GROUP, member.generation, member.member_id, None, "consumer", "range", given)
         elif what == "beat":
             body = Heartbeat(GROUP, member.generation, member.member_id, None)
         else:
-            member.holds = member.told = ()
+            member.holds = member.assigned = ()
             body = LeaveGroup(GROUP, [Leaver(member.member_id, None)])
         self._tell(
             f"C: {what} as {member.member_id or '-'} in generation {member.generation} with {list(member.holds)}"
@@ -123,7 +125,7 @@ class MixedWorld(ConsumerWorld):
     @staticmethod
     def _heard(member: _Classic, what: str, answer: Any, error: Err) -> None:
         if what == "leave":
-            member.forget()  # it has stopped working, whatever it is told
+            member.forget()  # it has stopped working, whatever it receives
         elif error is Err.MEMBER_ID_REQUIRED:
             member.member_id = answer.member_id
         elif error is Err.UNKNOWN_MEMBER_ID:
@@ -131,16 +133,16 @@ class MixedWorld(ConsumerWorld):
         elif error is not Err.NONE:
             member.stage = "out"
             if what == "sync":
-                # An assignment that can't be stored is everybody's no more (resetAndPropagateAssignmentError): whoever worked on, as
+                # An assignment that can't be stored is taken from all (resetAndPropagateAssignmentError): who worked on, as
                 # cooperative members do, would share a partition with one of the new protocol that joins now, as it may in Kafka.
-                member.holds = member.told = ()
+                member.holds = member.assigned = ()
         elif what == "join":
             member.member_id, member.generation, member.stage = answer.member_id, answer.generation_id, "joined"
-            member.line_up = tuple(each.member_id for each in answer.members)
+            member.line_up = tuple(member.member_id for member in answer.members)
         elif what == "sync":
             member.stage = "in"
-            member.told = tuple(sorted((assigned_partitions(answer.assignment) or {}).get(TOPIC, ())))
-            member.holds = tuple(sorted({*member.holds, *member.told}))
+            member.assigned = tuple(sorted((assigned_partitions(answer.assignment) or {}).get(TOPIC, ())))
+            member.holds = tuple(sorted({*member.holds, *member.assigned}))
 
     def _workers(self) -> list[tuple[str, str, tuple[int, ...]]]:
         return [*super()._workers(), (self.classic.name, self.classic.member_id, self.classic.holds)]
@@ -152,8 +154,8 @@ class MixedWorld(ConsumerWorld):
         super()._behave()
         if self.classic.waits is None:
             self.take(("C", {"out": "join", "joined": "sync", "in": "beat"}[self.classic.stage]))
-            if self.classic.holds != self.classic.told and self.classic.waits is None:
-                self.take(("C", "join"))  # what it was told to give up it has given up
+            if self.classic.holds != self.classic.assigned and self.classic.waits is None:
+                self.take(("C", "join"))  # it has given up what it was asked to revoke
 
     def _nobody(self) -> bool:
         group = self.ground.shard.groups.get(GROUP)

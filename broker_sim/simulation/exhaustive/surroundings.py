@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.simulation.exhaustive.explorer import Action, Broken
-from broker_sim.simulation.exhaustive.ground import Ground
+from broker_sim.simulation.exhaustive.shard_environment import ShardEnvironment
 from kafka_wire.errors import Err
 
 __all__ = ["Surroundings"]
@@ -16,23 +16,23 @@ class Surroundings:
     """The part of a small world outside of its clients: log, time, topics. ``faults``: whether its log may fail. An action that is
     not a client's calls the method of its first word with a ``_`` before it, and the other words as arguments."""
 
-    ground: Ground[Any]
+    ground: ShardEnvironment[Any]
 
     def __init__(self, *, faults: bool) -> None:
         self.faults = faults
-        self.told: list[str] = []
+        self.trace: list[str] = []
         self._watched = True
 
     def around(self) -> list[Action]:
         """What may happen to the log, and when the next timer fires."""
         ground = self.ground
-        found: list[Action] = [("time",)] if ground.timers else []
+        actions: list[Action] = [("time",)] if ground.timers else []
         if not self.faults:
-            return found
+            return actions
         if ground.held:
-            return [*found, ("heal",), ("move", "cut"), ("move", "all")]
+            return [*actions, ("heal",), ("move", "cut"), ("move", "all")]
         refuses: list[Action] = [("refuse",)] if ground.refusing is None else []
-        return [*found, ("stick",), *refuses, ("move", "all")]
+        return [*actions, ("stick",), *refuses, ("move", "all")]
 
     def happen(self, action: Action) -> None:
         """Let one of these happen."""
@@ -44,7 +44,7 @@ class Surroundings:
         self._fired(key)
 
     def _fired(self, key: TimerKey) -> None:
-        """A timer has."""
+        """Called after a timer has fired."""
 
     def _stick(self) -> None:
         self.ground.held = True
@@ -55,7 +55,7 @@ class Surroundings:
         self._tell("the log will refuse the next append")
 
     def _heal(self) -> None:
-        self._tell("the log goes on")
+        self._tell("the log continues")
         self.ground.heal()
 
     def _move(self, what: str) -> None:
@@ -63,7 +63,7 @@ class Surroundings:
         self.ground.move(cut=what == "cut")
 
     def _tell(self, what: str) -> None:
-        self.told.append(what)
+        self.trace.append(what)
 
     def _fail(self, rule: str, what: str) -> NoReturn:
         raise Broken(rule, what)

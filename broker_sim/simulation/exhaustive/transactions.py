@@ -23,7 +23,7 @@ from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
 from broker_sim.coordinator.transaction.transaction import State, Stored, Transaction
 from broker_sim.simulation.exhaustive.explorer import Action, Broken
-from broker_sim.simulation.exhaustive.ground import Ground
+from broker_sim.simulation.exhaustive.shard_environment import ShardEnvironment
 from broker_sim.simulation.exhaustive.surroundings import Surroundings
 from kafka_wire.control_records import ControlType, control_record
 from kafka_wire.errors import Err
@@ -43,7 +43,7 @@ _RULED = frozenset(
         Err.CONCURRENT_TRANSACTIONS,
     }
 )  # fmt: skip
-"""Answers that follow from how the transaction stands; all others say how the log is."""
+"""Errors that follow from the state of the transaction; all others from the state of the log."""
 
 
 class _Marker(NamedTuple):
@@ -67,7 +67,7 @@ class _Data:
     last: str = ""
 
 
-class _TransactionGround(Ground[TransactionShard]):
+class _TransactionGround(ShardEnvironment[TransactionShard]):
     """A shard of the transaction coordinator, and the partitions that its markers go to."""
 
     def __init__(self, settings: TransactionSettings) -> None:
@@ -206,19 +206,19 @@ class TransactionWorld(Surroundings):
 
     def actions(self) -> Sequence[Action]:
         """See `explorer.World`."""
-        found: list[Action] = []
+        actions: list[Action] = []
         for name, producer in self.producers.items():
             if producer.waits is not None:
-                found.append((name, "again"))
+                actions.append((name, "again"))
             else:
-                found.append((name, "init"))
+                actions.append((name, "init"))
                 if producer.producer_id >= 0:
-                    found += [(name, what) for what in ("reinit", "add p", "add q", "commit", "abort")]
+                    actions += [(name, what) for what in ("reinit", "add p", "add q", "commit", "abort")]
         for number, marker in enumerate(self.ground.markers):
-            found.append(("mark", str(number), "yes"))
+            actions.append(("mark", str(number), "yes"))
             if self.faults and marker.lasts:
-                found.append(("mark", str(number), "no"))
-        return [*found, *self.around()]
+                actions.append(("mark", str(number), "no"))
+        return [*actions, *self.around()]
 
     def take(self, action: Action, *, watched: bool = True) -> None:
         """See `explorer.World`."""
@@ -369,7 +369,8 @@ class TransactionWorld(Surroundings):
             for marker in ground.markers
         ]
         data = [
-            (each.epoch, ground.coordinator_epoch - each.coordinator_epoch, each.last) for each in ground.data.values()
+            (transaction.epoch, ground.coordinator_epoch - transaction.coordinator_epoch, transaction.last)
+            for transaction in ground.data.values()
         ]
         return ground.key(
             list(self.producers.values()), [(asked.producer, asked.what, asked.awaited) for asked in self.asked.values()],
@@ -408,8 +409,8 @@ class TransactionWorld(Surroundings):
         self._silence()
 
     def _went_well(self) -> bool:
-        return self.told[-1].endswith(" NONE") or any(
-            line.endswith(" NONE") and line.startswith("P: its") for line in self.told[-2:]
+        return self.trace[-1].endswith(" NONE") or any(
+            line.endswith(" NONE") and line.startswith("P: its") for line in self.trace[-2:]
         )
 
     def _silence(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Injection
     from broker_sim.simulation.faults.swarm import Targets
-    from broker_sim.simulation.seams import Breakable
+    from broker_sim.simulation.protocols import FaultTargets
 
 __all__ = ["DRAWS", "FAULTS", "OFTEN", "is_of_the_disk", "revive"]
 
@@ -43,7 +43,7 @@ def kill(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
 
 
 def power(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
-    """Their machines lose power."""
+    """End the brokers' processes and discard what was not synced, as on a loss of power."""
     return _dies(on, args, on.kafka.power_loss)
 
 
@@ -64,13 +64,13 @@ def _dies(on: Injection, args: dict[str, Any], die: Callable[..., None]) -> Call
     return end
 
 
-def revive(kafka: SimCluster, sim: Breakable) -> None:
+def revive(kafka: SimCluster, sim: FaultTargets) -> None:
     """Start a dead cluster again as soon as its disk works. A start that fails without a disk fault ends the run."""
     if kafka.dead:
         _start(kafka, sim, kafka.start_again)
 
 
-def _start(kafka: SimCluster, sim: Breakable, start: Callable[[], object]) -> None:
+def _start(kafka: SimCluster, sim: FaultTargets, start: Callable[[], object]) -> None:
     try:
         start()
     except ClusterError as error:
@@ -94,7 +94,7 @@ FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
         kill,
         DYING,
     ),
-    ("power", "the brokers' machines lose power: what is not synced may be gone; as ``kill``", power, DYING),
+    ("power", "the brokers' machines lose power: what is not synced may be lost; as ``kill``", power, DYING),
     (
         "disk",
         "the brokers' disk: ``what`` is full (``free_bytes`` left), fails (``calls`` of write, read, sync), readonly or stalls; "
@@ -113,8 +113,8 @@ FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
 
 def is_of_the_disk(record: logging.LogRecord) -> bool:
     """Whether a broker's complaint is of a call that its disk has refused."""
-    told = [*(record.args if isinstance(record.args, tuple) else ()), record.exc_info[1] if record.exc_info else None]
-    return any(isinstance(each, OSError) or isinstance(getattr(each, "__cause__", None), OSError) for each in told)
+    causes = [*(record.args if isinstance(record.args, tuple) else ()), record.exc_info[1] if record.exc_info else None]
+    return any(isinstance(cause, OSError) or isinstance(getattr(cause, "__cause__", None), OSError) for cause in causes)
 
 
 # --- how a seed draws them --------------------------------------------------------------------------------------------------

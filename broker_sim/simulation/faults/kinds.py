@@ -37,7 +37,7 @@ from broker_sim.fields.kinds import Choice, Count, Duration, Flag, Number, OneOr
 from broker_sim.fields.problems import Problems
 from broker_sim.metadata.data_loss import lose_head, lose_tail
 from broker_sim.simulation.faults.disks import FAULTS, revive
-from broker_sim.simulation.virtual.disk import Killed
+from broker_sim.simulation.virtual.disk import ProcessKilled
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.virtual.process import context_of
 from broker_sim.storage.errors import StorageError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.registry import Fault as Rule
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Breakable, Target, TargetBroker
+    from broker_sim.simulation.protocols import FaultTargets, Target, TargetBroker
 
 __all__ = ["KINDS", "Fault", "FaultPlan", "Injection", "Seconds", "check", "checked", "from_json", "inject", "to_json"]
 
@@ -105,7 +105,7 @@ LONGEST_S = 1e8
 
 
 @dataclass(frozen=True)
-class Kind:
+class FaultKind:
     """A kind of fault. ``begin`` returns what ends it, None where it is over at once; ``takes`` are its arguments but ``for_s``."""
 
     name: str
@@ -117,7 +117,7 @@ class Kind:
     def fields(self) -> dict[str, Field]:
         """All its arguments by their names."""
         lasts = Field("for_s", Seconds(), "how long it lasts")
-        return {one.name: one for one in (*self.takes, lasts)}
+        return {field.name: field for field in (*self.takes, lasts)}
 
 
 class Seconds(Duration):
@@ -131,8 +131,8 @@ class Seconds(Duration):
 def _state(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
     partition = on.partition(args.pop("log"))
     conditions = on.kafka.conditions
-    one = conditions.set(partition, args.pop("state"), **args)
-    return lambda: conditions.heal(one)
+    condition = conditions.set(partition, args.pop("state"), **args)
+    return lambda: conditions.heal(condition)
 
 
 def _move(on: Injection, args: dict[str, Any]) -> None:
@@ -246,13 +246,13 @@ def _hang(on: Injection, args: dict[str, Any]) -> None:
 
 
 LOG = Field("log", LogName(), "a log partition", required=True)
-HOST = Field("host", Text(), "a host, a broker's too", required=True)
-SENDER = Field("sender", OneOrMore(), "the host, or hosts, that send; * stands for all", required=True)
-RECEIVER = Field("receiver", OneOrMore(), "who receives; * stands for all others, as does none")
-BOTH = Field("both", Flag(), "back, too")
+HOST = Field("host", Text(), "a host, also of a broker", required=True)
+SENDER = Field("sender", OneOrMore(), "hosts that send; *: all", required=True)
+RECEIVER = Field("receiver", OneOrMore(), "hosts that receive; * or none: all others")
+BOTH = Field("both", Flag(), "also in the opposite direction")
 
 _ALL = (
-    Kind(
+    FaultKind(
         "state",
         "a log is in a state of conditions.KINDS; ``log``: orders-0, or offsets(GROUP)",
         _state,
@@ -263,7 +263,7 @@ _ALL = (
             Field("free_bytes", Count(0), "full: remaining space in bytes"),
         ),
     ),
-    Kind(
+    FaultKind(
         "move",
         "another broker leads a log: ``broker``, or the ``step``-th of those that are up",
         _move,
@@ -273,8 +273,8 @@ _ALL = (
             Field("step", Count(0), "which of those that are up"),
         ),
     ),
-    Kind("elect", "a new leader epoch of a log, its leader stays", _elect, (LOG,)),
-    Kind(
+    FaultKind("elect", "a new leader epoch of a log, its leader stays", _elect, (LOG,)),
+    FaultKind(
         "lose",
         "a log loses committed records: an unclean election, or a disk as it was earlier",
         _lose,
@@ -284,8 +284,8 @@ _ALL = (
             Field("records", Count(1), "how many, at most all that it has", required=True),
         ),
     ),
-    Kind("rule", "a rule for requests, with the keys of faults.rules", _rule, tuple(RULE.values())),
-    Kind(
+    FaultKind("rule", "a rule for requests, with the keys of faults.rules", _rule, tuple(RULE.values())),
+    FaultKind(
         "link",
         "a way between hosts has another latency, jitter, share of chunks or of losses",
         _link,
@@ -297,21 +297,21 @@ _ALL = (
             Field("loss", Number(0, 1), "the share of writes at which the connection is lost"),
         ),
     ),
-    Kind("cut", "nothing comes through; with ``both``, back neither", _cut, (SENDER, RECEIVER, BOTH)),
-    Kind("reset", "all connections between two hosts are lost", _reset, (SENDER, RECEIVER)),
-    Kind(
+    FaultKind("cut", "nothing comes through; with ``both``, back neither", _cut, (SENDER, RECEIVER, BOTH)),
+    FaultKind("reset", "all connections between two hosts are lost", _reset, (SENDER, RECEIVER)),
+    FaultKind(
         "crash",
-        "a host, a broker's too, dies silently, or with ``reset`` its process alone",
+        "a host (also of a broker) dies silently, or with ``reset`` its process alone",
         _crash,
         (
             HOST,
             Field("reset", Flag(), "its process alone dies: its connections are reset"),
-            Field("noticed_after_s", Seconds(), "of a broker: so long nobody knows"),
+            Field("noticed_after_s", Seconds(), "of a broker: time until the other brokers notice it"),
         ),
     ),
-    Kind("pause", "a host is stopped", _pause, (HOST,)),
-    Kind("restart", "a host's process dies and starts again at once", _restart, (HOST,)),
-    Kind(
+    FaultKind("pause", "a host is stopped", _pause, (HOST,)),
+    FaultKind("restart", "a host's process dies and starts again at once", _restart, (HOST,)),
+    FaultKind(
         "buggify",
         "a site of ``broker_sim.common.buggify`` is on: brokers do what they seldom do",
         _buggify,
@@ -320,7 +320,7 @@ _ALL = (
             Field("probability", Number(0, 1), "how often it does it"),
         ),
     ),
-    Kind(
+    FaultKind(
         "hang",
         "the application of a client works ``hang_s`` on its next batch",
         _hang,
@@ -329,12 +329,12 @@ _ALL = (
             Field("hang_s", Seconds(), "for how long", required=True),
         ),
     ),
-    *(Kind(*each) for each in FAULTS),
+    *(FaultKind(*definition) for definition in FAULTS),
 )
 
 _LAST = KAFKA_VERSIONS[-1]
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
+KINDS: dict[str, FaultKind] = {kind.name: kind for kind in _ALL}
 """All that can go wrong; each takes ``for_s`` too."""
 
 
@@ -357,14 +357,14 @@ def check(fault: Fault, as_version: str = _LAST) -> dict[str, Any]:
 def checked(plan: Iterable[Fault], as_version: str = _LAST) -> FaultPlan:
     """The plan with its times as numbers of seconds, and everything else unchanged. Raises UsageError with all errors under
     ``as_version``, by default the latest release."""
-    found: FaultPlan = []
+    faults: FaultPlan = []
     problems = Problems()
     for place, fault in enumerate(plan):
         with problems.at(place):
             times = {name: value for name, value in check(fault, as_version).items() if name.endswith("_s")}
-            found.append(replace(fault, t_s=Seconds().read(fault.t_s), args={**fault.args, **times}))
+            faults.append(replace(fault, t_s=Seconds().read(fault.t_s), args={**fault.args, **times}))
     problems.check()
-    return found
+    return faults
 
 
 # --- what brings it about ------------------------------------------------------------------------------------------------
@@ -374,7 +374,11 @@ class Injection:
     """A plan at work. ``hangs``: client -> what lets its application hang for that many seconds."""
 
     def __init__(
-        self, sim: Breakable, kafka: SimCluster, plan: Iterable[Fault], hangs: Mapping[str, Callable[[float], object]]
+        self,
+        sim: FaultTargets,
+        kafka: SimCluster,
+        plan: Iterable[Fault],
+        hangs: Mapping[str, Callable[[float], object]],
     ) -> None:
         self.sim, self.kafka, self.hangs = sim, kafka, hangs
         self.begun: list[Fault] = []
@@ -419,7 +423,7 @@ class Injection:
         for_s = self.lasts_s = args.pop("for_s", None)
         try:
             end = KINDS[fault.kind].begin(self, args)
-        except (UsageError, ClusterError, Killed) as error:
+        except (UsageError, ClusterError, ProcessKilled) as error:
             self.skipped.append((fault, str(error)))
             return
         self.begun.append(fault)
@@ -432,7 +436,7 @@ class Injection:
         end = self._ends.pop(number, None)
         self.lasting.pop(number, None)
         if end is not None:
-            with suppress(Killed):
+            with suppress(ProcessKilled):
                 end()
 
     def end(self) -> None:
@@ -485,8 +489,8 @@ class Injection:
             named = [hosts] if isinstance(hosts, str) else hosts
             return list(network.machines) if "*" in named else [network.known(name).name for name in named]
 
-        one, other = names(sender), names(receiver)
-        ways = [(a, b) for a in one for b in other if a != b]
+        senders, other = names(sender), names(receiver)
+        ways = [(a, b) for a in senders for b in other if a != b]
         return list(dict.fromkeys([*ways, *((b, a) for a, b in ways)] if both else ways))
 
     def set_links(self, ways: Iterable[tuple[str, str]]) -> None:
@@ -502,7 +506,7 @@ class Injection:
 
 
 def inject(
-    sim: Breakable, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
+    sim: FaultTargets, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
     hangs: Mapping[str, Callable[[float], object]] | None = None,
 ) -> Injection:  # fmt: skip
     """Schedule the faults of a plan from now on, on ``kafka`` (default: the first cluster). Raises UsageError for an invalid fault."""

@@ -26,7 +26,7 @@ from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Breakable
+    from broker_sim.simulation.protocols import FaultTargets
 
 __all__ = ["Faults", "Plan", "Swarm", "UserInjection", "plan_from"]
 
@@ -62,7 +62,7 @@ class Swarm:
         duration_ms(self.after, "Swarm: after")
         for name in ("groups", "hosts", "brokers", "logs", "kinds", "without"):
             value = getattr(self, name)
-            if isinstance(value, str) or (value is not None and not all(isinstance(each, str) for each in value)):
+            if isinstance(value, str) or (value is not None and not all(isinstance(name, str) for name in value)):
                 raise UsageError(f"Swarm: {name} must be a list of names, not {value!r}")
         if not self.names():
             raise UsageError("Swarm: all kinds of faults are excluded")
@@ -72,7 +72,7 @@ class Swarm:
         wanted, without = (_kinds(which) for which in (("*",) if self.kinds is None else self.kinds, self.without))
         return [name for name in wanted if name not in without]
 
-    def drawn(self, sim: Breakable, kafka: SimCluster, number: int) -> FaultPlan:
+    def drawn(self, sim: FaultTargets, kafka: SimCluster, number: int) -> FaultPlan:
         """The plan of the simulation's seed."""
         targets = self._targets(sim, kafka)
         seed = sim.seed if number == 0 else f"{sim.seed}/{number}"
@@ -83,7 +83,7 @@ class Swarm:
             plan = habits(seed) + plan
         return [Fault(round(after_s + fault.t_s, 3), fault.kind, fault.args) for fault in plan]
 
-    def _targets(self, sim: Breakable, kafka: SimCluster) -> Targets:
+    def _targets(self, sim: FaultTargets, kafka: SimCluster) -> Targets:
         for name in (*(self.hosts or ()), *(self.brokers or ())):
             if name not in sim.hosts:
                 raise unknown("host", name, sim.hosts)
@@ -104,13 +104,13 @@ class Swarm:
 
 
 def _kinds(patterns: Iterable[str]) -> list[str]:
-    found: dict[str, None] = {}
+    kinds: dict[str, None] = {}
     for pattern in patterns:
         fitting = [name for name in SWARM if fnmatchcase(name, pattern)]
         if not fitting:
             raise unknown("kind of a swarm", pattern, SWARM)
-        found.update(dict.fromkeys(fitting))
-    return list(found)
+        kinds.update(dict.fromkeys(fitting))
+    return list(kinds)
 
 
 Plan = Swarm | Iterable[object] | None
@@ -175,7 +175,7 @@ class UserInjection(Injection):
     def _look_at_names(self, fault: Fault) -> None:
         args = fault.args
         given = [args[key] for key in ("host", "sender", "receiver") if key in args]
-        for name in (name for each in given for name in ([each] if isinstance(each, str) else each)):
+        for name in (name for item in given for name in ([item] if isinstance(item, str) else item)):
             if name != "*" and name not in self.sim.network.machines:
                 raise unknown("host", name, self.sim.hosts)
         if "client" in args and args["client"] not in self.sim.hangs:
@@ -185,7 +185,7 @@ class UserInjection(Injection):
             topic = log.rpartition("-")[0]
             logs = self.kafka.state.topics
             if topic not in logs:
-                raise unknown("log", log, [each.name for one in logs.values() for each in one.partitions])
+                raise unknown("log", log, [partition.name for log in logs.values() for partition in log.partitions])
 
     def partition(self, name: str) -> Partition:
         """As `Injection.partition`; ``offsets(*)`` is that of a group that there is."""
@@ -218,7 +218,7 @@ class Faults:
     @property
     def skipped(self) -> list[tuple[Fault, str]]:
         """Those that could not be at their moment, and why."""
-        return [each for injection in self.injections for each in injection.skipped]
+        return [skipped for injection in self.injections for skipped in injection.skipped]
 
     def __str__(self) -> str:
         lines = [fault.text for fault in self.begun]

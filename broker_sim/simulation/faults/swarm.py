@@ -259,7 +259,9 @@ def habits(seed: object) -> FaultPlan:
     if random.Random(f"{seed}/swarm/buggify").random() < _NO_HABITS:
         return []
     dice = {name: random.Random(f"{seed}/swarm/buggify/{name}") for name in SITES}
-    return [Fault(0.0, "buggify", {"site": name}) for name, one in dice.items() if one.random() < PROBABILITY]
+    return [
+        Fault(0.0, "buggify", {"site": name}) for name, generator in dice.items() if generator.random() < PROBABILITY
+    ]
 
 
 def draw(
@@ -267,7 +269,7 @@ def draw(
 ) -> FaultPlan:
     """The plan of a seed for a run of that length, ordered by time; may be empty. ``kinds``: of ``SWARM``; the fewer they are, the more
     often is each of them on. ``most``: faults of one run."""
-    found: list[tuple[float, float, Fault]] = []
+    ranked: list[tuple[float, float, Fault]] = []
     share = random.Random(f"{seed}/swarm").choice(_SHARES)
     if kinds is not None:
         share *= len(SWARM) / len(kinds)
@@ -284,7 +286,7 @@ def draw(
             t_s, rank = round(chance.uniform(0, duration_s), 3), chance.random()
             args = arguments(chance, targets)
             if args is not None:
-                found.append((rank, t_s, Fault(t_s, kind, _paced(args, targets.pace))))
+                ranked.append((rank, t_s, Fault(t_s, kind, _paced(args, targets.pace))))
     # which of too many stay is a matter of each one's own rank
-    kept = sorted(found, key=lambda each: each[0])[: round(most * max(1, targets.pace / 2))]
-    return [fault for _, _, fault in sorted(kept, key=lambda each: (each[1], each[0]))]
+    kept = sorted(ranked, key=lambda entry: entry[0])[: round(most * max(1, targets.pace / 2))]
+    return [fault for _, _, fault in sorted(kept, key=lambda entry: (entry[1], entry[0]))]

@@ -75,7 +75,7 @@ class Coverage:
         self.lasting: Mapping[int, Fault] = {}
         """Faults that are on."""
         self.opened: Callable[[str, str], object] | None = None
-        """Told that something of ``OPEN`` is so, and of the faults that are on."""
+        """Called when a state of ``OPEN`` begins, with the active faults."""
         self._states: dict[str, str] = {}  # of groups
         self._asked: dict[int, str] = {}  # request -> the group that it asks
         self._on: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())

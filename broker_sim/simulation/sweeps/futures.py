@@ -23,7 +23,7 @@ from broker_sim.simulation.virtual.forking import CPU_S, Fork, Gone, why_not
 
 if TYPE_CHECKING:
     from broker_sim.simulation.sweeps.coverage import Coverage
-    from broker_sim.simulation.sweeps.trial import Case, Outcome
+    from broker_sim.simulation.sweeps.trial import Case, CaseOutcome
     from broker_sim.simulation.sweeps.turns import Turned
     from broker_sim.simulation.world import Simulation
 
@@ -98,16 +98,16 @@ class Followed:
             except Gone as error:
                 self._futures.append((case, str(error)))
 
-    def ends(self, outcome: Outcome) -> None:
+    def ends(self, outcome: CaseOutcome) -> None:
         """The run is over and its world still there. Of a future this is the end of the process."""
         if self._fork is not None:
             outcome.case, outcome.cpu_s = self._case, CPU_S()
             self._fork.end(outcome)
-        for told in self._futures:
-            if isinstance(told, tuple):
-                case, why = told
-                told = type(outcome)(case, failure="a future that tells nothing", text=why)
-            outcome.futures.append(told)
+        for future in self._futures:
+            if isinstance(future, tuple):
+                case, why = future
+                future = type(outcome)(case, failure="a future that tells nothing", text=why)
+            outcome.futures.append(future)
 
     def leaves(self) -> None:
         """Whatever has been raised: no future goes on in what its parent has to do next."""

@@ -23,7 +23,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from broker_sim.simulation.faults.kinds import Fault
-from broker_sim.simulation.sweeps.trial import Case, Outcome
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome
 from broker_sim.simulation.sweeps.turns import flat
 
 __all__ = ["Guide", "varied"]
@@ -81,7 +81,7 @@ class Guide:
         drawn, varied = (self._brought[way].rate for way in (False, True))
         return min(max(varied / (drawn + varied), _LEAST), 1 - _LEAST)
 
-    def note(self, outcome: Outcome, *, varied: bool = False) -> int:
+    def note(self, outcome: CaseOutcome, *, varied: bool = False) -> int:
         """A run has ended; returns how many features it was the first with. ``varied``: its plan was a variation."""
         fresh = sum(feature not in self.known for feature in outcome.features)
         self._brought[varied].note(fresh, outcome.cpu_s)
@@ -90,7 +90,7 @@ class Guide:
             kept = self._kept.setdefault(outcome.case.workload, [])
             kept.append(_Kept(flat(outcome.case), fresh))
             if len(kept) > _KEPT:
-                kept.remove(min(kept, key=lambda each: each.weight))
+                kept.remove(min(kept, key=lambda entry: entry.weight))
         return fresh
 
     def next(self, case: Case) -> Case:
@@ -99,7 +99,7 @@ class Guide:
         kept = self._kept.get(case.workload, [])
         if not kept or dice.random() >= self.varies:
             return case
-        chosen = dice.choices(kept, [each.weight for each in kept])[0]
+        chosen = dice.choices(kept, [entry.weight for entry in kept])[0]
         chosen.tried += 1
         other = dice.choice(kept).case
         seed = chosen.case.seed if dice.random() < _SAME_WORLD else case.seed

@@ -1,6 +1,6 @@
 """A sweep of seeds as a job of Spark's: the same runs as `sweep`, on as many machines as there are, their verdicts as a table.
 
-    found = sweep_on_spark(Options(("group",), range(1_000_000)), out="DIR", master="spark://HOST:7077")
+    found = sweep_on_spark(SweepOptions(("group",), range(1_000_000)), out="DIR", master="spark://HOST:7077")
     found.summary           # as of the local engine
     DIR/seed_verdicts       # Parquet, `SEED_VERDICTS`; DIR/failures: those that failed, one row for each
 
@@ -32,8 +32,8 @@ from broker_sim.common.clock import stopwatch
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline.packaging import check_this_machine
 from broker_sim.pipeline.tables.seed_verdicts import SEED_VERDICTS
-from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary, keep, kept_cases, note, shrunk
-from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
+from broker_sim.simulation.sweeps.sweep import Failure, SweepOptions, SweepSummary, keep, kept_cases, note, shrunk
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, case_from, run, verdict_row
 from broker_sim.simulation.virtual.hashseed import is_pinned
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from broker_sim.pipeline.progress import Steps
 
-__all__ = ["TASK_S", "Sweep", "sized", "sweep_on_spark"]
+__all__ = ["TASK_S", "SparkSweep", "sized", "sweep_on_spark"]
 
 TASK_S = 5.0
 """Work of a task, in seconds, at least."""
@@ -60,10 +60,10 @@ World = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class SparkSweep:
     """What came of it. ``seeds_per_task`` is of the main stage; ``again``: (seeds run again, of these in another process)."""
 
-    summary: Summary
+    summary: SweepSummary
     seeds_per_task: int
     again: tuple[int, int] = (0, 0)
     out: str | None = None
@@ -105,8 +105,8 @@ def run_seeds(plan: Plan, batches: Iterable[Any]) -> Iterator[Any]:
         yield pyarrow.RecordBatch.from_pylist(rows, schema)
 
 
-def row_of(outcome: Outcome, plan: Plan) -> dict[str, Any]:
-    """A row of SEED_VERDICTS."""
+def row_of(outcome: CaseOutcome, plan: Plan) -> dict[str, Any]:
+    """The outcome of a run as a row of SEED_VERDICTS."""
     from broker_sim import __version__
 
     failed = outcome.failure is not None
@@ -136,7 +136,7 @@ def _shrunk(world: World, case: Case, failure: str, budget: int) -> Failure:
         return shrunk(case, failure, budget)
 
 
-def _rerun(world: World, case: Case) -> Outcome:
+def _rerun(world: World, case: Case) -> CaseOutcome:
     _fit()
     with world():
         return run(case)
@@ -146,7 +146,7 @@ def _rerun(world: World, case: Case) -> Outcome:
 
 
 def sweep_on_spark(
-    options: Options,
+    options: SweepOptions,
     steps: Steps,
     *,
     out: str | None = None,
@@ -154,7 +154,7 @@ def sweep_on_spark(
     conf: Mapping[str, str] | None = None,
     run_id: str = "sweep",
     world: World = nullcontext,
-) -> Sweep:
+) -> SparkSweep:
     """Run the corpus and all seeds. Raises UsageError, JobFailed."""
     from broker_sim.pipeline.output import Folder, is_remote
     from broker_sim.pipeline.run import at_work
@@ -187,15 +187,15 @@ class _Sweep:
     """A sweep in its session."""
 
     spark: SparkSession
-    options: Options
+    options: SweepOptions
     plan: Plan
     steps: Steps
     where: str | None
-    summary: Summary = field(default_factory=Summary)
+    summary: SweepSummary = field(default_factory=SweepSummary)
     parts: list[DataFrame] = field(default_factory=list)
     """The table, in the parts in which it came."""
 
-    def all(self) -> Sweep:
+    def all(self) -> SparkSweep:
         from broker_sim.pipeline.progress import tasks_of
 
         options, summary, watch = self.options, self.summary, stopwatch()
@@ -212,7 +212,7 @@ class _Sweep:
             if options.corpus is not None:
                 keep(failure, options.corpus)
         summary.wall_s = watch()
-        return Sweep(summary, per_task, again, self.where)
+        return SparkSweep(summary, per_task, again, self.where)
 
     def _corpus(self, kept: list[tuple[Any, Case]]) -> None:
         if not kept:
@@ -236,8 +236,8 @@ class _Sweep:
             step.done(f"{cost_s * 1000:.0f} ms")
         rest = seeds[len(first) :]
         per_task, tasks = sized(cost_s, len(rest), cores)
-        each = max(cores * PART_TASKS, -(-tasks // MOST_PARTS)) * per_task
-        parts = [rest[begin : begin + each] for begin in range(0, len(rest), each)]
+        seconds = max(cores * PART_TASKS, -(-tasks // MOST_PARTS)) * per_task
+        parts = [rest[begin : begin + seconds] for begin in range(0, len(rest), seconds)]
         for number, part in enumerate(parts, 1):
             tasks = -(-len(part) // per_task)
             with self.steps.step(f"{len(part)} seeds in {tasks} tasks, part {number} of {len(parts)}") as step:
@@ -303,10 +303,10 @@ class _Sweep:
         return len(both), sum(row.elsewhere for row in both)
 
     def _all(self) -> DataFrame:
-        found = self.parts[0]
+        rows = self.parts[0]
         for part in self.parts[1:]:
-            found = found.unionByName(part)
-        return found
+            rows = rows.unionByName(part)
+        return rows
 
     # what came of them
 
@@ -333,10 +333,10 @@ class _Sweep:
             counts[1] += row.failed
             summary.runs += row.runs
         for name in ("hits", "reached", "waived"):
-            told = rows.select(f.explode(f.from_json(name, "map<string,bigint>")).alias("what", "count"))
-            found: Counter[str] = getattr(summary, name)
-            found.update(
-                {row.what: row.total for row in told.groupBy("what").agg(f.sum("count").alias("total")).collect()}
+            exploded = rows.select(f.explode(f.from_json(name, "map<string,bigint>")).alias("what", "count"))
+            totals: Counter[str] = getattr(summary, name)
+            totals.update(
+                {row.what: row.total for row in exploded.groupBy("what").agg(f.sum("count").alias("total")).collect()}
             )
         failed = rows.where("verdict = 'failed'")
         kinds = failed.groupBy("workload", "failure").agg(
@@ -359,16 +359,18 @@ class _Sweep:
     def _shrink(self) -> None:
         """One task for each kind; what a corpus had is small already, and what is not deterministic can't be asked."""
         asked = [
-            (name, one)
-            for name, one in self.summary.failures.items()
-            if not one.old and one.failure != "not deterministic"
+            (name, failure)
+            for name, failure in self.summary.failures.items()
+            if not failure.old and failure.failure != "not deterministic"
         ]
         if not asked:
             return
         world, budget = self.plan.world, self.options.budget
         with self.steps.step(f"shrinking {len(asked)} failures"):
-            cases = self.spark.sparkContext.parallelize([(one.case, one.failure) for _, one in asked], len(asked))
-            small = cases.map(lambda each: _shrunk(world, each[0], each[1], budget)).collect()
-        for (name, large), one in zip(asked, small, strict=True):
-            one.count, one.file = large.count, large.file
-            self.summary.failures[name] = one
+            cases = self.spark.sparkContext.parallelize(
+                [(failure.case, failure.failure) for _, failure in asked], len(asked)
+            )
+            small = cases.map(lambda pair: _shrunk(world, pair[0], pair[1], budget)).collect()
+        for (name, large), smallest in zip(asked, small, strict=True):
+            smallest.count, smallest.file = large.count, large.file
+            self.summary.failures[name] = smallest

@@ -1,7 +1,7 @@
 """One test with many seeds: the first that fails, its faults made few and simple, and whether it can be repeated at all.
 
     search = Search(story, faults=Swarm(during="30s"))      # story(sim) raises where something is wrong
-    found = search.first(range(200))                        # None, or a `Found`
+    found = search.first(range(200))                        # None, or a `FoundFailure`
 
 Rules:
 1. Every seed is a world of its own; nothing is carried over.
@@ -27,15 +27,15 @@ from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Plan, plan_from
+from broker_sim.simulation.reports.moment import moment, value_at
+from broker_sim.simulation.reports.parting import parting
+from broker_sim.simulation.reports.records import in_question
 from broker_sim.simulation.sweeps.shrink import SPANS, ddmin, rounded
-from broker_sim.simulation.telling.moment import moment, value_at
-from broker_sim.simulation.telling.parting import parting
-from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.virtual.alarms import Alarms
-from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, Recording
+from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, RunRecording
 from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
 
-__all__ = ["Found", "Interrupted", "Run", "Search", "failure_line"]
+__all__ = ["FoundFailure", "Interrupted", "Search", "SeedRun", "failure_line"]
 
 _REAL = 10
 """Real seconds for each CPU second of a budget."""
@@ -59,7 +59,7 @@ def failure_line(error: BaseException) -> str:
 
 
 @dataclass(slots=True)
-class Run:
+class SeedRun:
     """What came of one run. ``events``: of its journals, where it failed. ``placed``: the faults that were to come, ``begun`` those
     that came."""
 
@@ -71,7 +71,7 @@ class Run:
     skipped: list[tuple[Fault, str]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     loose: list[dict[str, Any]] = field(default_factory=list)
-    """Errors that nobody has handled: `Simulation.errors`."""
+    """Unhandled errors: `Simulation.errors`."""
     elapsed_s: float = 0.0
     schedule_hash: str = ""
     not_pinned: list[str] = field(default_factory=list)
@@ -79,13 +79,13 @@ class Run:
     hosts: list[str] = field(default_factory=list)
     """Of programs: whose tasks and connections chance can have."""
     moment: list[str] = field(default_factory=list)
-    """How the world stood where it failed: `telling.moment`."""
+    """How the world stood where it failed: `reports.moment`."""
     records: list[str] = field(default_factory=list)
-    """Records in question: `telling.records`."""
+    """Records in question: `reports.records`."""
 
 
 @dataclass(slots=True)
-class Found:
+class FoundFailure:
     """A failure. ``clean``: seeds before it. ``run``: the last run that fails with this line, the smallest; ``faults`` its faults, of
     ``before`` that there were; ``runs``: that it took, ``done``: no step was left out. ``options``: of `simulate`, simplified;
     ``given``: whether there were ``faults`` beside those that the body injects."""
@@ -94,14 +94,14 @@ class Found:
     clean: int
     failure: str
     error: BaseException
-    run: Run
+    run: SeedRun
     before: int
     runs: int = 0
     done: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     given: bool = True
     beside: list[str] = field(default_factory=list)
-    """Where the nearest run that passes parts from it: `telling.parting`."""
+    """Where the nearest run that passes parts from it: `reports.parting`."""
 
     @property
     def faults(self) -> FaultPlan:
@@ -110,7 +110,7 @@ class Found:
 
 
 class _Spent(Exception):
-    """The budget is."""
+    """The budget of runs or of time is spent."""
 
 
 class Interrupted(Exception):
@@ -142,15 +142,15 @@ class Search:
         if faults is not None:
             plan_from(faults)
 
-    def first(self, seeds: Iterable[object]) -> Found | None:
+    def first(self, seeds: Iterable[object]) -> FoundFailure | None:
         """The first seed that fails, made small; None where all are clean."""
         with Alarms() as self._alarms:
             return self._first(seeds)
 
-    def _first(self, seeds: Iterable[object]) -> Found | None:
+    def _first(self, seeds: Iterable[object]) -> FoundFailure | None:
         for clean, seed in enumerate(seeds):
             twice = self.repeat > 0 and (clean == 0 or random.Random(f"{seed}/twice").random() < self.repeat)
-            recording = Recording() if twice else None
+            recording = RunRecording() if twice else None
             run = self.run(seed, recording=recording)
             if run.error is None and recording is not None:
                 self._compare(run, recording)
@@ -163,15 +163,15 @@ class Search:
         seed: object,
         *,
         placed: Sequence[Placed] | None = None,
-        recording: Recording | None = None,
+        recording: RunRecording | None = None,
         keep: bool = False,
         **options: Any,
-    ) -> Run:
+    ) -> SeedRun:
         """One run. ``placed``: these faults and no others. ``keep``: its events, though it is clean.
         ``recording`` with a run to compare with: NotRepeatable ends it."""
         self.between()
         self.runs += 1
-        run = Run(seed)
+        run = SeedRun(seed)
         instead = None if placed is None else _by_plan(placed)
         alarms = self._alarms
         try:
@@ -204,7 +204,7 @@ class Search:
             run.error, run.failure = error, failure_line(error)
         return run
 
-    def _take(self, run: Run, sim: Simulation) -> None:
+    def _take(self, run: SeedRun, sim: Simulation) -> None:
         faults = sim.faults
         run.placed = [(n, fault) for n, plan in enumerate(faults.plans) for fault in plan]
         run.begun = [(n, fault) for n, injection in enumerate(faults.injections) for fault in injection.begun]
@@ -215,9 +215,9 @@ class Search:
 
     # --- the same again
 
-    def _compare(self, run: Run, recording: Recording) -> None:
+    def _compare(self, run: SeedRun, recording: RunRecording) -> None:
         """A run that was clean: ``run`` fails where a second one is not the same."""
-        second = Recording(recording)
+        second = RunRecording(recording)
         again = self.run(run.seed, recording=second)
         difference = second.difference
         if difference is None and again.error is not None:
@@ -228,53 +228,53 @@ class Search:
             run.events = again.events
             self._is_not_repeatable(run, difference)
 
-    def _is_not_repeatable(self, run: Run, difference: str) -> None:
+    def _is_not_repeatable(self, run: SeedRun, difference: str) -> None:
         error = NotRepeatable(f"not deterministic: seed {run.seed!r} was run twice; {difference}\n{CAUSES}")
         run.error, run.failure = error, "not deterministic"
 
     # --- small
 
-    def _made_small(self, run: Run, clean: int) -> Found:
+    def _made_small(self, run: SeedRun, clean: int) -> FoundFailure:
         assert run.error is not None
         assert run.failure is not None
         given = self.faults is not None
-        found = Found(
+        finding = FoundFailure(
             run.seed, clean, run.failure, run.error, run, len(run.begun), options={**self.options}, given=given
         )
         if isinstance(run.error, NotRepeatable) or self.budget <= 0:
-            return found
+            return finding
         try:
             again = self.run(run.seed)
         except Interrupted:
-            found.done = False
-            return found
+            finding.done = False
+            return finding
         if again.failure != run.failure:
-            self._does_not_come_again(found, again)
+            self._does_not_come_again(finding, again)
         else:
-            _Shrinking(self, found).go()
-        return found
+            _Shrinking(self, finding).go()
+        return finding
 
-    def _does_not_come_again(self, found: Found, again: Run) -> None:
-        first = Recording()
-        self.run(found.seed, recording=first)
-        second = Recording(first)
-        self.run(found.seed, recording=second)
-        told = f"the first time: {found.failure}; then: {again.failure or 'clean'}"
+    def _does_not_come_again(self, finding: FoundFailure, again: SeedRun) -> None:
+        first = RunRecording()
+        self.run(finding.seed, recording=first)
+        second = RunRecording(first)
+        self.run(finding.seed, recording=second)
+        text = f"the first time: {finding.failure}; then: {again.failure or 'clean'}"
         if second.difference is not None:
-            told += f"\nof two more runs, {second.difference}"
-        cause = found.error
-        self._is_not_repeatable(found.run, told)
-        assert found.run.error is not None
-        found.error, found.failure = found.run.error, "not deterministic"
-        found.error.__cause__ = cause
+            text += f"\nof two more runs, {second.difference}"
+        cause = finding.error
+        self._is_not_repeatable(finding.run, text)
+        assert finding.run.error is not None
+        finding.error, finding.failure = finding.run.error, "not deterministic"
+        finding.error.__cause__ = cause
 
 
 class _Shrinking:
-    """Makes ``found`` smaller, step by step."""
+    """Makes ``finding`` smaller, step by step."""
 
-    def __init__(self, search: Search, found: Found) -> None:
-        self.search, self.found = search, found
-        self.best: tuple[Placed, ...] = tuple(found.run.placed)
+    def __init__(self, search: Search, finding: FoundFailure) -> None:
+        self.search, self.found = search, finding
+        self.best: tuple[Placed, ...] = tuple(finding.run.placed)
         self._options: dict[str, Any] = {}
         self._began_s, self._began_cpu_s = _wall_s(), _cpu_s()
         self._known: dict[str, bool] = {}
@@ -316,16 +316,16 @@ class _Shrinking:
         options = {**self._options, **options}
         name = repr((placed, sorted(options.items(), key=str)))
         if name not in self._known:
-            found, search = self.found, self.search
-            if found.runs >= search.budget or self._late():
+            finding, search = self.found, self.search
+            if finding.runs >= search.budget or self._late():
                 raise _Spent
-            found.runs += 1
-            run = search.run(found.seed, placed=placed, **options)
-            self._known[name] = run.failure == found.failure
+            finding.runs += 1
+            run = search.run(finding.seed, placed=placed, **options)
+            self._known[name] = run.failure == finding.failure
             if self._known[name]:
                 assert run.error is not None
                 self.best, self._options = placed, options
-                found.run, found.error, found.options = run, run.error, {**found.options, **options}
+                finding.run, finding.error, finding.options = run, run.error, {**finding.options, **options}
         return self._known[name]
 
     def _late(self) -> bool:
@@ -382,7 +382,7 @@ def _by_plan(placed: Sequence[Placed]) -> list[FaultPlan]:
     return plans
 
 
-def _stop_at_a_difference(sim: Simulation, recording: Recording) -> None:
+def _stop_at_a_difference(sim: Simulation, recording: RunRecording) -> None:
     def look() -> None:
         if recording.difference is not None:
             raise NotRepeatable(f"{sim.elapsed_s:.6f} s from the beginning: {recording.difference}")

@@ -21,10 +21,10 @@ from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.explain import explain
 from broker_sim.explain.terminal import timeline
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.sweeps.trial import Case, Outcome, run
-from broker_sim.simulation.telling.moment import groups, hosts, logs, under_way, value_at
-from broker_sim.simulation.telling.parting import event_text, names_of
-from broker_sim.simulation.telling.records import in_question
+from broker_sim.simulation.reports.moment import groups, hosts, logs, under_way, value_at
+from broker_sim.simulation.reports.parting import event_text, names_of
+from broker_sim.simulation.reports.records import in_question
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, run
 from broker_sim.simulation.world import EPOCH_MS, Simulation
 
 __all__ = ["HELP", "Shell"]
@@ -78,14 +78,14 @@ class Shell:
         self.case = replace(case, journal=True)
         self._until_s, self._read, self._write, self._prompt = until_s, read, write, prompt
         self._now_s = 0.0
-        """Where it stands: at that time, not at the last thing that happened before."""
+        """The position in virtual time; it may be later than the last event."""
         self._more = 0
         """Events that the journal is to have; 0 for any."""
         self._sim: Simulation
         self.over = False
         """Whether it has failed or ended: there is nothing to go on to."""
 
-    def run(self) -> Outcome | None:
+    def run(self) -> CaseOutcome | None:
         """Until the input ends; returns what came of the last run, None where it was left midway."""
         while True:
             try:
@@ -112,11 +112,11 @@ class Shell:
             self._say("\n".join(text.splitlines()[:20]))
         self._talk()
 
-    # --- where it stands
+    # --- position
 
     @property
     def kafka(self) -> SimCluster:
-        """The cluster."""
+        """The workload's cluster."""
         return self._sim.clusters[0]
 
     def _events(self) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ class Shell:
                     self._say(str(error))
 
     def _do(self, line: str) -> bool:
-        """Whether it goes on."""
+        """Execute a command; returns whether the run continues, which ends the prompt."""
         name, _, rest = line.partition(" ")
         command = getattr(self, f"_do_{name}", None)
         if command is None:

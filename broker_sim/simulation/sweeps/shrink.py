@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from broker_sim.simulation.faults.kinds import Fault
-from broker_sim.simulation.sweeps.trial import Case, Outcome, run, settled
-from broker_sim.simulation.sweeps.turns import Turn, flat
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, run, settled
+from broker_sim.simulation.sweeps.turns import Branch, flat
 from broker_sim.simulation.workloads.catalogue import WORKLOADS
 
 __all__ = ["BUDGET", "SPANS", "Shrunk", "ddmin", "rounded", "shrink"]
@@ -35,19 +35,19 @@ T = TypeVar("T")
 class Shrunk:
     """``outcome``: of the smallest case found. ``before``: faults there were. ``done``: no step was left out for the budget."""
 
-    outcome: Outcome
+    outcome: CaseOutcome
     before: int
     runs: int
     done: bool
 
     @property
     def case(self) -> Case:
-        """The smallest case."""
+        """The smallest case so far that fails in the same way."""
         return self.outcome.case
 
 
 class _Spent(Exception):
-    """The budget is."""
+    """The budget of runs or of time is spent."""
 
 
 def ddmin(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
@@ -61,7 +61,7 @@ def ddmin(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T
         chunks = [(at, at + size) for at in range(0, len(kept), size)]
         candidates = [kept[a:b] for a, b in chunks] if parts == 2 else []
         candidates += [kept[:a] + kept[b:] for a, b in chunks] if parts > 2 else []
-        smaller = next((one for one in candidates if fails(one)), None)
+        smaller = next((candidate for candidate in candidates if fails(candidate)), None)
         if smaller is not None:
             kept, parts = smaller, 2 if parts == 2 else max(parts - 1, 2)
         elif parts >= len(kept):
@@ -72,11 +72,11 @@ def ddmin(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T
 
 
 class _Shrinking:
-    def __init__(self, case: Case, failure: str, budget: int, attempt: Callable[[Case], Outcome]) -> None:
+    def __init__(self, case: Case, failure: str, budget: int, attempt: Callable[[Case], CaseOutcome]) -> None:
         self.failure, self.budget, self.attempt = failure, budget, attempt
         self.runs = 0
         self.best = case
-        self.outcome: Outcome | None = None
+        self.outcome: CaseOutcome | None = None
         self._known: dict[str, bool] = {}
 
     def fails(self, case: Case) -> bool:
@@ -97,7 +97,7 @@ class _Shrinking:
         return self.fails(replace(self.best, **changes))
 
     def go(self) -> None:
-        """Until nothing smaller fails."""
+        """Simplify the case, one kind of step after the other, until no smaller case fails."""
         self.no_turns()
         self.fewer_faults()
         self.less_chance()
@@ -115,7 +115,7 @@ class _Shrinking:
         for at, turn in enumerate(self.best.turns):
             ddmin(turn.plan or (), lambda plan, at=at: self.so(turns=self._with_turn(at, plan)))  # type: ignore[misc]
 
-    def _with_turn(self, at: int, plan: tuple[Fault, ...]) -> tuple[Turn, ...]:
+    def _with_turn(self, at: int, plan: tuple[Fault, ...]) -> tuple[Branch, ...]:
         turns = list(self.best.turns)
         turns[at] = replace(turns[at], plan=plan)
         return tuple(turns)
@@ -207,11 +207,13 @@ def _shorter(now_s: float, needed_s: float) -> Iterable[float]:
     return [float(s) for s in dict.fromkeys((least, least + 1, least + 3, least + 7, now_s // 2)) if s < now_s]
 
 
-def _quickly(case: Case) -> Outcome:
+def _quickly(case: Case) -> CaseOutcome:
     return run(case, quick=True)
 
 
-def shrink(case: Case, failure: str, *, budget: int = BUDGET, attempt: Callable[[Case], Outcome] = _quickly) -> Shrunk:
+def shrink(
+    case: Case, failure: str, *, budget: int = BUDGET, attempt: Callable[[Case], CaseOutcome] = _quickly
+) -> Shrunk:
     """The smallest case found that still fails with the line ``failure``; it is the given one where nothing smaller does."""
     case = settled(case)
     work = _Shrinking(case, failure, budget, attempt)

@@ -30,17 +30,18 @@ from typing import Any
 
 from broker_sim.common.buggify import SITES
 from broker_sim.common.text import UsageError
+from broker_sim.simulation.reports.parting import parting
 from broker_sim.simulation.sweeps.coverage import EXPECTED
 from broker_sim.simulation.sweeps.futures import Follow
 from broker_sim.simulation.sweeps.guide import Guide
 from broker_sim.simulation.sweeps.shrink import BUDGET, shrink
-from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
-from broker_sim.simulation.sweeps.workers import Work, pool
-from broker_sim.simulation.telling.parting import parting
+from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, case_from, run, verdict_row
+from broker_sim.simulation.sweeps.workers import WorkQueue, pool
 from broker_sim.simulation.world import EPOCH_MS
 
 __all__ = [
-    "Failure", "Options", "Summary", "draw", "draw_case", "keep", "kept_cases", "note", "read_case", "replay", "shrunk", "sweep",
+    "Failure", "SweepOptions", "SweepSummary", "draw", "draw_case", "keep", "kept_cases",
+    "note", "read_case", "replay", "shrunk", "sweep",
 ]  # fmt: skip
 
 _NEIGHBOURS = 6
@@ -48,7 +49,7 @@ _NEIGHBOURS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SweepOptions:
     """``seeds``: the numbers. ``repeat``: the share that is done twice. ``most``: kinds of failures after which it ends; ``wall_s``:
     real seconds after which nothing more is begun. ``timeline``: where pictures of failures are drawn."""
 
@@ -95,9 +96,9 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Summary:
+class SweepSummary:
     """How far a sweep has come. ``wall_s``: real seconds; ``cpu_s``: of the runs alone. ``hits``, ``reached``, ``waived``: the sums of
-    the runs' (`trial.Outcome`); ``by_workload``: runs and failures. ``skipped``: runs that had been done before."""
+    the runs' (`trial.CaseOutcome`); ``by_workload``: runs and failures. ``skipped``: runs that had been done before."""
 
     wanted: int = 0
     runs: int = 0
@@ -142,7 +143,7 @@ class Summary:
         return (self.wanted - self.runs - self.skipped) * self.wall_s / self.runs if self.runs else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The summary as an object that can be written as JSON."""
         names = (
             "wanted",
             "runs",
@@ -159,14 +160,17 @@ class Summary:
         numbers["features"] = len(self.features)
         counts = {name: dict(sorted(getattr(self, name).items())) for name in ("hits", "reached", "waived")}
         times = {name: round(getattr(self, name), 2) for name in ("virtual_s", "cpu_s", "wall_s")}
-        found = [{**each.to_dict(), "file": str(each.file) if each.file else None} for each in self.failures.values()]
+        failures = [
+            {**failure.to_dict(), "file": str(failure.file) if failure.file else None}
+            for failure in self.failures.values()
+        ]
         runs = {name: {"runs": runs, "failed": failed} for name, (runs, failed) in sorted(self.by_workload.items())}
         return {
             **numbers,
             **times,
             **counts,
             "workloads": runs,
-            "failures": found,
+            "failures": failures,
             "mended": [str(path) for path in self.mended],
         }
 
@@ -188,7 +192,7 @@ _follow = Follow()
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    outcome: Outcome
+    outcome: CaseOutcome
     difference: str | None = None
 
 
@@ -205,18 +209,18 @@ def _work(job: _Job) -> _Result:
     return _Result(first, difference)
 
 
-def first_difference(one: Outcome, other: Outcome) -> str | None:
+def first_difference(outcome: CaseOutcome, other: CaseOutcome) -> str | None:
     """Where two runs of a case part; None where they are the same."""
-    if (one.journal_hash, one.schedule_hash) == (other.journal_hash, other.schedule_hash):
+    if (outcome.journal_hash, outcome.schedule_hash) == (other.journal_hash, other.schedule_hash):
         return None
-    for number, (first, second) in enumerate(zip_longest(one.events, other.events, fillvalue="(none)"), 1):
+    for number, (first, second) in enumerate(zip_longest(outcome.events, other.events, fillvalue="(none)"), 1):
         if first != second:
             return f"event {number} of the journal is\n  {first}\nand the second time\n  {second}"
-    return f"the journals are the same, the schedules are not: {one.steps} callbacks, then {other.steps}"
+    return f"the journals are the same, the schedules are not: {outcome.steps} callbacks, then {other.steps}"
 
 
 def shrunk(case: Case, failure: str, budget: int) -> Failure:
-    """A failure made small."""
+    """The failure with the smallest case that fails in the same way."""
     small = shrink(case, failure, budget=budget)
     return Failure(failure, small.outcome.text, small.case, shrunk=True, before=small.before, shrinking_runs=small.runs)
 
@@ -230,21 +234,25 @@ _Key = tuple[str, int, float, str | None]
 
 def _done(rows: Path | None, as_version: str | None) -> set[_Key]:
     """The runs that a file of rows has. Raises UsageError for one that is none."""
-    found: set[_Key] = set()
+    keys: set[_Key] = set()
     if rows is None or not rows.exists():
-        return found
+        return keys
     for number, line in enumerate(rows.read_text().splitlines(), 1):
         try:
             row = json.loads(line)
             if as_version in (None, row["as_version"]):
-                found.add((row["workload"], row["seed"], row["duration_s"], as_version))
+                keys.add((row["workload"], row["seed"], row["duration_s"], as_version))
         except (ValueError, KeyError, TypeError):
             raise UsageError(f"{rows}, line {number}: not a row of a sweep") from None
-    return found
+    return keys
 
 
 def _jobs(
-    options: Options, kept: Sequence[tuple[Path, Case]], done: set[_Key], summary: Summary, guide: Guide | None
+    options: SweepOptions,
+    kept: Sequence[tuple[Path, Case]],
+    done: set[_Key],
+    summary: SweepSummary,
+    guide: Guide | None,
 ) -> Iterator[_Job]:
     for path, case in kept:
         yield _Job(case, False, path)
@@ -262,7 +270,7 @@ def _wall_s() -> float:
     return os.times().elapsed  # of the machine: no simulation runs in this process
 
 
-def sweep(options: Options, progress: Callable[[Summary], object] = lambda summary: None) -> Summary:
+def sweep(options: SweepOptions, progress: Callable[[SweepSummary], object] = lambda summary: None) -> SweepSummary:
     """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for an invalid corpus, or for options
     that need a corpus to save failures, without one."""
     if (options.guided or options.fork) and options.corpus is None:
@@ -270,11 +278,11 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
             "--guided and --fork need --corpus DIR: a failure they find is not the plan of a seed, and is replayed from its file there"
         )
     kept = kept_cases(options.corpus)
-    summary = Summary(wanted=len(kept) + len(options.seeds))
+    summary = SweepSummary(wanted=len(kept) + len(options.seeds))
     began_s = _wall_s()
     guide = Guide() if options.guided else None
     jobs = _jobs(options, kept, _done(options.rows, options.as_version), summary, guide)
-    with pool(options.jobs) as workers, Work(workers) as work, _lines(options.rows) as write:
+    with pool(options.jobs) as workers, WorkQueue(workers) as work, _lines(options.rows) as write:
         running: dict[Future[_Result], _Job] = {}
         try:
             while len(summary.failures) < options.most:
@@ -284,7 +292,7 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
                     running[work.submit(_work, job)] = job
                 if not running:
                     break
-                for future in sorted(work.done(), key=lambda each: running[each].case.seed):
+                for future in sorted(work.done(), key=lambda done: running[done].case.seed):
                     job, result = running.pop(future), future.result()
                     note(summary, result.outcome, twice=job.twice, difference=result.difference, file=job.file)
                     write(json.dumps(verdict_row(result.outcome)))
@@ -323,7 +331,7 @@ def _lines(file: Path | None) -> Iterator[Callable[[str], object]]:
         yield write
 
 
-def _keep_all(summary: Summary, options: Options) -> None:
+def _keep_all(summary: SweepSummary, options: SweepOptions) -> None:
     """At once: a sweep that is killed loses nothing that it found."""
     for failure in summary.failures.values():
         if options.corpus is not None and failure.file is None:
@@ -331,7 +339,12 @@ def _keep_all(summary: Summary, options: Options) -> None:
 
 
 def note(
-    summary: Summary, outcome: Outcome, *, twice: bool = False, difference: str | None = None, file: Path | None = None
+    summary: SweepSummary,
+    outcome: CaseOutcome,
+    *,
+    twice: bool = False,
+    difference: str | None = None,
+    file: Path | None = None,
 ) -> None:
     """A run has ended. ``twice``: it was done twice; ``difference``: what differed then; ``file``: of the corpus, whose case it is."""
     summary.runs += 1
@@ -357,16 +370,16 @@ def note(
     if known is not None:
         known.count += 1
     else:
-        found = Failure(failure, text, outcome.case, file=file, old=file is not None)
-        summary.failures[f"{outcome.case.workload}: {failure}"] = found
+        first_failure = Failure(failure, text, outcome.case, file=file, old=file is not None)
+        summary.failures[f"{outcome.case.workload}: {failure}"] = first_failure
 
 
-def _shrink_all(work: Work, summary: Summary, options: Options) -> None:
+def _shrink_all(work: WorkQueue, summary: SweepSummary, options: SweepOptions) -> None:
     """What a file of the corpus holds is small already, and what is not deterministic can't be asked."""
     asked = {
-        name: work.submit(shrunk, each.case, each.failure, options.budget)
-        for name, each in summary.failures.items()
-        if not each.old and each.failure != "not deterministic"
+        name: work.submit(shrunk, failure.case, failure.failure, options.budget)
+        for name, failure in summary.failures.items()
+        if not failure.old and failure.failure != "not deterministic"
     }
     for name, small in zip(asked, work.results(asked.values()), strict=True):
         large = summary.failures[name]
@@ -376,9 +389,9 @@ def _shrink_all(work: Work, summary: Summary, options: Options) -> None:
             keep(small, options.corpus)
 
 
-def _draw_all(work: Work, summary: Summary, options: Options) -> None:
+def _draw_all(work: WorkQueue, summary: SweepSummary, options: SweepOptions) -> None:
     """The timelines of what failed, each by one more run."""
-    asked = {name: work.submit(draw_case, each.case, options.timeline) for name, each in summary.failures.items()}
+    asked = {name: work.submit(draw_case, failure.case, options.timeline) for name, failure in summary.failures.items()}
     for name, drawn in zip(asked, work.results(asked.values()), strict=True):
         summary.failures[name].picture, summary.failures[name].drawn = drawn
 
@@ -398,15 +411,15 @@ def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tu
         directory.mkdir(parents=True, exist_ok=True)
         files.append(directory / f"{case.workload}-{case.seed}-{re.sub(r'[^a-zA-Z0-9]+', '-', group)}.html")
         files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"))
-    told = [*_told(failing.records), *_told(_beside(failing, events)), *_told(failing.moment)]
-    return "\n".join([*told, *(timeline(events, group, width) for group in groups)]), tuple(files)
+    lines = [*_shown_lines(failing.records), *_shown_lines(_beside(failing, events)), *_shown_lines(failing.moment)]
+    return "\n".join([*lines, *(timeline(events, group, width) for group in groups)]), tuple(files)
 
 
-def _told(lines: list[str]) -> list[str]:
+def _shown_lines(lines: list[str]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _beside(failing: Outcome, events: list[dict[str, Any]]) -> list[str]:
+def _beside(failing: CaseOutcome, events: list[dict[str, Any]]) -> list[str]:
     """Where a run parts from it that is clean and has one thing otherwise: no fault of its plan, the last first, chance at one host
     more or less, or a single deed. Of those that are looked at none may be clean: then there is nothing."""
     if failing.failure is None:
@@ -480,7 +493,7 @@ def draw(path: Path, directory: Path | None = None) -> tuple[str, tuple[Path, ..
         return workers.submit(draw_case, case, directory).result()
 
 
-def replay(path: Path) -> Outcome:
+def replay(path: Path) -> CaseOutcome:
     """Run a corpus file again, in a process with the hash seed pinned. Raises UsageError."""
     case = read_case(path)
     with pool(1) as workers:

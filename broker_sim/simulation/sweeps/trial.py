@@ -31,13 +31,13 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.faults.disks import is_of_the_disk
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan, Injection, from_json, inject, to_json
 from broker_sim.simulation.faults.swarm import draw, habits
+from broker_sim.simulation.reports.moment import moment, value_at
+from broker_sim.simulation.reports.records import in_question
 from broker_sim.simulation.sweeps.coverage import Coverage, hits_of
 from broker_sim.simulation.sweeps.futures import Follow, Followed
-from broker_sim.simulation.sweeps.turns import Turn, Turned, drawn, turn_from
-from broker_sim.simulation.telling.moment import moment, value_at
-from broker_sim.simulation.telling.records import in_question
+from broker_sim.simulation.sweeps.turns import Branch, Turned, drawn, turn_from
 from broker_sim.simulation.virtual.network import Link
-from broker_sim.simulation.workloads.aiokafka_workload import Stage, Watch
+from broker_sim.simulation.workloads.aiokafka_workload import AiokafkaWorkload, InvariantWatch
 from broker_sim.simulation.workloads.bank.world import Bank
 from broker_sim.simulation.workloads.catalogue import WORKLOADS, Workload
 from broker_sim.simulation.workloads.deeds import Deed
@@ -45,11 +45,21 @@ from broker_sim.simulation.workloads.epoch_world import ByEpochs
 from broker_sim.simulation.workloads.probing.world import Probing
 from broker_sim.simulation.workloads.share_world import Shares
 from broker_sim.simulation.workloads.streams_world import ByStreams
-from broker_sim.simulation.workloads.wire_workload import Rough
+from broker_sim.simulation.workloads.wire_workload import WireWorkload
 from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
 from kafka_wire.api_keys import release
 
-__all__ = ["WORKLOADS", "Case", "Outcome", "Workload", "World", "case_from", "plan_of", "run", "verdict_row"]
+__all__ = [
+    "WORKLOADS",
+    "Case",
+    "CaseOutcome",
+    "RunningWorkload",
+    "Workload",
+    "case_from",
+    "plan_of",
+    "run",
+    "verdict_row",
+]
 
 _HANGING = {"hang", "drop", "drop_after", "delay", "reply_delay", "truncate", "split"}
 """Verdicts of rules that keep an answer from being given."""
@@ -85,7 +95,7 @@ class Case:
     brokers: int | None = None
     noisy: tuple[str, ...] | None = None
     deeds: tuple[Deed, ...] | None = None
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[Branch, ...] = ()
 
     @property
     def release(self) -> str:
@@ -94,9 +104,9 @@ class Case:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `case_from` is the way back."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name not in ("plan", "turns")}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("plan", "turns")}
         turns = [turn.to_dict() for turn in self.turns]
-        return {**told, "plan": None if self.plan is None else to_json(self.plan), "turns": turns}
+        return {**fields, "plan": None if self.plan is None else to_json(self.plan), "turns": turns}
 
 
 def case_from(value: Mapping[str, Any]) -> Case:
@@ -117,7 +127,7 @@ def case_from(value: Mapping[str, Any]) -> Case:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CaseOutcome:
     """What came of a run, plain data. ``failure``: its kind in a line; ``text``: all there is to tell. ``invariant``: what is broken,
     if that is it. ``hits``: faults that came about, by what they are; ``reached``: what the run has seen (`coverage`); ``waived``:
     breaches that its plan explains. ``events``: of the journal, if asked for."""
@@ -138,14 +148,14 @@ class Outcome:
     waived: dict[str, int] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
     """What it has come to, finer than ``reached``: see `coverage`."""
-    futures: list[Outcome] = field(default_factory=list)
+    futures: list[CaseOutcome] = field(default_factory=list)
     """Of worlds that were forked from it (`futures`); without what is of their ends alone."""
     events: list[str] = field(default_factory=list)
     deeds: list[Deed] = field(default_factory=list)
     """What clients did that draw their deeds."""
     moment: list[str] = field(default_factory=list)
     records: list[str] = field(default_factory=list)
-    """How the world stood where it failed, and records in question (`telling`); if asked for."""
+    """How the world stood where it failed, and records in question (`reports`); if asked for."""
 
 
 def plan_of(case: Case) -> FaultPlan:
@@ -170,7 +180,7 @@ def settled(case: Case) -> Case:
     )  # fmt: skip
 
 
-def _with_plans(case: Case) -> tuple[Turn, ...]:
+def _with_plans(case: Case) -> tuple[Branch, ...]:
     targets = WORKLOADS[case.workload].targets(case.members)
     return tuple(
         replace(turn, plan=drawn(case.seed, case.turns[: number + 1], case.duration_s, targets))
@@ -182,7 +192,7 @@ def _with_plans(case: Case) -> tuple[Turn, ...]:
 
 def future_of(case: Case, at_s: float, branch: int) -> Case:
     """A settled case that parts from this one, which is settled, at ``at_s``."""
-    turned = replace(case, turns=(*case.turns, Turn(at_s, branch)))
+    turned = replace(case, turns=(*case.turns, Branch(at_s, branch)))
     return replace(turned, turns=_with_plans(turned))
 
 
@@ -198,8 +208,8 @@ def waived(plan: Iterable[Fault]) -> tuple[str, ...]:
 # --- the run -------------------------------------------------------------------------------------------------------------
 
 
-class World(Protocol):
-    """A workload at work: `Stage`, `Rough`, `ByEpochs`, `Shares`, `Probing`, `Bank`."""
+class RunningWorkload(Protocol):
+    """A workload at work: `AiokafkaWorkload`, `WireWorkload`, `ByEpochs`, `Shares`, `Probing`, `Bank`."""
 
     @property
     def waived(self) -> Counter[str]:
@@ -250,7 +260,7 @@ def run(
     quick: bool = False,
     visitor: Visitor | None = None,
     follow: Follow | None = None,
-) -> Outcome:
+) -> CaseOutcome:
     """Run a case. ``events``: keep the journal's events, as text, and where it fails what there is to tell of the world. With a
     ``visitor`` it takes its time. ``quick``: leave out what no check uses: bodies of requests in the journal, and its hash; the run
     and its checks are the same. ``follow``: the times from which more than one future is run (`futures`). Raises UsageError for an
@@ -258,7 +268,7 @@ def run(
     if case.workload not in WORKLOADS:
         raise unknown("workload", case.workload, WORKLOADS)
     case = settled(case)
-    outcome = Outcome(case)
+    outcome = CaseOutcome(case)
     heard, clients = _Heard(), logging.getLogger("aiokafka")
     brokers, level = logging.getLogger("broker_sim"), clients.level
     brokers.addHandler(heard)
@@ -301,14 +311,14 @@ def run(
     return outcome
 
 
-def _tell(sim: Simulation, outcome: Outcome) -> None:
+def _tell(sim: Simulation, outcome: CaseOutcome) -> None:
     kafka = sim.clusters[0]
     outcome.moment = moment(sim)
     if kafka.observed:
         outcome.records = in_question(kafka.journal.events, EPOCH_MS, lambda log, offset: value_at(kafka, log, offset))
 
 
-def _fails(outcome: Outcome, error: BaseException) -> None:
+def _fails(outcome: CaseOutcome, error: BaseException) -> None:
     """The first error of a run is its failure."""
     if outcome.failure is None:
         outcome.failure, outcome.text = signature(error), _text_of(error)
@@ -326,7 +336,7 @@ def _tidy() -> None:
             gc.collect()
 
 
-def verdict_row(outcome: Outcome) -> dict[str, Any]:
+def verdict_row(outcome: CaseOutcome) -> dict[str, Any]:
     """An outcome as a flat row of plain values: ``seed``, ``workload``, ``verdict`` ("clean" or "failed"), ``failure`` and
     ``invariant`` (None if it has none), ``as_version``, ``duration_s``, ``journal`` (whether the brokers were watched),
     ``faults``, ``schedule`` (the fault plan, JSON), ``steps``, ``journal_hash``, ``schedule_hash``, ``virtual_s``, ``healed_s``,
@@ -345,7 +355,7 @@ def verdict_row(outcome: Outcome) -> dict[str, Any]:
 def _lives(
     sim: Simulation,
     case: Case,
-    outcome: Outcome,
+    outcome: CaseOutcome,
     heard: _Heard,
     read: frozenset[str] | None,
     followed: Followed | None,
@@ -354,12 +364,18 @@ def _lives(
     workload = WORKLOADS[case.workload]
     if case.brokers is not None:
         workload = replace(workload, brokers=case.brokers)
-    watch = Watch(sim, waived(case.plan or ()))
+    watch = InvariantWatch(sim, waived(case.plan or ()))
     raw: Any = (
-        ByStreams if workload.streams else Shares if workload.shares else ByEpochs if workload.by_epochs else Rough
+        ByStreams
+        if workload.streams
+        else Shares
+        if workload.shares
+        else ByEpochs
+        if workload.by_epochs
+        else WireWorkload
     )
-    kind: Any = Bank if workload.bank else Probing if workload.probers else raw if workload.raw else Stage
-    world: World = kind(sim, case, workload, watch)
+    kind: Any = Bank if workload.bank else Probing if workload.probers else raw if workload.raw else AiokafkaWorkload
+    world: RunningWorkload = kind(sim, case, workload, watch)
     coverage = Coverage(sim.clusters[0])
     if read is not None:
         sim.clusters[0].tell_bodies(read)

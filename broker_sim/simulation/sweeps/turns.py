@@ -1,6 +1,6 @@
 """Where a world parts from what its seed has drawn: from that moment on it has other faults, and other chance.
 
-    case = replace(case, turns=(Turn(4.25, 2),))        # the third future of what it was after 4.25 s
+    case = replace(case, turns=(Branch(4.25, 2),))        # the third future of what it was after 4.25 s
     turned = Turned(sim, settled(case), injection, told) # takes each turn when time has come to it
 
 Rules:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from broker_sim.simulation.sweeps.trial import Case
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["Turn", "Turned", "drawn", "flat", "path_of", "turn_from"]
+__all__ = ["Branch", "Turned", "drawn", "flat", "path_of", "turn_from"]
 
 _SOON_S = 3.0
 """Every other future has its faults within that time: they are to meet what makes the moment rare."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Branch:
     """``at_s``: virtual seconds after the plan began; ``branch``: which of the futures, from 0; ``plan``: its faults, at times as
     those of the case's own; None: those that the seed and the path draw."""
 
@@ -46,20 +46,20 @@ class Turn:
         return {"at_s": self.at_s, "branch": self.branch, "plan": None if self.plan is None else to_json(self.plan)}
 
 
-def turn_from(value: object) -> Turn:
-    """The turn of `Turn.to_dict`. Raises UsageError."""
+def turn_from(value: object) -> Branch:
+    """The turn of `Branch.to_dict`. Raises UsageError."""
     if not isinstance(value, Mapping) or not isinstance(value.get("at_s"), int | float):
         raise UsageError("a turn has at_s, branch and plan")
     plan = value.get("plan")
-    return Turn(float(value["at_s"]), int(value.get("branch", 0)), None if plan is None else tuple(from_json(plan)))
+    return Branch(float(value["at_s"]), int(value.get("branch", 0)), None if plan is None else tuple(from_json(plan)))
 
 
-def path_of(turns: tuple[Turn, ...]) -> str:
+def path_of(turns: tuple[Branch, ...]) -> str:
     """Where a world has turned until now, for what is drawn from then on."""
     return "/".join(f"{turn.at_s!r}:{turn.branch}" for turn in turns)
 
 
-def drawn(seed: object, turns: tuple[Turn, ...], duration_s: float, targets: Targets) -> tuple[Fault, ...]:
+def drawn(seed: object, turns: tuple[Branch, ...], duration_s: float, targets: Targets) -> tuple[Fault, ...]:
     """The faults of the last of these turns."""
     last, name = turns[-1], f"{seed}/turn/{path_of(turns)}"
     rest_s = max(0.0, duration_s - last.at_s)
@@ -81,15 +81,15 @@ def flat(case: Case) -> Case:
 
 
 class Turned:
-    """The turns of a run, each with its plan. ``told``: called at each turn with all faults of the run from then on, past and
+    """The turns of a run, each with its plan. ``notify``: called at each turn with all faults of the run from then on, past and
     future ones."""
 
     def __init__(
-        self, sim: Simulation, case: Case, injection: Injection, told: Callable[[tuple[Fault, ...]], object]
+        self, sim: Simulation, case: Case, injection: Injection, notify: Callable[[tuple[Fault, ...]], object]
     ) -> None:
-        self._sim, self._case, self._injection, self._told = sim, case, injection, told
+        self._sim, self._case, self._injection, self._notify = sim, case, injection, notify
         self._began = sim.loop.time()
-        self.taken: tuple[Turn, ...] = ()
+        self.taken: tuple[Branch, ...] = ()
         for turn in case.turns:
             sim.loop.pause(self._began + turn.at_s, lambda turn=turn: self.take(turn))  # type: ignore[misc]
 
@@ -99,14 +99,14 @@ class Turned:
         return self._sim.loop.time() - self._began
 
     def at(self, at_s: float) -> float:
-        """The loop's time then."""
+        """The loop's time of a branch, in seconds."""
         return self._began + at_s
 
-    def take(self, turn: Turn) -> None:
+    def take(self, turn: Branch) -> None:
         """Part from what was to come."""
         self.taken = (*self.taken, turn)
         self._injection.instead(turn.plan or ())
-        self._told(flat(replace(self._case, turns=self.taken)).plan or ())
+        self._notify(flat(replace(self._case, turns=self.taken)).plan or ())
         seed = f"{self._case.seed}/turn/{path_of(self.taken)}"
         self._sim.network.draw_anew(seed)
         self._sim.loop.draw_anew(seed)

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from broker_sim.simulation.virtual.hashseed import SEED
 
-__all__ = ["Pool", "Work", "pool"]
+__all__ = ["Pool", "WorkQueue", "pool"]
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ def pool(jobs: int) -> Iterator[Pool]:
             os.environ["PYTHONHASHSEED"] = before
 
 
-class Work:
+class WorkQueue:
     """What a pool has been given. In the block the first SIGINT or SIGTERM that would raise KeyboardInterrupt is noted: `check`,
     `done` and `results` raise it. The second one is raised at once."""
 
@@ -83,7 +83,7 @@ class Work:
         self._interrupted = False
         self._handlers: dict[int, Any] = {}
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> WorkQueue:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) is signal.default_int_handler:

@@ -1,6 +1,6 @@
 """What blocks, for the threads of a simulation: sleeping, locks, conditions, joins, sockets, selectors. See ``threads``.
 
-Everything is put behind doors when the first thread starts: it is virtual for these threads alone.
+Everything is patched when the first thread starts: it is virtual for these threads alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["KAFKA_PINS", "install"]
 
 
 def install(p: Patches, threads: Threads) -> None:
-    """Everything. Raises LibraryMoved."""
+    """Replace all blocking calls of the standard library in simulated threads. Raises LibraryMoved."""
     for what in (_clocks, _locks, _waits, _threads, _sockets, _selectors):
         what(p, threads)
     if _import_kafka(p):
@@ -53,14 +53,14 @@ def _import_kafka(p: Patches) -> bool:
 
 
 def _me() -> SimThread:
-    found = current()
-    assert found is not None
-    return found
+    thread = current()
+    assert thread is not None
+    return thread
 
 
 def _of_threads(p: Patches, owner: Any, name: str, virtual: Callable[..., Any], *, at_name: bool = False) -> None:
     """Replace a function for the simulation's threads; in the loop's one it is what it was, or what it is already."""
-    p.in_threads[p.door(owner, name, None, at_name=at_name)] = virtual
+    p.in_threads[p.patch(owner, name, None, at_name=at_name)] = virtual
 
 
 def _clocks(p: Patches, threads: Threads) -> None:
@@ -142,7 +142,7 @@ def _waits(p: Patches, threads: Threads) -> None:
 
 
 def _threads(p: Patches, threads: Threads) -> None:
-    """Threads that threads start."""
+    """Let threads that a simulated thread starts be simulated, too."""
     Thread = threading.Thread
     real_init = Thread.__init__
 
@@ -251,8 +251,8 @@ def _kafka_tasks(p: Patches) -> None:
         real(self, coro)
 
     def number(self: Any) -> int:
-        found: int = getattr(self, "_number_in_simulation", 0)
-        return found
+        number_of_thread: int = getattr(self, "_number_in_simulation", 0)
+        return number_of_thread
 
     p.put(Task, "__init__", init)
     p.put(Task, "__lt__", lambda self, other: number(self) < number(other))

@@ -63,7 +63,7 @@ def _locks(p: Patches) -> None:
         def make(*args: Any) -> Any:
             return simulated(*args) if _simulated(p) else p.real(owner, name)(*args)
 
-        p.door(owner, name, make)
+        p.patch(owner, name, make)
 
     if not isinstance(threading.Lock, type):  # from Python 3.13 on it is one, which others ask what is a lock
         either(threading, "Lock", SimLock)
@@ -112,7 +112,7 @@ def _threads(p: Patches) -> None:
             return bool(real_alive(self))
 
     for name, virtual in (("__init__", init), ("start", start), ("join", join), ("is_alive", is_alive)):
-        p.door(Thread, name, virtual)
+        p.patch(Thread, name, virtual)
 
 
 def _executors(p: Patches) -> None:

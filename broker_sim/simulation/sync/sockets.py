@@ -33,10 +33,10 @@ _NOT_HERE = (
 
 
 def _thread() -> SimThread:
-    found = current()
-    if found is None:
+    thread = current()
+    if thread is None:
         raise OSError(errno.EBADF, "a socket of a simulation's thread is none in another one")
-    return found
+    return thread
 
 
 class _Socket(socket.socket):
@@ -263,7 +263,7 @@ class TcpSocket(_Socket):
         self._full = not there_is
         self.changed()
 
-    # --- and is told
+    # --- and is notified
 
     def _taken(self, size: int) -> None:
         if self._held and len(self.inbox) <= _ROOM // 2 and self._transport is not None:
@@ -334,7 +334,7 @@ class LoopSocket(TcpSocket):
 
 
 class _Protocol(asyncio.Protocol):
-    """Hears for a socket."""
+    """Receives data for a simulated socket."""
 
     def __init__(self, owner: TcpSocket) -> None:
         self.owner = owner
@@ -363,9 +363,9 @@ class PairSocket(_Socket):
 
     @classmethod
     def pair(cls) -> tuple[PairSocket, PairSocket]:
-        one, other = (cls(socket.AF_INET, socket.SOCK_STREAM) for _ in range(2))
-        one.peer, other.peer = other, one
-        return one, other
+        left, other = (cls(socket.AF_INET, socket.SOCK_STREAM) for _ in range(2))
+        left.peer, other.peer = other, left
+        return left, other
 
     def writable(self) -> bool:
         return self.eof or len(self.peer.inbox) < _ROOM
@@ -435,15 +435,15 @@ class SimSelector(selectors.DefaultSelector):
         return {key.fileobj: key for key in self._keys.values()}
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
-        found = []
+        ready = []
         for key in self._keys.values():
-            one: Any = key.fileobj
-            events = selectors.EVENT_READ if key.events & selectors.EVENT_READ and one.readable() else 0
-            if key.events & selectors.EVENT_WRITE and one.writable():
+            sock: Any = key.fileobj
+            events = selectors.EVENT_READ if key.events & selectors.EVENT_READ and sock.readable() else 0
+            if key.events & selectors.EVENT_WRITE and sock.writable():
                 events |= selectors.EVENT_WRITE
-            if events and not one._gone:
-                found.append((key, events))
-        return found
+            if events and not sock._gone:
+                ready.append((key, events))
+        return ready
 
     def look(self) -> None:
         """One of its sockets has changed."""

@@ -7,7 +7,7 @@ thread blocks - in a sleep, a lock, an event, a queue, a socket, a selector, a j
 to the next is one callback, so that crashes, pauses, links and the order of things are what they are for tasks.
 
 Rules:
-1. What blocks is virtual for these threads alone: `install` puts it behind doors when the first one starts.
+1. What blocks is virtual for these threads alone: `install` patches it when the first one starts.
 2. No thread is preempted: between two waits it is alone. But one that works on without a wait gives the baton away after `_WORK` looks
    at a clock or a socket, for a while, so that who polls gets on; and to take the baton up again takes time.
 3. Threads that wait for each other's locks, or for each other's ends, in a ring end the run: `SimDeadlock` names them.
@@ -58,7 +58,7 @@ _SWITCH_S = 2.0**-14
 milliseconds, looks at the clock a thousand times, as kafka-python does."""
 
 _STUBBORN = 1000
-"""So often a thread is told that it is over."""
+"""How often the end of the run is raised in a thread."""
 
 _PATIENCE_S = 5.0
 """Real seconds that a thread has to end in, at the end of a simulation."""
@@ -259,7 +259,7 @@ class SimThread:
             other = other.needs()
         if other is self:
             self.waits_for = what
-            lines = "\n".join(f"  {one}" for one in ring)
+            lines = "\n".join(f"  {waiter}" for waiter in ring)
             error = SimDeadlock(f"threads wait for each other:\n{lines}")
             self.loop.forbidden = error
             raise error
@@ -314,7 +314,7 @@ _PLUMBING = (
     ),
     *("threading", "queue", "selectors", "socket", "contextlib"),
 )
-"""Modules whose lines say nothing about where a program stands."""
+"""Modules whose frames are left out of the position of a program."""
 
 
 def _nobody() -> None:

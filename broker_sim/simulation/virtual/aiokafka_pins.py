@@ -32,7 +32,7 @@ def _record_times(p: Patches) -> None:
             timestamp = int(wall() * 1000)
         return real(self, timestamp=timestamp, key=key, value=value, headers=headers)
 
-    p.door(message_accumulator.BatchBuilder, "append", append)
+    p.patch(message_accumulator.BatchBuilder, "append", append)
 
 
 def _partition_hashes(p: Patches) -> None:
@@ -128,11 +128,11 @@ def _unclosed_clients(p: Patches) -> None:
                 made.add(self)
             real(self, *args, **kwargs)
 
-        p.door(kind, "__init__", init)
+        p.patch(kind, "__init__", init)
 
     def close() -> None:
-        for each in made:
-            each._closed = True
+        for client in made:
+            client._closed = True
 
     for kind in (AIOKafkaProducer, AIOKafkaConsumer):
         noted(kind)

@@ -2,7 +2,7 @@
 
 Rules:
 1. Everything here is in force from the beginning of a simulation to its end, in its thread alone: other threads see the real world.
-   Those of synchronous programs have doors of their own (``blocking``).
+   Those of synchronous programs have patch points of their own (``blocking``).
 2. Randomness is drawn per process: what one host draws leaves the others as they are.
 3. Where a library has to be met inside, the place is looked at first: `LibraryMoved` where it is no longer what it was. A test of the
    suite asks every one of ``PINS`` whether it has an effect.
@@ -26,9 +26,9 @@ from broker_sim.simulation.virtual import (
     around,
     chance,
     clocks,
-    held,
     native,
     native_sockets,
+    open_resources,
     patches,
     real_world,
 )
@@ -54,7 +54,7 @@ PINS: dict[str, Callable[[Patches], None]] = {
     **clocks.PINS,
     **chance.PINS,
     **real_world.PINS,
-    **held.PINS,
+    **open_resources.PINS,
     **native.PINS,
     **native_sockets.PINS,
     **around.PINS,

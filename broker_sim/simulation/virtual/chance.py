@@ -31,7 +31,7 @@ _MADE_IN = "_broker_sim_run"
 def _draws(p: Patches) -> None:
     """The functions of ``random`` draw from the seed, for each process by itself."""
     state = random.getstate()
-    random.seed(f"{p.seed}/random")  # for whoever asks for its state
+    random.seed(f"{p.seed}/random")  # for callers of getstate()
     p.then(lambda: random.setstate(state))
 
 
@@ -44,9 +44,9 @@ def _generators(p: Patches) -> None:
             vars(self)[_MADE_IN] = p.number
         real["seed"](_source(p, self), p.chance().getrandbits(256) if a is None else a, version)
 
-    p.door(random.Random, "seed", seed)
-    p.door(random.Random, "getstate", lambda self: real["getstate"](_source(p, self)))
-    p.door(random.Random, "setstate", lambda self, state: real["setstate"](_source(p, self), state))
+    p.patch(random.Random, "seed", seed)
+    p.patch(random.Random, "getstate", lambda self: real["getstate"](_source(p, self)))
+    p.patch(random.Random, "setstate", lambda self, state: real["setstate"](_source(p, self), state))
     gauss = vars(random.Random)["gauss"]  # which keeps half of what it has drawn
     real_gauss = p.replace(gauss, lambda self, *args, **kwargs: real_gauss(_source(p, self), *args, **kwargs))
     for operator in _OPERATORS or _make_operators():
@@ -61,8 +61,8 @@ def _source(p: Patches, generator: random.Random) -> random.Random:
         return generator
     process = PROCESS.get()
     streams = p.streams.setdefault(process, {})
-    found = streams.get(id(generator))
-    if found is None:
+    entry = streams.get(id(generator))
+    if entry is None:
         stream: random.Random
         if generator is _HIDDEN:
             stream = p.chance()
@@ -71,8 +71,8 @@ def _source(p: Patches, generator: random.Random) -> random.Random:
         else:
             place = "test" if process is None else f"process {process.host} {process.number}"
             stream = Stream(f"{p.seed}/{place}/generator {len(streams) + 1}")
-        found = streams[id(generator)] = generator, stream
-    return found[1]
+        entry = streams[id(generator)] = generator, stream
+    return entry[1]
 
 
 _HIDDEN: Any = getattr(random, "_inst", None)
@@ -127,12 +127,12 @@ def _system(p: Patches) -> None:
     def urandom(size: int) -> bytes:
         return p.chance().randbytes(size)
 
-    p.door(os, "urandom", urandom)
+    p.patch(os, "urandom", urandom)
     if hasattr(os, "getrandom"):
-        p.door(os, "getrandom", lambda size, flags=0: urandom(size))
+        p.patch(os, "getrandom", lambda size, flags=0: urandom(size))
     ssl = sys.modules.get("ssl")
     if ssl is not None:
-        p.door(ssl, "RAND_bytes", urandom)
+        p.patch(ssl, "RAND_bytes", urandom)
 
 
 def _uuids(p: Patches) -> None:
@@ -142,7 +142,7 @@ def _uuids(p: Patches) -> None:
             raise LibraryMoved(f"uuid has no {name}, which uuid1 uses")
     p.put(uuid, "_generate_time_safe", None)
     p.put(uuid, "_last_timestamp", None)
-    p.door(uuid, "getnode", lambda: 0x02_00_00_00_00_01)
+    p.patch(uuid, "getnode", lambda: 0x02_00_00_00_00_01)
 
 
 def _temporary_names(p: Patches) -> None:
@@ -170,9 +170,9 @@ def _pid() -> int:
 
 def _identity(p: Patches) -> None:
     """``os.getpid`` is one number for each process of the simulation, ``os.getppid`` is 1; ``os.kill`` reaches no process."""
-    p.door(os, "getpid", _pid)
+    p.patch(os, "getpid", _pid)
     if hasattr(os, "getppid"):
-        p.door(os, "getppid", lambda: 1)
+        p.patch(os, "getppid", lambda: 1)
 
     def kill(pid: int, number: int) -> None:
         if PROCESS.get() is not None:
@@ -181,7 +181,7 @@ def _identity(p: Patches) -> None:
         with p.lifted():
             os.kill(os.getpid() if pid == _FIRST_PID else pid, number)
 
-    p.door(os, "kill", kill)
+    p.patch(os, "kill", kill)
 
 
 def _host_names(p: Patches) -> None:
@@ -196,12 +196,12 @@ def _host_names(p: Patches) -> None:
             real = tuple(os.uname())
         return os.uname_result((real[0], name(), *real[2:]))
 
-    p.door(socket, "gethostname", name)
-    p.door(socket, "getfqdn", lambda host="": host or name())
+    p.patch(socket, "gethostname", name)
+    p.patch(socket, "getfqdn", lambda host="": host or name())
     if hasattr(os, "uname"):
-        p.door(os, "uname", uname)
+        p.patch(os, "uname", uname)
     if "platform" in sys.modules:
-        p.door(sys.modules["platform"], "node", name)
+        p.patch(sys.modules["platform"], "node", name)
 
 
 PINS: dict[str, Callable[[Patches], None]] = {

@@ -28,16 +28,16 @@ def _clocks(p: Patches) -> None:
     """``time.time``, ``monotonic``, ``perf_counter``, ``localtime`` and their like are the loop's; ``time.sleep`` is forbidden."""
     loop = p.loop
     for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
-        p.door(time, name, virtual)
-        p.door(time, name + "_ns", _in_ns(virtual))
+        p.patch(time, name, virtual)
+        p.patch(time, name + "_ns", _in_ns(virtual))
 
     def no_sleep(seconds: float) -> None:
         instead = "use asyncio.sleep, or asyncio.to_thread" if loop.is_running() else "use sim.run_for"
         loop.forbid(f"time.sleep({seconds!r})", instead)
 
-    p.door(time, "sleep", no_sleep)
+    p.patch(time, "sleep", no_sleep)
     for name, at in (("gmtime", 0), ("localtime", 0), ("ctime", 0), ("strftime", 1), ("asctime", 0)):
-        p.door(time, name, _at_virtual_time(p, name, at))
+        p.patch(time, name, _at_virtual_time(p, name, at))
 
 
 def _in_ns(virtual: Callable[[], float]) -> Callable[[], int]:
@@ -69,8 +69,8 @@ def _system_clocks(p: Patches) -> None:
         return loop.wall() if clock in of_the_day else loop.time()
 
     if hasattr(time, "clock_gettime"):
-        p.door(time, "clock_gettime", read)
-        p.door(time, "clock_gettime_ns", lambda clock: int(read(clock) * 1e9))
+        p.patch(time, "clock_gettime", read)
+        p.patch(time, "clock_gettime_ns", lambda clock: int(read(clock) * 1e9))
 
 
 def _work(p: Patches) -> None:
@@ -82,13 +82,13 @@ def _work(p: Patches) -> None:
 
     for name in ("process_time", "thread_time"):
         if hasattr(time, name):
-            p.door(time, name, spent)
-            p.door(time, name + "_ns", _in_ns(spent))
+            p.patch(time, name, spent)
+            p.patch(time, name + "_ns", _in_ns(spent))
 
-    p.door(os, "times", lambda: os.times_result((spent(), 0.0, 0.0, 0.0, loop.time())))
+    p.patch(os, "times", lambda: os.times_result((spent(), 0.0, 0.0, 0.0, loop.time())))
     resource = sys.modules.get("resource")
     if resource is not None:
-        p.door(resource, "getrusage", lambda who: resource.struct_rusage((spent(), *[0.0] + [0] * 14)))
+        p.patch(resource, "getrusage", lambda who: resource.struct_rusage((spent(), *[0.0] + [0] * 14)))
 
 
 def _dates(p: Patches) -> None:
@@ -136,21 +136,23 @@ def _bound_before(kind: type) -> list[Builtin]:
     """``datetime.now`` that somebody has: such methods are among those who refer to the class, which the collector knows. It is asked
     where there are other modules than the last time, or other references to the class, and always where these are not counted."""
     kinds = [kind]
-    for each in kinds:
-        kinds += each.__subclasses__()
+    for clock_kind in kinds:
+        kinds += clock_kind.__subclasses__()
     references = _references(kinds)
     if _Bound.there != (len(sys.modules), next(reversed(sys.modules), ""), references) or max(references) >= _IMMORTAL:
-        # what nobody but us has any more is let go; and the method as it was, which we have of each, is no other one
-        known = {id(one.function): one for one in _Bound.methods if sys.getrefcount(one.function) > _OURS}
-        ours = {id(one.real) for one in known.values()}
+        # methods that only we reference are released; the original of each, which we keep, is not counted
+        known = {id(method.function): method for method in _Bound.methods if sys.getrefcount(method.function) > _OURS}
+        ours = {id(method.real) for method in known.values()}
         _Bound.methods = []
         with _thawed():
-            found: list[Any] = [each for each in gc.get_referrers(*kinds) if type(each) is types.BuiltinMethodType]
+            builtins: list[Any] = [
+                referrer for referrer in gc.get_referrers(*kinds) if type(referrer) is types.BuiltinMethodType
+            ]
         virtual = {"now": now, "utcnow": utcnow}
         _Bound.methods = [
-            known.get(id(each)) or Builtin(each, functools.partial(virtual[each.__name__], each.__self__))
-            for each in found
-            if each.__name__ in virtual and each.__self__ in kinds and id(each) not in ours
+            known.get(id(builtin)) or Builtin(builtin, functools.partial(virtual[builtin.__name__], builtin.__self__))
+            for builtin in builtins
+            if builtin.__name__ in virtual and builtin.__self__ in kinds and id(builtin) not in ours
         ]
         _Bound.there = len(sys.modules), next(reversed(sys.modules), ""), _references(kinds)
     return _Bound.methods

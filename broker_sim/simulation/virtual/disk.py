@@ -16,7 +16,7 @@ Rules:
 3. After a sync that failed, what it was to make durable never will be (as Linux has it): only what is written again can.
 4. What happens to a path is drawn from (seed, path, how many times) and nothing else: a fault that is taken away leaves all other draws
    as they were.
-5. A process that died in the midst of a call gets `Killed` from it and from every later one.
+5. A process that died in the midst of a call gets `ProcessKilled` from it and from every later one.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from broker_sim.simulation.virtual.disk_model import (
     SECTOR,
     Directory,
     DiskFault,
+    DiskImage,
     File,
     Node,
-    Platter,
     torn,
 )
 from broker_sim.storage.files import Closable, Files
 
-__all__ = ["DISK_FAULTS", "SECTOR", "DiskFault", "Killed", "SimDisk"]
+__all__ = ["DISK_FAULTS", "SECTOR", "DiskFault", "ProcessKilled", "SimDisk"]
 
 _CAPACITY = 1 << 40
 
 
-class Killed(CancelledError):
+class ProcessKilled(CancelledError):
     """Raised in the code of a process that has died, in the middle of a disk call; a cancellation, so that no handler treats it as
     an error."""
 
@@ -57,7 +57,7 @@ class _Lock:
         self._disk, self._path = disk, path
 
     def close(self) -> None:
-        locked = self._disk._platter.locked
+        locked = self._disk._image.locked
         if locked.get(self._path) is self._disk:
             del locked[self._path]
 
@@ -72,13 +72,13 @@ class SimDisk(Files):
 
     def __init__(self, seed: object = 0) -> None:
         super().__init__(max_open=1 << 20)
-        self._platter = Platter(seed)
+        self._image = DiskImage(seed)
         self._open: dict[int, File] = {}
         self._next_fd = 3
         self.dead = False
         """Whether its process is."""
         self.on_stall: Callable[[DiskFault], object] = lambda fault: None
-        """A call has to wait for the end of this: its process stands still until then."""
+        """A call has to wait for the end of this fault: its process is blocked until then."""
         self.calls = 0
         """Calls that change something, so far."""
         self._last_call: int | None = None
@@ -92,7 +92,7 @@ class SimDisk(Files):
 
     def power_lost(self) -> SimDisk:
         """The machine is without power; what was not durable may be lost."""
-        self._platter.lose_power()
+        self._image.lose_power()
         return self._next()
 
     def _next(self) -> SimDisk:
@@ -100,8 +100,8 @@ class SimDisk(Files):
         self._last_call = 0
         self._open.clear()
         fresh = SimDisk(None)
-        fresh._platter = self._platter
-        fresh._platter.locked.clear()
+        fresh._image = self._image
+        fresh._image.locked.clear()
         return fresh
 
     def die_in(self, calls: int, dies: Callable[[], object]) -> None:
@@ -110,8 +110,8 @@ class SimDisk(Files):
             raise UsageError(f"calls are counted from 1, not from {calls}")
         self._last_call, self._dies = self.calls + calls, dies
 
-    def live_on(self) -> None:
-        """Take `die_in` back."""
+    def cancel_death(self) -> None:
+        """Cancel the planned death of the process (`die_in`)."""
         self._last_call = None
 
     # --- what goes wrong
@@ -131,44 +131,44 @@ class SimDisk(Files):
         for call in calls:
             if call not in CALLS:
                 raise unknown("call of a disk", call, CALLS)
-        fault = DiskFault(self._platter, kind, paths, free_bytes, tuple(calls), until_s)
-        self._platter.faults.append(fault)
+        fault = DiskFault(self._image, kind, paths, free_bytes, tuple(calls), until_s)
+        self._image.faults.append(fault)
         return fault
 
     @property
     def faults(self) -> list[DiskFault]:
         """What is wrong right now."""
-        return list(self._platter.faults)
+        return list(self._image.faults)
 
-    def rot(self, paths: str) -> str:
+    def flip_bit(self, paths: str) -> str:
         """A bit of a file that fits turns over, where it lies; returns where that was. Raises UsageError where no bytes are."""
         there = [file for file in self._files() if file.data and fnmatch.fnmatchcase(file.path, paths)]
         if not there:
             raise UsageError(f"no non-empty file matches {paths}")
-        chance = self._platter.chance("rot", paths)
+        chance = self._image.chance("rot", paths)
         file = chance.choice(there)
-        file.settle()
+        file.persist()
         at = chance.randrange(len(file.data))
         bit = 1 << chance.randrange(8)
         file.data[at] ^= bit
         file.durable[at] ^= bit
         return f"{file.path} at {at}"
 
-    def settle(self) -> None:
+    def fsync_all(self) -> None:
         """All that was written by now is durable, as by sync(1)."""
-        for node in self._platter.dirs.values():
-            node.settle()
+        for node in self._image.dirs.values():
+            node.persist()
         for file in self._files():
-            file.settle()
+            file.persist()
 
     def image(self, *, durable: bool = False) -> dict[str, bytes]:
         """The bytes of every file by its path, in their order."""
         return {file.path: bytes(file.durable if durable else file.data) for file in self._files()}
 
     def _files(self) -> Iterator[File]:
-        for path in sorted(self._platter.dirs):
+        for path in sorted(self._image.dirs):
             if path:
-                node = self._platter.dirs[path]
+                node = self._image.dirs[path]
                 yield from (child for _, child in sorted(node.names.items()) if isinstance(child, File))
 
     # --- every call
@@ -177,9 +177,9 @@ class SimDisk(Files):
         """Before a call that changes something."""
         self.calls += 1
         dies = self._last_call is not None and self.calls >= self._last_call
-        if dies and self._platter.chance("die", path).random() < 0.5:
+        if dies and self._image.chance("die", path).random() < 0.5:
             self._die()
-        if self._platter.faults:
+        if self._image.faults:
             self._suffer(call, path)
 
     def _changed(self) -> None:
@@ -190,10 +190,10 @@ class SimDisk(Files):
     def _die(self) -> None:
         self._last_call = None
         self._dies()
-        raise Killed("the process died here")
+        raise ProcessKilled("the process died here")
 
     def _suffer(self, call: str, path: str) -> None:
-        for fault in list(self._platter.faults):
+        for fault in list(self._image.faults):
             if not fault.hits(call, path):
                 continue
             if fault.kind == "stalls":
@@ -207,7 +207,7 @@ class SimDisk(Files):
 
     def _room(self, file: File, end: int, size: int) -> int:
         """How much of a write of that size, up to ``end``, the disk takes; a full one none, and says so."""
-        for fault in self._platter.faults:
+        for fault in self._image.faults:
             if fault.kind == "full" and fault.hits("write", file.path):
                 growth = max(end - len(file.data), 0)
                 if growth > fault.free_bytes:
@@ -219,19 +219,19 @@ class SimDisk(Files):
         return size
 
     def _file(self, fd: int) -> File:
-        found = self._open.get(fd)
-        if found is None:
+        file = self._open.get(fd)
+        if file is None:
             if self.dead:
-                raise Killed("a call by a process that is dead")
+                raise ProcessKilled("a call by a process that is dead")
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        return found
+        return file
 
     def _at(self, path: Path) -> tuple[Directory, str, Node | None]:
         """The directory, the name in it, and what has it."""
         if self.dead:
-            raise Killed("a call by a process that is dead")
+            raise ProcessKilled("a call by a process that is dead")
         head, _, name = os.fspath(path).rpartition("/")
-        directory = self._platter.dirs.get(head)
+        directory = self._image.dirs.get(head)
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return directory, name, directory.names.get(name)
@@ -261,11 +261,11 @@ class SimDisk(Files):
         file = self._file(fd)
         self.calls += 1
         size = len(data)
-        if self._platter.faults:
+        if self._image.faults:
             self._suffer("write", file.path)
             size = self._room(file, position + size, size)
         if self._last_call is not None and self.calls >= self._last_call:
-            size = torn(position, size, self._platter.chance("torn", file.path))
+            size = torn(position, size, self._image.chance("torn", file.path))
             file.change((position, data[:size]))
             self._die()
         file.change((position, data if size == len(data) else data[:size]))
@@ -273,7 +273,7 @@ class SimDisk(Files):
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         file = self._file(fd)
-        if self._platter.faults:
+        if self._image.faults:
             self._suffer("read", file.path)
         return bytes(file.data[position : position + size])
 
@@ -285,7 +285,7 @@ class SimDisk(Files):
         if size == len(file.data):
             return
         self._change("truncate", file.path)
-        for fault in self._platter.faults:
+        for fault in self._image.faults:
             if fault.kind == "full":
                 fault.free_bytes += max(len(file.data) - size, 0)
         file.change((size, None))
@@ -299,13 +299,13 @@ class SimDisk(Files):
             file.done += len(file.pending)
             file.pending.clear()
             raise
-        file.settle()
+        file.persist()
         self._changed()
 
     def sync_dir(self, path: Path) -> None:
         node = self._dir(path)
         self._change("sync", node.path)
-        node.settle()
+        node.persist()
         self._changed()
 
     def rename(self, old: Path, new: Path) -> None:
@@ -318,7 +318,7 @@ class SimDisk(Files):
         self._change("rename", os.fspath(old))
         first = node if replaced is not None and isinstance(node, File) else None
         directory.change((name, None), (fresh, node), first=first)
-        self._platter.moved(node, os.fspath(new))
+        self._image.moved(node, os.fspath(new))
         self._changed()
 
     def remove(self, path: Path) -> None:
@@ -333,11 +333,11 @@ class SimDisk(Files):
 
     def _dir(self, path: Path) -> Directory:
         if self.dead:
-            raise Killed("a call by a process that is dead")
-        found = self._platter.dirs.get(os.fspath(path))
-        if found is None:
+            raise ProcessKilled("a call by a process that is dead")
+        directory = self._image.dirs.get(os.fspath(path))
+        if directory is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        return found
+        return directory
 
     def names(self, path: Path) -> list[str]:
         return sorted(self._dir(path).names)
@@ -346,18 +346,18 @@ class SimDisk(Files):
         return []
 
     def exists(self, path: Path) -> bool:
-        directory = self._platter.dirs.get(os.path.dirname(path))
+        directory = self._image.dirs.get(os.path.dirname(path))
         return directory is not None and os.path.basename(path) in directory.names
 
     def is_dir(self, path: Path) -> bool:
-        return os.fspath(path) in self._platter.dirs
+        return os.fspath(path) in self._image.dirs
 
     def add_dir(self, path: Path) -> None:
         directory, name, node = self._at(path)
         if isinstance(node, Directory):
             return
         self._change("mkdir", os.fspath(path))
-        node = self._platter.dirs[os.fspath(path)] = Directory(os.fspath(path))
+        node = self._image.dirs[os.fspath(path)] = Directory(os.fspath(path))
         directory.change((name, node))
         self._changed()
 
@@ -367,26 +367,26 @@ class SimDisk(Files):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
         self._change("remove", os.fspath(path))
         directory.change((name, None))
-        del self._platter.dirs[os.fspath(path)]
+        del self._image.dirs[os.fspath(path)]
         self._changed()
 
     def read_file(self, path: Path) -> bytes:
         _, _, node = self._at(path)
         if not isinstance(node, File):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if self._platter.faults:
+        if self._image.faults:
             self._suffer("read", node.path)
         return bytes(node.data)
 
     def space(self, path: Path) -> tuple[int, int]:
         used = sum(len(file.data) for file in self._files())
-        full = [fault.free_bytes for fault in self._platter.faults if fault.kind == "full"]
+        full = [fault.free_bytes for fault in self._image.faults if fault.kind == "full"]
         return _CAPACITY, min([_CAPACITY - used, *full])
 
     def lock(self, path: Path) -> Closable:
         fd = self.open(path, create=True)
         self.close(fd)
-        owner = self._platter.locked.setdefault(os.fspath(path), self)
+        owner = self._image.locked.setdefault(os.fspath(path), self)
         if owner is not self:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), str(path))
         return _Lock(self, os.fspath(path))

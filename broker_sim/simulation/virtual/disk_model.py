@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.disk import SimDisk
 
-__all__ = ["CALLS", "DISK_FAULTS", "SECTOR", "Directory", "DiskFault", "File", "Platter", "torn"]
+__all__ = ["CALLS", "DISK_FAULTS", "SECTOR", "Directory", "DiskFault", "DiskImage", "File", "torn"]
 
 SECTOR = 512
 _LIMIT = 4096
@@ -54,9 +54,9 @@ class File:
         _apply(self.data, op)
         self.pending.append(op)
         if len(self.pending) > _LIMIT:
-            self.settle(_LIMIT // 2)
+            self.persist(_LIMIT // 2)
 
-    def settle(self, count: int | None = None) -> None:
+    def persist(self, count: int | None = None) -> None:
         """The oldest waiting operations are durable."""
         settled = self.pending[:count]
         for op in settled:
@@ -69,14 +69,14 @@ class File:
         pending, image = self.pending, self.durable
         fate = chance.randrange(4) if pending else 0
         if fate == 1:
-            self.settle()
+            self.persist()
         elif fate == 2:
-            self.settle(chance.randrange(len(pending)))
+            self.persist(chance.randrange(len(pending)))
             position, data = pending[0]
             if data is not None:
                 _apply(image, (position, data[: torn(position, len(data), chance)]))
         elif fate == 3:
-            self.settle(chance.randrange(len(pending)))
+            self.persist(chance.randrange(len(pending)))
             self._scatter(chance)
         self.data = bytearray(self.durable)
         self.done += len(self.pending)
@@ -90,13 +90,13 @@ class File:
         old = self.durable
         least, most = sorted((len(old), len(new)))
         size = chance.choice((least, most, chance.randint(least, most)))
-        found = bytearray(size)
+        content = bytearray(size)
         share = chance.random()
         for start in range(0, size, SECTOR):
             source = new if chance.random() < share else old
             part = source[start : min(start + SECTOR, size)]
-            found[start : start + len(part)] = part
-        self.durable = found
+            content[start : start + len(part)] = part
+        self.durable = content
 
 
 def torn(position: int, size: int, chance: random.Random) -> int:
@@ -124,11 +124,11 @@ class Directory:
         _name(self.names, names)
         self.pending.append((names, first, first.done + len(first.pending) if first is not None else 0))
 
-    def settle(self, count: int | None = None) -> None:
+    def persist(self, count: int | None = None) -> None:
         for names, first, operations in self.pending[:count]:
             _name(self.durable, names)
             if first is not None:
-                first.settle(max(operations - first.done, 0))
+                first.persist(max(operations - first.done, 0))
         del self.pending[:count]
 
     def lose_power(self, chance: random.Random) -> None:
@@ -137,7 +137,7 @@ class Directory:
         if chance.random() < 0.25:
             self._scatter(chance)
         else:
-            self.settle(count)
+            self.persist(count)
         self.names = dict(self.durable)
         self.pending.clear()
 
@@ -152,7 +152,7 @@ class Directory:
                     del self.durable[name]
             _name(self.durable, names)
             if first is not None and bytes_first:
-                first.settle(max(operations - first.done, 0))
+                first.persist(max(operations - first.done, 0))
 
 
 Node = File | Directory
@@ -166,8 +166,8 @@ def _name(table: dict[str, Node], names: Iterable[tuple[str, Node | None]]) -> N
             table[name] = node
 
 
-class Platter:
-    """What outlives a process."""
+class DiskImage:
+    """The files and directories of a machine; they outlive the processes that write them."""
 
     def __init__(self, seed: object) -> None:
         self.seed = seed
@@ -231,7 +231,7 @@ _CHANGES = ("write", "truncate", "create", "rename", "remove", "mkdir")
 class DiskFault:
     """Something wrong with the paths that fit ``paths`` (as a shell's pattern), until ``heal()`` or the end of a ``with`` block."""
 
-    disk: Platter = field(repr=False)
+    disk: DiskImage = field(repr=False)
     kind: str
     paths: str = "*"
     free_bytes: int = 0
@@ -246,8 +246,8 @@ class DiskFault:
         if self in self.disk.faults:
             self.disk.faults.remove(self)
             waiting, self.ended = self.ended, []
-            for told in waiting:
-                told()
+            for future in waiting:
+                future()
 
     def hits(self, call: str, path: str) -> bool:
         return (self.paths == "*" or fnmatch.fnmatchcase(path, self.paths)) and (

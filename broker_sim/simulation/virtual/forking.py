@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from broker_sim.simulation.virtual import patches
 from broker_sim.simulation.virtual.loop import SimLoop
-from broker_sim.simulation.virtual.watchdog import at_ease
+from broker_sim.simulation.virtual.watchdog import watchdog_paused
 
 __all__ = ["CPU_S", "Fork", "Gone", "why_not"]
 
@@ -58,14 +58,16 @@ class Fork:
         self.child = self._pid == 0
         os.close(self._reading if self.child else self._writing)
         if self.child and loop.is_running():
-            events._set_running_loop(loop)  # asyncio notes the process with it, and to any other there is none
+            events._set_running_loop(
+                loop
+            )  # asyncio stores the process id with it, and in another process no loop is running
 
-    def end(self, told: object) -> NoReturn:
+    def end(self, result: object) -> NoReturn:
         """Of the child: tell its parent, and be gone, with nothing undone or flushed that is the parent's, too."""
         code = 1
         try:
             with os.fdopen(self._writing, "wb") as out:
-                pickle.dump(told, out)
+                pickle.dump(result, out)
             code = 0
         finally:
             _leave(code)
@@ -75,7 +77,7 @@ class Fork:
         ``within_s`` real seconds."""
         parts: list[bytes] = []
         try:
-            with at_ease():
+            with watchdog_paused():
                 until_s = _now_s() + within_s
                 while True:
                     if not _select([self._reading], [], [], max(0.0, until_s - _now_s()))[0]:

@@ -129,7 +129,7 @@ class PythonFunction:
     def __init__(self, function: types.FunctionType, entrance: Callable[..., Any]) -> None:
         self.function, self._code = function, function.__code__
         code = _template.__code__
-        constants = tuple(entrance if one == "entrance" else one for one in code.co_consts)
+        constants = tuple(entrance if constant == "entrance" else constant for constant in code.co_consts)
         self._stands_in = code.replace(
             co_consts=constants, co_name=self._code.co_name, co_qualname=self._code.co_qualname
         )

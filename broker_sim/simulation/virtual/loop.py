@@ -35,9 +35,9 @@ from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
 from broker_sim.simulation.virtual.alarms import uninterrupted
 from broker_sim.simulation.virtual.lots import Lot
-from broker_sim.simulation.virtual.names import SHOWN, callback_name, owner_of, tasks_text
 from broker_sim.simulation.virtual.patches import threads
 from broker_sim.simulation.virtual.process import PROCESS, Process
+from broker_sim.simulation.virtual.task_names import SHOWN, callback_name, owner_of, tasks_text
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.native import NativeThreads
@@ -291,7 +291,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     # --- running --------------------------------------------------------------------------------------------------------
 
     def run_forever(self) -> None:
-        inside = events._get_running_loop() is self  # the test stands inside between two runs: `world`
+        inside = events._get_running_loop() is self  # between two runs the test is inside of it: `world`
         if inside:
             events._set_running_loop(None)
         try:
@@ -359,7 +359,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     def _run_once(self) -> None:
         """Turns, until somebody stops the loop."""
         ready, until, after_turn = self._ready, self._until, self.after_turn
-        told, trace, shuffled = self._turns.extend, self._trace, self.order == "tasks"
+        record, trace, shuffled = self._turns.extend, self._trace, self.order == "tasks"
         take, pop = ready.popleft, heapq.heappop
         while True:
             heap = self._heap
@@ -380,7 +380,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
             if shuffled and count > 1:
                 self._permute()
             self._turn_count += 1
-            told((now, count, self._timers))
+            record((now, count, self._timers))
             self.steps += count
             for _ in range(count):
                 handle = take()

@@ -57,15 +57,15 @@ class NativeThreads:
             return set()
 
     def names(self) -> list[str]:
-        """Of the new ones."""
+        """The names of the native threads that were started during the simulation."""
         there = self._all() - self._known - self.p.native_ids
         if there:
             there -= {str(thread.native_id) for thread in threading.enumerate()}
-        found = []
+        names = []
         for number in sorted(there, key=int):
             with contextlib.suppress(OSError):  # it has ended meanwhile
-                found.append((_TASKS / number / "comm").read_text().strip())
-        return found
+                names.append((_TASKS / number / "comm").read_text().strip())
+        return names
 
     def look(self) -> None:
         """After time has been let pass. Raises SimForbidden."""
@@ -154,7 +154,7 @@ class _Arrival(MetaPathFinder, Loader):
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """The real loader's."""
+        """Delegate to the real loader."""
         module: ModuleType | None = self.real.create_module(spec)
         return module
 
@@ -186,7 +186,7 @@ def _refuse(p: Patches, kinds: list[type], stand_in: type) -> None:
     for kind in kinds:
         if kind is not stand_in:
             _refuse(p, kind.__subclasses__(), stand_in)
-            p.door(kind, "__init__", _no_client(p, kind.__name__))
+            p.patch(kind, "__init__", _no_client(p, kind.__name__))
 
 
 def _no_client(p: Patches, name: str) -> Callable[..., None]:

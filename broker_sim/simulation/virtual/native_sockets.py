@@ -35,20 +35,20 @@ class NativeSockets:
 
     def _all(self) -> dict[str, int]:
         """``socket:[inode]`` -> its descriptor."""
-        found: dict[str, int] = {}
+        sockets: dict[str, int] = {}
         with contextlib.suppress(OSError):  # not Linux
             for number in os.listdir(_DESCRIPTORS):
                 with contextlib.suppress(OSError):  # it has been closed meanwhile
                     target = os.readlink(f"{_DESCRIPTORS}/{number}")
                     if target.startswith("socket:"):
-                        found[target] = int(number)
-        return found
+                        sockets[target] = int(number)
+        return sockets
 
     def new(self) -> list[str]:
         """A text for each: its descriptor, its own address and its peer's."""
         there = {name: number for name, number in self._all().items() if name not in self._known}
         if there:
-            of_python = {each.fileno() for each in gc.get_objects() if issubclass(type(each), socket.socket)}
+            of_python = {thing.fileno() for thing in gc.get_objects() if issubclass(type(thing), socket.socket)}
             there = {name: number for name, number in there.items() if number not in of_python}
         return [f"socket {number} ({_way(number)})" for number in sorted(there.values())]
 

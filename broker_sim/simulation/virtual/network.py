@@ -166,7 +166,7 @@ class SimNetwork:
         self.cuts: dict[tuple[str, str], int] = {}
         self.context = contextvars.Context()
         self.tell: Callable[[str], object] = lambda text: None
-        """Who is told of cuts and losses, in words."""
+        """Called with cuts and losses, as text."""
         self._cuts: dict[Cut, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._bound: dict[tuple[str, int], SimSocket] = {}
@@ -181,25 +181,25 @@ class SimNetwork:
 
     def machine(self, name: str) -> Machine:
         """The machine of that name, made at the first call."""
-        found = self.machines.get(name)
-        if found is None:
+        machine = self.machines.get(name)
+        if machine is None:
             if not name or name in _HERE or any(not (c.isalnum() or c in "-._") for c in name):
                 raise UsageError(f"invalid host name {name!r} (expected letters, digits, '-', '.' and '_')")
             number = len(self.machines) + 1
-            found = self.machines[name] = Machine(name, f"10.0.{number >> 8}.{number & 255}")
-            self._by_address[found.address] = found
-        return found
+            machine = self.machines[name] = Machine(name, f"10.0.{number >> 8}.{number & 255}")
+            self._by_address[machine.address] = machine
+        return machine
 
     def known(self, name: str) -> Machine:
         """The machine with that name or address. Raises UsageError."""
-        found = self.machines.get(name) or self._by_address.get(name)
-        if found is None:
+        machine = self.machines.get(name) or self._by_address.get(name)
+        if machine is None:
             raise unknown("host", name, self.machines)
-        return found
+        return machine
 
     def name_of(self, address: str) -> str:
-        found = self._by_address.get(address)
-        return found.name if found else address
+        machine = self._by_address.get(address)
+        return machine.name if machine else address
 
     def _mine(self) -> Machine:
         process = PROCESS.get()
@@ -207,18 +207,18 @@ class SimNetwork:
 
     def getaddrinfo(self, host: Any, port: Any) -> list[Any]:
         """As ``socket.getaddrinfo``: one IPv4 address. Raises socket.gaierror."""
-        found = self._resolve(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (found.address, int(port or 0)))]
+        machine = self._resolve(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (machine.address, int(port or 0)))]
 
     def _resolve(self, host: str | bytes | None) -> Machine:
         name = host.decode() if isinstance(host, bytes) else host
         if name in _HERE or name in _ANY:
             return self._mine()
         assert name is not None
-        found = self.machines.get(name) or self._by_address.get(name)
-        if found is None:
+        machine = self.machines.get(name) or self._by_address.get(name)
+        if machine is None:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return found
+        return machine
 
     # --- listening and connecting
 
@@ -284,8 +284,8 @@ class SimNetwork:
         near.protocol.connection_made(near)
         return near, near.protocol
 
-    def _is_cut(self, one: Machine, other: Machine) -> bool:
-        return (one.name, other.name) in self.cuts or (other.name, one.name) in self.cuts
+    def _is_cut(self, machine: Machine, other: Machine) -> bool:
+        return (machine.name, other.name) in self.cuts or (other.name, machine.name) in self.cuts
 
     def draw_anew(self, seed: object) -> None:
         """From now on writes draw what happens to them from ``seed``: on connections that there are, and on those to come."""
@@ -298,20 +298,20 @@ class SimNetwork:
     def link_of(self, sender: str, receiver: str) -> Link:
         """How bytes go from one machine to another."""
         if self._links:
-            found = self._links.get((sender, receiver))
-            if found is not None:
-                return found
+            link = self._links.get((sender, receiver))
+            if link is not None:
+                return link
         noisy = self.noisy
         return self.link if noisy is None or sender in noisy or receiver in noisy else self._calm
 
     def set_link(self, sender: str, receiver: str, **changes: float) -> Link:
         """Change the way from one machine to another, ``Link``'s fields by name; ``"*"``: any. Raises UsageError."""
-        one, other = self._names(sender), self._names(receiver)
+        senders, other = self._names(sender), self._names(receiver)
         for name in changes:
             if name not in Link.__dataclass_fields__:
                 raise unknown("field of a link", name, Link.__dataclass_fields__)
         link = self.link
-        for way in ((a, b) for a in one for b in other if a != b):
+        for way in ((a, b) for a in senders for b in other if a != b):
             link = self._links[way] = replace(self.link_of(*way), **changes)
         return link
 
@@ -320,12 +320,12 @@ class SimNetwork:
         return self._cut([(a, b) for a in self._names(sender) for b in self._names(receiver)])
 
     def partition(self, one: str | Iterable[str], other: str | Iterable[str]) -> Cut:
-        """As `cut`, both ways."""
+        """Cut the connections between two sets of hosts in both directions (see `cut`)."""
         names, others = self._names(one), self._names(other)
         return self._cut([way for a in names for b in others for way in ((a, b), (b, a))])
 
     def heal(self) -> None:
-        """All cuts are healed."""
+        """Heal all cuts."""
         for cut in list(self._cuts):
             self.uncut(cut)
 

@@ -33,20 +33,20 @@ class _Memory:
 
 
 def seed(p: Patches) -> None:
-    """All that modules have."""
+    """Seed the numpy generators that modules have as attributes or as defaults of their functions."""
     numpy: Any = sys.modules.get("numpy.random")
     if numpy is None:
         return
     modules = len(sys.modules), next(reversed(sys.modules), "")
     if _Memory.modules != modules:
-        found = _Found((numpy.Generator, numpy.RandomState, numpy.BitGenerator))
-        found.look()
-        _Memory.modules, _Memory.generators = modules, found.by_id
-    for name, each in list(_Memory.generators.values()):
+        finder = _Found((numpy.Generator, numpy.RandomState, numpy.BitGenerator))
+        finder.look()
+        _Memory.modules, _Memory.generators = modules, finder.by_id
+    for name, generator in list(_Memory.generators.values()):
         try:
-            p.then(_seeded(each, f"{p.seed}/{name}"))
+            p.then(_seeded(generator, f"{p.seed}/{name}"))
         except Exception as error:
-            p.not_pinned(f"{name}, a {type(each).__name__}, can't be seeded: {error!r}")
+            p.not_pinned(f"{name}, a {type(generator).__name__}, can't be seeded: {error!r}")
 
 
 def _seeded(generator: Any, text: str) -> Callable[[], object]:
@@ -70,7 +70,7 @@ class _Found:
         self.by_id: dict[int, tuple[str, Any]] = {}
 
     def look(self) -> None:
-        """At all modules."""
+        """Search all imported modules for numpy generators."""
         for name, module in sys.modules.copy().items():
             if name.partition(".")[0] not in _NOT_OF:
                 for key, value in _own(module):
@@ -88,8 +88,8 @@ class _Found:
                         self._defaults(held, module, key, inner)
         elif kind in _CONTAINERS:
             if 0 < len(value) <= _SMALL:
-                for number, one in enumerate(list(value.values() if kind is dict else value)):
-                    self._is_it(one, module, key, number)
+                for number, item in enumerate(list(value.values() if kind is dict else value)):
+                    self._is_it(item, module, key, number)
         else:
             self._is_it(value, module, key)
             if kind.__flags__ & _HEAP_TYPE:
@@ -97,20 +97,20 @@ class _Found:
                     self._is_it(held, module, key, inner)
 
     def _defaults(self, function: Any, *path: object) -> None:
-        for number, one in enumerate(function.__defaults__ or ()):
-            self._is_it(one, *path, number)
-        for name, one in (function.__kwdefaults__ or {}).items():
-            self._is_it(one, *path, name)
+        for number, default in enumerate(function.__defaults__ or ()):
+            self._is_it(default, *path, number)
+        for name, default in (function.__kwdefaults__ or {}).items():
+            self._is_it(default, *path, name)
 
     def _is_it(self, value: Any, *path: object) -> None:
         if issubclass(type(value), self.kinds):  # by what it is: a proxy without a context raises whatever it is asked
             self.by_id.setdefault(id(value), (".".join(map(str, path)), value))
 
 
-def _own(one: Any) -> Iterator[tuple[str, Any]]:
+def _own(thing: Any) -> Iterator[tuple[str, Any]]:
     """Its attributes; none where it doesn't give them away."""
     try:
-        own = one.__dict__
+        own = thing.__dict__
     except Exception:  # a proxy's own: not ours to say
         return iter(())
     return iter(list(own.items())) if type(own) is dict else iter(())

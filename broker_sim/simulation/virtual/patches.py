@@ -1,10 +1,10 @@
-"""Replacements of functions during a simulation (doors), and the patches that are removed at its end.
+"""Replacements of functions during a simulation (patch points), and the patches that are removed at its end.
 
 Rules:
-1. A door is virtual in the simulation's threads only; for all other threads it is the original function, during and after the run.
+1. A patch point is virtual in the simulation's threads only; for all others it is the original function.
 2. A function of a module is replaced in itself (``in_place``), so that it does not matter who has taken it, when, and where it is held.
    What can't be - a method, a class, a function with a closure - is replaced at its name alone.
-3. A door is the same one in all simulations.
+3. A function has the same patch point in all simulations.
 4. What has been put is put back in the opposite order, whatever has happened.
 5. What could not be made virtual is a line of ``reasons``: the run may be another one in another process.
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from broker_sim.simulation.sync.threads import SimThread, Threads
     from broker_sim.simulation.virtual.loop import SimLoop
 
-__all__ = ["DOORS", "Door", "Patches", "begin", "current", "end", "threads"]
+__all__ = ["PATCH_POINTS", "PatchPoint", "Patches", "begin", "current", "end", "threads"]
 
 
-class Door:
+class PatchPoint:
     """The replacement of the function ``there``, which has the name ``key``. ``real``: the original for other threads. ``place``:
     set if the function is replaced in place, else ``function`` is assigned to its name."""
 
@@ -74,9 +74,9 @@ def _entrance(key: str, of_others: Callable[[], Callable[..., Any]]) -> Any:
     return entrance
 
 
-DOORS: dict[str, Door] = {}
+PATCH_POINTS: dict[str, PatchPoint] = {}
 """All that have been made in this process, by their keys."""
-_IN_PLACE: dict[int, Door] = {}
+_IN_PLACE: dict[int, PatchPoint] = {}
 """Those of functions that are replaced in themselves, by the ids of these."""
 
 
@@ -107,17 +107,17 @@ class Patches:
         self.reasons: list[str] = [] if reasons is None else reasons
         """Why another process may run otherwise."""
         self.virtual: dict[str, Callable[..., Any]] = {}
-        """What is behind each door."""
+        """The virtual function of each patch point."""
         self.threads: dict[int, SimThread] = {}
         """Threads of the simulation, by ident: see ``threads``."""
         self.in_threads: dict[str, Callable[..., Any]] = {}
-        """What is behind a door for them, where it is something else."""
+        """The virtual functions for these threads, where they differ."""
         self.streams: dict[Process | None, dict[int, tuple[random.Random, random.Random]]] = {}
         """What generators that were there before draw from, by process and their ids: see ``chance``."""
-        self.in_place: list[Door] = []
+        self.in_place: list[PatchPoint] = []
         """Of functions that are replaced in themselves."""
         self.names: set[tuple[str, str]] = set()
-        """(module, name) for which a door was asked."""
+        """(module, name) of all functions that were patched."""
         self.native_ids: set[str] = set()
         """What the system calls those that there have been: one that has ended is listed for a moment more."""
         self.sync: Threads | None = None
@@ -135,16 +135,16 @@ class Patches:
         setattr(owner, name, value)
         self._undo.append(put)
 
-    def door(self, owner: Any, name: str, virtual: Callable[..., Any] | None, *, at_name: bool = False) -> str:
+    def patch(self, owner: Any, name: str, virtual: Callable[..., Any] | None, *, at_name: bool = False) -> str:
         """Replace a function by ``virtual`` in this thread while the simulation runs; other threads call the original. ``virtual``
         None: also in this thread, unless it is virtual already. ``at_name``: only under that name, not under others. Returns its
         key."""
         there = getattr(owner, name)
         key = _text(owner, name) if at_name else self.key(owner, name)
         in_place = not at_name and not isinstance(owner, type) and replaceable(there)
-        made = DOORS.get(key)
+        made = PATCH_POINTS.get(key)
         if made is None or (there is not made.there and there is not made.function):
-            made = DOORS[key] = Door(key, there, in_place=in_place, of_class=isinstance(owner, type))
+            made = PATCH_POINTS[key] = PatchPoint(key, there, in_place=in_place, of_class=isinstance(owner, type))
         if virtual is not None:
             self.virtual[key] = virtual
         self.names.add((owner.__name__, name))
@@ -159,11 +159,11 @@ class Patches:
         return key
 
     def replace(self, function: types.FunctionType, virtual: Callable[..., Any]) -> Callable[..., Any]:
-        """As ``door``, of a method that Python code has: in itself. Returns the real one."""
+        """Replace a method of Python code in place (see ``patch``). Returns the original."""
         made = _IN_PLACE.get(id(function))
         key = f"{function.__module__}.{function.__qualname__}" if made is None else made.key
         if made is None:
-            made = DOORS[key] = _IN_PLACE[id(function)] = Door(key, function, in_place=True, of_class=True)
+            made = PATCH_POINTS[key] = _IN_PLACE[id(function)] = PatchPoint(key, function, in_place=True, of_class=True)
         self.virtual[key] = virtual
         self.in_place.append(made)
         if made.place is not None:
@@ -172,7 +172,7 @@ class Patches:
         return made.real
 
     def key(self, owner: Any, name: str) -> str:
-        """The name of a door: of a function that has more than one, the first under which it was replaced."""
+        """The key of a patch point: if a function has several names, the first under which it was replaced."""
         there = getattr(owner, name, None)
         made = _IN_PLACE.get(id(there))
         if made is not None and made.there is there:
@@ -180,19 +180,19 @@ class Patches:
         return _text(owner, name)
 
     def real(self, owner: Any, name: str) -> Callable[..., Any]:
-        """What is behind a door for everybody else."""
-        made = DOORS.get(self.key(owner, name))
+        """The original function, as threads outside of the simulation call it."""
+        made = PATCH_POINTS.get(self.key(owner, name))
         there: Callable[..., Any] = getattr(owner, name)
         return made.real if made is not None and (there is made.there or there is made.function) else there
 
     def inside(self) -> bool:
-        """Whether simulated code asks."""
+        """Whether the caller is code of the simulation."""
         me = threading.get_ident()
         return me == self.thread or me in self.threads
 
     def in_thread(self, key: str, args: Any, kwargs: Any) -> Any:
-        """What one of the simulation's threads finds behind a door. What is forbidden ends the run, whatever the thread catches."""
-        virtual = self.in_threads.get(key) or self.virtual.get(key) or DOORS[key].real
+        """Call the function that a thread of the simulation gets. A forbidden call ends the run, whatever the thread catches."""
+        virtual = self.in_threads.get(key) or self.virtual.get(key) or PATCH_POINTS[key].real
         try:
             return virtual(*args, **kwargs)
         except SimForbidden as error:
@@ -206,7 +206,7 @@ class Patches:
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """All doors lead to the real world in the block."""
+        """In the block all patch points call the original functions."""
         global _current
         before, _current = _current, None
         try:
@@ -219,7 +219,7 @@ class Patches:
         self._undo.append(undo)
 
     def restore(self) -> None:
-        """Everything is as before."""
+        """Put back everything that was replaced."""
         while self._undo:
             self._undo.pop()()
 
@@ -239,7 +239,7 @@ def current() -> Patches | None:
 
 
 def begin(patches: Patches) -> None:
-    """A simulation runs. Raises RuntimeError: another one does."""
+    """Note that a simulation runs. Raises RuntimeError if another one runs in this process."""
     global _current
     if _current is not None:
         raise RuntimeError("another simulation is running in this process: what is pinned is pinned once")
@@ -247,7 +247,7 @@ def begin(patches: Patches) -> None:
 
 
 def end() -> None:
-    """It does not any more: all doors lead to the real world."""
+    """The simulation has ended: all patch points call the original functions."""
     global _current
     _current = None
 

@@ -32,7 +32,7 @@ def _threads(p: Patches) -> None:
     def start(thread: threading.Thread) -> None:
         p.loop.forbid(f"starting thread {thread.name} in the test", "let a program do it: its threads are virtual")
 
-    p.door(threading.Thread, "start", start)
+    p.patch(threading.Thread, "start", start)
 
 
 def _blocking(p: Patches) -> None:
@@ -52,8 +52,8 @@ def _blocking(p: Patches) -> None:
             loop.forbid(f"waiting for thread {self.name}", "use tasks, and await them")
         real_join(self, timeout)
 
-    p.door(threading.Condition, "wait", wait)
-    p.door(threading.Thread, "join", join)
+    p.patch(threading.Condition, "wait", wait)
+    p.patch(threading.Thread, "join", join)
 
 
 def _loops(p: Patches) -> None:
@@ -68,9 +68,9 @@ def _loops(p: Patches) -> None:
         p.loop.forbid("asyncio.run", "await it in a program, sim.run it in a test")
 
     for module in (asyncio, asyncio.events):
-        p.door(module, "new_event_loop", no_loop)
+        p.patch(module, "new_event_loop", no_loop)
     for module in (asyncio, asyncio.runners):
-        p.door(module, "run", no_run)
+        p.patch(module, "run", no_run)
 
 
 def _sockets(p: Patches) -> None:
@@ -86,15 +86,15 @@ def _sockets(p: Patches) -> None:
         what = f"connecting to {address!r} (urllib, http.client and the like)"
         p.loop.forbid(what, "use asyncio.open_connection to a server that is a coroutine on another host")
 
-    p.door(socket, "create_connection", no_client)
-    p.door(socket.socket, "__init__", no_socket)
-    p.door(socket, "getaddrinfo", no_lookup)
+    p.patch(socket, "create_connection", no_client)
+    p.patch(socket.socket, "__init__", no_socket)
+    p.patch(socket, "getaddrinfo", no_lookup)
     for name in ("gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo"):
-        p.door(socket, name, no_lookup)
+        p.patch(socket, name, no_lookup)
 
 
 def _programs(p: Patches) -> None:
-    """No process is started."""
+    """Simulated programs can not start processes."""
 
     def no_program(self: Any, *args: Any, **kwargs: Any) -> None:
         self._child_created = False  # for its __del__
@@ -103,17 +103,17 @@ def _programs(p: Patches) -> None:
     def no_process(name: str) -> Callable[..., None]:
         return lambda *args, **kwargs: p.loop.forbid(f"starting a process ({name})", "let it be a coroutine on a host")
 
-    p.door(subprocess.Popen, "__init__", no_program)
+    p.patch(subprocess.Popen, "__init__", no_program)
     for name in ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp"):
         if hasattr(os, name):
-            p.door(os, name, no_process(f"os.{name}"))
+            p.patch(os, name, no_process(f"os.{name}"))
     if _posixsubprocess is not None:
-        p.door(_posixsubprocess, "fork_exec", no_process("multiprocessing"))
+        p.patch(_posixsubprocess, "fork_exec", no_process("multiprocessing"))
     multiprocessing = sys.modules.get("multiprocessing.process")
     if (
         multiprocessing is not None
     ):  # before it opens pipes, which it does not close again in another process: one's pid is virtual
-        p.door(multiprocessing.BaseProcess, "start", no_process("multiprocessing"))
+        p.patch(multiprocessing.BaseProcess, "start", no_process("multiprocessing"))
 
 
 def _alarms(p: Patches) -> None:
@@ -127,7 +127,7 @@ def _alarms(p: Patches) -> None:
             return p.real(owner, name)(*args, **kwargs)
 
         if hasattr(owner, name):
-            p.door(owner, name, function)
+            p.patch(owner, name, function)
 
     for name in ("alarm", "setitimer", "pause", "sigwait", "sigtimedwait", "sigwaitinfo"):
         not_for_programs(signal, name, "an alarm of real time", "use loop.call_later, or asyncio.timeout")

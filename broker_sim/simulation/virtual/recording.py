@@ -13,7 +13,7 @@ from typing import Any
 from broker_sim.journal.files import plain
 from broker_sim.simulation.errors import SimError
 
-__all__ = ["CAUSES", "NotRepeatable", "Recording", "encoded", "hashed"]
+__all__ = ["CAUSES", "NotRepeatable", "RunRecording", "encoded", "hashed"]
 
 CAUSES = """\
 A run can be repeated if nothing in it depends on anything but its seed. What does, most often:
@@ -39,7 +39,7 @@ def hashed(entry: tuple[int, dict[str, Any]]) -> bytes:
     has no references, and takes a quarter of JSON's time."""
     try:
         return marshal.dumps(entry, 2)
-    except ValueError:  # something that only JSON is told how to write
+    except ValueError:  # something that only the JSON encoder can write
         return encoded(entry).encode()
 
 
@@ -47,10 +47,10 @@ class NotRepeatable(SimError):
     """Two runs with the same seed were not the same."""
 
 
-class Recording:
+class RunRecording:
     """The events of a run, as text. With ``expected``, those of an earlier one, the first difference is kept."""
 
-    def __init__(self, expected: Recording | None = None) -> None:
+    def __init__(self, expected: RunRecording | None = None) -> None:
         self.lines: list[str] = []
         self.difference: str | None = None
         """The first difference in words, with what came before it."""

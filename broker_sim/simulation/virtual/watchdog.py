@@ -31,7 +31,7 @@ from broker_sim.simulation.virtual.process import PROCESS
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
 
-__all__ = ["at_ease", "patience"]
+__all__ = ["patience", "watchdog_paused"]
 
 _LOOK_S = 1.0
 _IDLE = 10
@@ -45,7 +45,7 @@ _SHOWN = 6
 """Frames that the error shows."""
 
 
-class _Insists(BaseException):
+class _StuckThreadInterrupt(BaseException):
     """For code that swallows every Exception."""
 
 
@@ -83,7 +83,7 @@ class _Guard:
             signal.pthread_kill(self.main, signal.SIGVTALRM)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread."""
+        """Handle SIGVTALRM in the main thread: raise the error of the stuck simulation."""
         alarm = self.alarms.error
         if not self.loop.is_running():
             if self.alarms.late and not is_uninterrupted(frame):
@@ -92,8 +92,8 @@ class _Guard:
         interrupted, frame = frame, _running(frame)
         stack = traceback.extract_stack(frame)
         if any(
-            each.filename.endswith(f"{name}.py") or f"/{name}/" in each.filename
-            for each in stack
+            frame.filename.endswith(f"{name}.py") or f"/{name}/" in frame.filename
+            for frame in stack
             for name in _DEBUGGERS
         ):
             return
@@ -102,7 +102,7 @@ class _Guard:
         busy = (self.used_s if frame is interrupted else self.all_used_s) > self.look_s / 64
         self.loop.forbidden = self._error(frame, stack, busy) if alarm is None or ends else alarm
         if self.calls > 2:
-            raise _Insists
+            raise _StuckThreadInterrupt
         raise self.loop.forbidden
 
     def _error(self, frame: FrameType | None, stack: traceback.StackSummary, busy: bool) -> SimForbidden:
@@ -118,7 +118,7 @@ class _Guard:
         sockets = [] if self.loop.native_sockets is None else self.loop.native_sockets.new()
         opened = f"; C code has opened {', '.join(sockets)}" if sockets else ""
         lasted = duration_text(self.patience_s * 1000)
-        ours = max((at for at, each in enumerate(stack) if each.filename == _LOOP), default=-1)
+        ours = max((at for at, frame in enumerate(stack) if frame.filename == _LOOP), default=-1)
         shown = "".join(traceback.format_list(stack[ours + 1 :][-_SHOWN:]))
         return SimStuck(
             f"code{host}{caller(frame)} {what}, for {lasted} of real time: {instead}; "
@@ -133,7 +133,7 @@ def _running(frame: FrameType | None) -> FrameType | None:
         return frame
     frames = sys._current_frames()
     theirs = [frames[ident] for ident in threads if ident in frames]
-    return next((each for each in theirs if each.f_code.co_filename != _THREADS), frame)
+    return next((frame for frame in theirs if frame.f_code.co_filename != _THREADS), frame)
 
 
 def _process_s() -> float:
@@ -188,7 +188,7 @@ _watch = _Watch()
 
 
 @contextmanager
-def at_ease() -> Iterator[None]:
+def watchdog_paused() -> Iterator[None]:
     """In this block the simulation itself waits, and the time does not count as stuck."""
     guard, _watch.guard = _watch.guard, None
     try:

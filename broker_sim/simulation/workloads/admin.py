@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker_sim.simulation.workloads.raw import OTHER, TOPIC, VERSIONS, Client
+from broker_sim.simulation.workloads.raw import OTHER, TOPIC, VERSIONS, RawClient
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -38,7 +38,7 @@ from kafka_wire.messages.k47_offset_delete import (
 
 if TYPE_CHECKING:
     from broker_sim.simulation.workloads.catalogue import Workload
-    from broker_sim.simulation.workloads.raw import Scene
+    from broker_sim.simulation.workloads.raw import RawContext
 
 __all__ = ["Admin"]
 
@@ -49,7 +49,7 @@ _MOST_PARTITIONS = 9
 _TOPIC_RESOURCE = 2
 
 
-class Admin(Client):
+class Admin(RawClient):
     """See the module. Its deeds are its methods that begin with ``_do_``."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {
@@ -66,7 +66,7 @@ class Admin(Client):
         IncrementalAlterConfigsRequest: (0, 1),
     }
 
-    def __init__(self, scene: Scene, workload: Workload) -> None:
+    def __init__(self, scene: RawContext, workload: Workload) -> None:
         super().__init__(scene, "admin")
         self.workload = workload
         self.over = False
@@ -75,7 +75,7 @@ class Admin(Client):
         self._parts = dict(workload.topics)
 
     async def run(self) -> None:
-        """Until it is over."""
+        """Send administrative requests until the workload ends."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
         self.scene.deeds.life(self.name, self.rng)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.checks.invariants import InvariantBroken, Invariants
-from broker_sim.simulation.checks.ledger import Ledger
-from broker_sim.simulation.checks.liveness import Expected, bound_s, converge, safe
+from broker_sim.simulation.checks.ledger import DeliveryLedger
+from broker_sim.simulation.checks.liveness import ExpectedGroup, bound_s, converge, safe
 from broker_sim.simulation.workloads.admin import Admin
-from broker_sim.simulation.workloads.catalogue import REBALANCE_S, REQUEST_S, SESSION_S, Team, Workload
+from broker_sim.simulation.workloads.catalogue import REBALANCE_S, REQUEST_S, SESSION_S, GroupSpec, Workload
 from broker_sim.simulation.workloads.hostile import Hostile
 from broker_sim.simulation.workloads.programs import Consumer, Producer
-from broker_sim.simulation.workloads.raw import Scene, Unheard
+from broker_sim.simulation.workloads.raw import RawContext, UncheckedAnswers
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["Stage", "Watch", "consumer_options", "through"]
+__all__ = ["AiokafkaWorkload", "InvariantWatch", "consumer_options", "through"]
 
 _REST_S = 5.0
-"""An application without records commits where it stands after that time."""
+"""An application without records commits its position after that time."""
 
 _METADATA_S = 10.0
 """Age at which clients ask for metadata again."""
@@ -36,7 +36,7 @@ _NOTED_S = 0.3
 """So often the hostile client looks who is there."""
 
 
-class Watch:
+class InvariantWatch:
     """What breaks in a run: the first breach ends it. ``waive``: invariants whose breaches are counted and go on."""
 
     def __init__(self, sim: Simulation, waive: Collection[str] = ()) -> None:
@@ -47,7 +47,7 @@ class Watch:
         """Whether a breach ends what runs."""
 
     def breach(self, error: InvariantBroken) -> None:
-        """An invariant is broken."""
+        """Note a broken invariant; the first one ends the run, unless it is waived."""
         if error.name in self.waive:
             self.waived[error.name] += 1
         elif self.broken is None:
@@ -61,10 +61,10 @@ class Watch:
             raise self.broken
 
 
-class Stage:
+class AiokafkaWorkload:
     """See the module. ``case.journal`` False leaves the brokers unwatched, on their short ways, until a fault needs the journal."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.case, self.workload, self.watch = sim, case, workload, watch
         factor = min(3, workload.brokers)
         replication = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
@@ -74,7 +74,7 @@ class Stage:
         )  # fmt: skip
         self.kafka.on_loss = watch.breach
         self.kafka.state.ensure_offsets_topic()
-        self.ledger = Ledger(watch.breach)
+        self.ledger = DeliveryLedger(watch.breach)
         self.invariants = (
             Invariants(self.kafka, watch.breach, waive=watch.waive, ledger=self.ledger) if self.kafka.observed else None
         )
@@ -84,7 +84,7 @@ class Stage:
         self._seats = 0
         for name in case.absent:
             sim.host(name)
-        self._scenes: list[Scene] = []
+        self._scenes: list[RawContext] = []
         for team in workload.teams:
             self._start_team(team, min(team.members, case.members or team.members))
         self.producers = [
@@ -102,7 +102,7 @@ class Stage:
 
     # --- who is there
 
-    def _start_team(self, team: Team, count: int) -> None:
+    def _start_team(self, team: GroupSpec, count: int) -> None:
         pattern = None if team.pattern is None else re.compile(team.pattern)
         for topic in self.workload.topics:
             if topic in team.topics or (pattern is not None and pattern.match(topic)):
@@ -114,15 +114,15 @@ class Stage:
                 continue
             self._teams[team.group] = self._teams.get(team.group, 0) + 1
             mine = [] if not team.assigned else self._share(team, number, count)
-            one = Consumer(
+            consumer = Consumer(
                 self.sim, host, self.kafka.bootstrap, team.group, team.topics, team.work_s, team.commit_every_s,
                 consumer_options(team, host.name), pattern=team.pattern, assigned=mine, gave=self.ledger.gave,
                 rest_s=_REST_S,
             )  # fmt: skip
-            host.spawn(through(one.run))
-            self.consumers.append(one)
+            host.spawn(through(consumer.run))
+            self.consumers.append(consumer)
 
-    def _share(self, team: Team, number: int, count: int) -> list[tuple[str, int]]:
+    def _share(self, team: GroupSpec, number: int, count: int) -> list[tuple[str, int]]:
         every = [(topic, index) for topic in team.topics for index in range(self.workload.topics[topic])]
         return every[number::count]
 
@@ -131,15 +131,15 @@ class Stage:
         options = {"request_timeout_ms": round(REQUEST_S * 1000), "metadata_max_age_ms": round(_METADATA_S * 1000)}
         if self.workload.idempotent:
             options["enable_idempotence"] = True
-        one = Producer(self.sim, host, self.kafka.bootstrap, topic, self.workload.every_s, options=options)
-        host.spawn(through(one.run))
-        return one
+        producer = Producer(self.sim, host, self.kafka.bootstrap, topic, self.workload.every_s, options=options)
+        host.spawn(through(producer.run))
+        return producer
 
-    def _scene(self, name: str) -> Scene:
+    def _scene(self, name: str) -> RawContext:
         """For clients that speak the protocol themselves; what they hear the journal checks."""
-        unheard = Unheard(self.kafka.state, lambda: self.sim.elapsed_s, lambda error: None)
+        unheard = UncheckedAnswers(self.kafka.state, lambda: self.sim.elapsed_s, lambda error: None)
         partitions = self.workload.topics.get("orders", 1)
-        self._scenes.append(Scene(self.sim, self.kafka, unheard, partitions, guest=True, only=self.case.deeds))
+        self._scenes.append(RawContext(self.sim, self.kafka, unheard, partitions, guest=True, only=self.case.deeds))
         return self._scenes[-1]
 
     def _start_hostile(self) -> None:
@@ -156,6 +156,8 @@ class Stage:
         async def live() -> None:
             await asyncio.gather(hostile.run(), look())
 
+        for task in (look, live):  # the order of tasks is drawn by their names: a recorded seed has these
+            task.__qualname__ = f"Stage._start_hostile.<locals>.{task.__name__}"
         self.sim.host("hostile").spawn(live)
 
     def _present(self) -> list[tuple[str, str | None, int]]:
@@ -166,7 +168,7 @@ class Stage:
         group = None if shard is None else shard.classic(name)
         if group is None:
             return []
-        return [(each.member_id, each.instance_id, group.generation) for each in group.members.values()]
+        return [(member.member_id, member.instance_id, group.generation) for member in group.members.values()]
 
     @property
     def waived(self) -> Counter[str]:
@@ -188,18 +190,18 @@ class Stage:
     def hangs(self) -> dict[str, Callable[[float], object]]:
         """What lets each client's application hang."""
 
-        def hang(one: Consumer) -> Callable[[float], object]:
-            return lambda hang_s: setattr(one, "hang_s", hang_s)
+        def hang(consumer: Consumer) -> Callable[[float], object]:
+            return lambda hang_s: setattr(consumer, "hang_s", hang_s)
 
-        return {one.host.name: hang(one) for one in self.consumers}
+        return {member.host.name: hang(member) for member in self.consumers}
 
     def finish(self) -> None:
         """Nothing more is produced than what is on its way; who broke rules or topics is gone."""
         for producer in self.producers:
             producer.count = producer.sent + 1
-        for one in self._over:
-            one.over = True
-            self.sim.crash(one.name, reset=True)
+        for consumer in self._over:
+            consumer.over = True
+            self.sim.crash(consumer.name, reset=True)
 
     def settle(self, injection: Injection) -> float:
         """All is healed: wait until everything is well. Returns the virtual seconds that it took. Raises NotAlive, Unsafe,
@@ -216,15 +218,15 @@ class Stage:
         safe(self.consumers, self.producers, self.kafka)
         return took_s
 
-    def _expected(self) -> list[Expected]:
-        found = []
+    def _expected(self) -> list[ExpectedGroup]:
+        groups = []
         for team in self.workload.teams:
             there = self._teams.get(team.group, 0)
             if not there:
                 continue
             members = 0 if team.assigned else there
-            found.append(Expected(team.group, members, team.topics, None if team.assigned else "Stable"))
-        return found
+            groups.append(ExpectedGroup(team.group, members, team.topics, None if team.assigned else "Stable"))
+        return groups
 
     def _unfinished(self) -> str | None:
         self.watch.check()
@@ -236,7 +238,7 @@ class Stage:
         return None
 
 
-def consumer_options(team: Team, name: str) -> dict[str, Any]:
+def consumer_options(team: GroupSpec, name: str) -> dict[str, Any]:
     """An aiokafka consumer's, for a member of a team on the host of that name."""
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from broker_sim.simulation.checks.answers import Answers, Ask, InvariantBroken
+from broker_sim.simulation.checks.answers import Answers, InvariantBroken, SentRequest
 from broker_sim.simulation.checks.epochs import LEFT_FOR_NOW, EpochLog, Unit, unit_name
 from broker_sim.simulation.workloads.cooperative import Cooperative
 from broker_sim.simulation.workloads.raw import (
@@ -22,8 +22,8 @@ from broker_sim.simulation.workloads.raw import (
     SESSION_MS,
     TOPIC,
     VERSIONS,
-    Client,
-    Scene,
+    RawClient,
+    RawContext,
     fetch_request,
 )
 from kafka_wire.errors import Err
@@ -52,7 +52,7 @@ _BY_ID = 10
 class EpochAnswers(Answers):
     """Of commits and reads alone: generations of a group by epochs are its members' own."""
 
-    def answered(self, ask: Ask, body: object) -> None:
+    def answered(self, ask: SentRequest, body: object) -> None:
         """As `Answers.answered`."""
         rows = [row.error_code for topic in getattr(body, "topics", ()) for row in topic.partitions]
         mixed = (
@@ -64,14 +64,14 @@ class EpochAnswers(Answers):
             ask.got_s = self._now_s()
             self.open.pop(ask, None)
 
-    def _check_generation(self, ask: Ask, life: Any, generation: int) -> None:
+    def _check_generation(self, ask: SentRequest, life: Any, generation: int) -> None:
         """It is the member's epoch."""
 
-    def _check_fenced(self, ask: Ask, life: Any) -> None:
-        """Its members look themselves."""
+    def _check_fenced(self, ask: SentRequest, life: Any) -> None:
+        """Nothing: the members check fencing themselves."""
 
-    def _check_life(self, ask: Ask, life: Any) -> None:
-        """The same."""
+    def _check_life(self, ask: SentRequest, life: Any) -> None:
+        """Nothing: the members check it themselves."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Holdings:
     """The partitions that members own by their responses, and what they share. ``calm``: members stop sending unusual requests."""
 
     log: EpochLog
-    scene: Scene
+    scene: RawContext
     calm: bool = False
     away_s: tuple[float, float] = (0.0, 0.0)
     """From when until when all members by epochs leave: what is left of the group is classic ones, if it has any."""
@@ -88,10 +88,10 @@ class Holdings:
     murky: set[str] = field(default_factory=set)
     """Members of which a request has been lost: it may be taken at any time yet, and move them."""
     instances: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """Instance id -> the member id behind it, and until when nobody else can be."""
+    """Instance id -> its member id, and until when no other member can have it."""
 
     def fail(self, name: str, what: str) -> None:
-        """It is broken."""
+        """Report a breach of the invariant ``name``."""
         self.scene.answers.tell(InvariantBroken(name, what, self.scene.answers.history(GROUP)))
 
     def take(self, member_id: str, units: frozenset[Unit]) -> None:
@@ -121,7 +121,7 @@ class Holdings:
         self.has.pop(member_id, None)
 
 
-class Describer(Client):
+class Describer(RawClient):
     """Who asks what there is."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {**VERSIONS, ConsumerGroupDescribeRequest: (0, 1)}
@@ -129,7 +129,7 @@ class Describer(Client):
 
 def listed(assignment: Any) -> frozenset[Unit]:
     """The partitions of an answer's assignment."""
-    return frozenset((one.topic_id, index) for one in assignment.topic_partitions for index in one.partitions)
+    return frozenset((topic.topic_id, index) for topic in assignment.topic_partitions for index in topic.partitions)
 
 
 class ClassicMember(Cooperative):
@@ -140,18 +140,20 @@ class ClassicMember(Cooperative):
         self.scene.answers.members[GROUP, self.member] = None
 
 
-class EpochMember(Client):
+class EpochMember(RawClient):
     """One process after another: each has an id of its own."""
 
     REPEATS: ClassVar[bool] = True
-    """Whether a heartbeat that says all is told all, though the member may have been told before."""
+    """Whether a full heartbeat gets the full assignment, although the member may have it already."""
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {
         **VERSIONS,
         OffsetCommitRequest: (9, 10),
         ConsumerGroupHeartbeatRequest: (1, 1),
     }
 
-    def __init__(self, scene: Scene, holdings: Holdings, name: str, instance: str | None, pattern: str | None) -> None:
+    def __init__(
+        self, scene: RawContext, holdings: Holdings, name: str, instance: str | None, pattern: str | None
+    ) -> None:
         super().__init__(scene, name)
         self.holdings, self.instance = holdings, instance
         self.names, self.pattern = [TOPIC], pattern
@@ -169,7 +171,7 @@ class EpochMember(Client):
     # --- its life
 
     async def run(self) -> None:
-        """For ever."""
+        """Be a member of the group until the host is stopped."""
         self.begin()
         self.holdings.drop(self.member)
         self._another_id()
@@ -187,12 +189,12 @@ class EpochMember(Client):
     def _begin_anew(self) -> None:
         """It joins: nothing is its, and it knows nothing."""
         self.epoch = self.previous = 0
-        self.told: frozenset[Unit] | None = None
+        self.assigned: frozenset[Unit] | None = None
         self.owned: frozenset[Unit] = frozenset()
         self._reported = True
         self._revoke_at_s = 0.0
         self._fine_s = -1.0  # when the last request that was answered well was sent
-        self._owes_s: float | None = None  # since when it may have been told to give something up
+        self._owes_s: float | None = None  # since when it may have been asked to revoke partitions
         self._debt = -1, 0.0  # under which leader, and since when, it has known that it owes something
         self._lost: list[float] = []  # when requests were sent whose answers it lacks
         self.holdings.drop(self.member)
@@ -271,15 +273,15 @@ class EpochMember(Client):
         """It leaves, for good or for now."""
         return ConsumerGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
 
-    def _told_by(self, answer: Any) -> frozenset[Unit] | None:
+    def _assignment_in(self, answer: Any) -> frozenset[Unit] | None:
         """What an answer says that it has; None where it says nothing."""
         return None if answer.assignment is None else listed(answer.assignment)
 
     async def _beat(self, broker: int) -> Err:
         loop = asyncio.get_running_loop()
         joins, full = self.epoch == 0, self.epoch == 0 or bool(self._lost) or self._says_all
-        if self.owned - (self.told or frozenset()) and loop.time() >= self._revoke_at_s and not self.stubborn:
-            self.owned &= self.told or frozenset()
+        if self.owned - (self.assigned or frozenset()) and loop.time() >= self._revoke_at_s and not self.stubborn:
+            self.owned &= self.assigned or frozenset()
             self._reported = False
         says = full or not self._reported or self.rng.random() < 0.1
         owned = (frozenset() if joins else self.owned) if says else None
@@ -292,7 +294,7 @@ class EpochMember(Client):
             self._says_all = self._says_all and not full
             self._reported = self._reported or says
             self._heard(answer, sent_s, joins=joins, full=full and says, lost=lost)
-            if says and not self.owned - (self.told or frozenset()):
+            if says and not self.owned - (self.assigned or frozenset()):
                 self._owes_s = None
             self._lost.clear()
         elif error not in _MOVED:
@@ -321,25 +323,28 @@ class EpochMember(Client):
         if answer.member_epoch < self.epoch:
             fail(
                 "group and member epochs never decrease",
-                f"{self.member} was told {self.epoch}, then {answer.member_epoch}",
+                f"{self.member} received epoch {self.epoch}, then {answer.member_epoch}",
             )
         if joins:
             self.scene.answers.members[GROUP, self.member] = None
             self._check_instance(sent_s)
         if answer.member_epoch != self.epoch:
             self.previous, self.epoch = self.epoch, answer.member_epoch
-        told = self._told_by(answer)
-        if told is not None:
-            if told == self.told and not full and not lost and not joins:
-                fail("an assignment is sent only when it has changed", f"{self.member} was told the same twice")
-            self.told = told
-            if self.owned - told and self._owes_s is None:
+        assignment = self._assignment_in(answer)
+        if assignment is not None:
+            if assignment == self.assigned and not full and not lost and not joins:
+                fail(
+                    "an assignment is sent only when it has changed",
+                    f"{self.member} received the same assignment twice",
+                )
+            self.assigned = assignment
+            if self.owned - assignment and self._owes_s is None:
                 self._owes_s = sent_s
                 self._revoke_at_s = asyncio.get_running_loop().time() + self.rng.choice((0.0, 0.3, 1.0))
-            self.owned |= told
-            self.holdings.take(self.member, told)
+            self.owned |= assignment
+            self.holdings.take(self.member, assignment)
         elif joins or (full and self.REPEATS):
-            fail("a full heartbeat gets a full response", f"{self.member} was told no assignment")
+            fail("a full heartbeat gets a full response", f"{self.member} received no assignment")
         self._check_debt(sent_s)
         self._fine_s = sent_s
         if self.instance is not None:
@@ -352,11 +357,11 @@ class EpochMember(Client):
         """Check that the member was fenced if its rebalance timeout has passed without a revocation. The timeout starts again at
         each coordinator load, and does not count while the broker is stopped."""
         leader_epoch = self.holdings.log.partition().leader_epoch
-        owes = bool(self.owned - (self.told or frozenset())) and not self._lost
+        owes = bool(self.owned - (self.assigned or frozenset())) and not self._lost
         if not owes or self._debt[0] != leader_epoch or self._now_s() - sent_s > _SLACK_S / 3:
             self._debt = leader_epoch, sent_s
         elif sent_s - self._debt[1] > REBALANCE_MS / 1000 + _SLACK_S:
-            what = f"{self.member} was told to give something up before {self._debt[1]:.3f} s, has not, and is fine"
+            what = f"{self.member} was asked to revoke partitions before {self._debt[1]:.3f} s, has not, and is fine"
             self.holdings.fail("members that revoke nothing are removed", what)
 
     def _check_instance(self, sent_s: float) -> None:
@@ -368,7 +373,7 @@ class EpochMember(Client):
             self.holdings.fail("a group.instance.id has one member", what)
 
     def _refused(self, error: Err, sent_s: float, owned: Collection[Unit] | None) -> None:
-        """Whether that can be."""
+        """Whether the error is one that the request may get."""
         holdings, now_s = self.holdings, self._now_s()
         if error is Err.FENCED_MEMBER_EPOCH:
             holdings.log.catch_up()
@@ -381,7 +386,7 @@ class EpochMember(Client):
         elif error in _GONE:
             owes = self._owes_s is not None and now_s >= self._owes_s + REBALANCE_MS / 1000
             if self._fine_s >= 0 and now_s < self._fine_s + SESSION_MS / 1000 and not owes:
-                what = f"{self.member} was heard of at {self._fine_s:.3f} s, and is told {error.name}"
+                what = f"{self.member} was heard of at {self._fine_s:.3f} s, and gets {error.name}"
                 holdings.fail("live members are not evicted", what)
         instance, gone = self.instance or "", (*_GONE, Err.FENCED_MEMBER_EPOCH, Err.FENCED_INSTANCE_ID)
         if error in gone and holdings.instances.get(instance, ("",))[0] == self.member:
@@ -404,7 +409,7 @@ class EpochMember(Client):
             if answer.member_epoch != epoch:
                 self.holdings.fail(
                     "responses follow the coordinator's rules",
-                    f"{gone} left with {epoch}, was told {answer.member_epoch}",
+                    f"{gone} left with {epoch}, received {answer.member_epoch}",
                 )
             if not for_now:
                 self.holdings.log.catch_up()
@@ -421,9 +426,7 @@ class EpochMember(Client):
         answer = await self._sent(request, broker, self._now_s())
         error = Err(answer.error_code)
         if error not in wanted | _MOVED | _GONE:
-            what = (
-                f"{request.member_id} with {request.member_epoch} is told {error.name}, not {[e.name for e in wanted]}"
-            )
+            what = f"{request.member_id} with {request.member_epoch} gets {error.name}, not {[e.name for e in wanted]}"
             self.holdings.fail("responses follow the coordinator's rules", what)
         elif error in _GONE and error not in wanted:
             self._refused(error, self._now_s(), None)
@@ -434,7 +437,7 @@ class EpochMember(Client):
         return self._from_the_future, self._from_the_past, self._from_nobody, self._without_instance
 
     def _foreign(self) -> Unit:
-        """What it can't have."""
+        """A partition that the member can't own, since it does not exist."""
         return self.scene.kafka.state.topics[TOPIC].topic_id, 99
 
     def _from_the_future(self) -> tuple[Any, set[Err]]:
@@ -460,7 +463,7 @@ class EpochMember(Client):
         """Commit what it works on; now and then with an epoch that isn't its own."""
         dice = self.rng.random()
         if self.owned and not self._lost:
-            mine = self._mine(self.owned & (self.told or frozenset()))
+            mine = self._mine(self.owned & (self.assigned or frozenset()))
             if mine and dice < 0.75:
                 await self._commit(broker, mine[:2], self.epoch)
             elif mine and dice < 0.85 and self.member not in self.holdings.murky:

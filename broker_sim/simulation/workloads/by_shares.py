@@ -1,7 +1,7 @@
 """Members of a share group (KIP-932) that speak the protocol themselves: they fetch, accept, release, reject, renew, forget what they
 have, leave and come back, and now and then ask what must be refused.
 
-Each checks its responses, and `Hands` that no record is acquired by two members at once.
+Each checks its responses, and `Acquisitions` that no record is acquired by two members at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from broker_sim.simulation.workloads.raw import (
     PATIENCE_S,
     TOPIC,
     VERSIONS,
-    Client,
-    Line,
-    Scene,
+    RawClient,
+    RawConnection,
+    RawContext,
 )
 from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -34,7 +34,7 @@ from kafka_wire.messages.k79_share_acknowledge import AcknowledgePartition, Ackn
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["ACCEPT", "GAP", "LIMIT", "LOCK_MS", "REJECT", "Hands", "ShareMember"]
+__all__ = ["ACCEPT", "GAP", "LIMIT", "LOCK_MS", "REJECT", "Acquisitions", "ShareMember"]
 
 LOCK_MS, LIMIT = 1500, 3
 _SLACK_S = 0.05
@@ -49,52 +49,52 @@ Record = tuple[Unit, int]
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class MemberSession:
     """A share session as its member sees it: with a leader, over one connection. ``doubts``: what can't be, if this session has not
     ended on the other side, of which its member hears later. ``forgotten``: what it has and will say no word of."""
 
-    line: Line
+    line: RawConnection
     epoch: int = 0
     fetched: set[Unit] = field(default_factory=set)
-    has: dict[Record, Hold] = field(default_factory=dict)
-    forgotten: dict[Record, Hold] = field(default_factory=dict)
+    has: dict[Record, AcquiredRecord] = field(default_factory=dict)
+    forgotten: dict[Record, AcquiredRecord] = field(default_factory=dict)
     doubts: list[tuple[float, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
-class Hold:
+class AcquiredRecord:
     """A record that a member has, at least until ``until_s``, by the leader of that epoch."""
 
     member: str
-    session: Session
+    session: MemberSession
     until_s: float
     leader_epoch: int
 
 
 @dataclass(slots=True)
-class Hands:
+class Acquisitions:
     """The records that members have acquired by their responses, and their acknowledgements. ``calm``: members stop sending unusual
     requests."""
 
     log: ShareLog
-    scene: Scene
+    scene: RawContext
     calm: bool = False
-    holds: dict[Record, Hold] = field(default_factory=dict)
+    holds: dict[Record, AcquiredRecord] = field(default_factory=dict)
     done: set[Record] = field(default_factory=set)
-    """What a member has accepted or rejected, and was told that it is stored."""
+    """The records that a member has accepted or rejected by an acknowledgement without an error."""
     said: dict[int, set[Record]] = field(default_factory=lambda: {ACCEPT: set(), REJECT: set(), GAP: set()})
     """What any member has ever said, heard or not."""
     met: Counter[str] = field(default_factory=Counter)
 
     def fail(self, name: str, what: str) -> None:
-        """It is broken."""
+        """Report a breach of the invariant ``name``."""
         self.scene.answers.tell(InvariantBroken(name, what))
 
     def partition(self, unit: Unit) -> Partition:
-        """The cluster's own."""
+        """The cluster's state of a partition."""
         return self.scene.kafka.state.topics_by_id[unit[0]].partitions[unit[1]]
 
-    def drop(self, session: Session) -> None:
+    def drop(self, session: MemberSession) -> None:
         """Forget the records of a lost session: whether they were acknowledged is unknown."""
         for record, hold in (*session.has.items(), *session.forgotten.items()):
             if self.holds.get(record) is hold:
@@ -104,7 +104,7 @@ class Hands:
         session.doubts.clear()
 
 
-class ShareMember(Client):
+class ShareMember(RawClient):
     """One process after another: each has an id of its own."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {
@@ -114,20 +114,20 @@ class ShareMember(Client):
         ShareAcknowledgeRequest: (1, 2),
     }
 
-    def __init__(self, scene: Scene, hands: Hands, name: str) -> None:
+    def __init__(self, scene: RawContext, hands: Acquisitions, name: str) -> None:
         super().__init__(scene, name)
         self.hands = hands
         self.lives = self.epoch = self.beats = 0
         self.member = ""
         self.units: set[Unit] = set()
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, MemberSession] = {}
         self.version_of_shares = min(self._versions[ShareFetchRequest], self._versions[ShareAcknowledgeRequest])
         self._versions[ShareFetchRequest] = self._versions[ShareAcknowledgeRequest] = self.version_of_shares
 
     # --- its life
 
     async def run(self) -> None:
-        """For ever."""
+        """Be a member of the share group until the host is stopped."""
         self.begin()
         for session in self.sessions.values():
             self.hands.drop(session)
@@ -170,7 +170,7 @@ class ShareMember(Client):
         return ShareGroupHeartbeatRequest(GROUP, self.member, self.epoch, subscribed_topic_names=names)
 
     def _take(self, assignment: Any) -> None:
-        self.units = {(one.topic_id, index) for one in assignment.topic_partitions for index in one.partitions}
+        self.units = {(topic.topic_id, index) for topic in assignment.topic_partitions for index in topic.partitions}
         self.hands.log.catch_up()
         unknown = sorted(index for unit in self.units for index in [unit[1]] if unit not in self.hands.log.standings)
         if unknown:
@@ -210,7 +210,7 @@ class ShareMember(Client):
             if hang_up:
                 session.line.close()
 
-    async def _sent(self, leader: int, session: Session, request: Any) -> Any:
+    async def _sent(self, leader: int, session: MemberSession, request: Any) -> Any:
         """The answer, on the session's own connection. Raises OSError."""
         if session.line.lost:
             raise ConnectionResetError("its session has ended with it")
@@ -220,7 +220,7 @@ class ShareMember(Client):
         session = self.sessions.get(leader)
         if session is None:
             self.leave(leader, 1)
-            session = self.sessions[leader] = Session(await self.line(leader, 1))
+            session = self.sessions[leader] = MemberSession(await self.line(leader, 1))
         few = self.rng.random() < 0.4
         exactly = self.version_of_shares >= 2 and self.rng.random() < 0.2
         request = ShareFetchRequest(
@@ -257,12 +257,12 @@ class ShareMember(Client):
                 if row.acquired_records and unit in before:
                     self._acquired(session, unit, row, sent_s, before[unit], done, exactly=exactly)
 
-    def _refused(self, session: Session, error: Err) -> None:
+    def _refused(self, session: MemberSession, error: Err) -> None:
         """A session that its member knows of is there, as long as its connection is, and counts as its member does."""
         if error in (Err.INVALID_SHARE_SESSION_EPOCH, Err.SHARE_SESSION_NOT_FOUND) and not session.line.lost:
-            self.hands.fail("share sessions check their epoch", f"{self.name} is told {error.name} at {session.epoch}")
+            self.hands.fail("share sessions check their epoch", f"{self.name} gets {error.name} at {session.epoch}")
 
-    def _goes_on(self, session: Session, sent_s: float) -> None:
+    def _goes_on(self, session: MemberSession, sent_s: float) -> None:
         """Its session lives: what was doubted before this request was sent can't be."""
         for at_s, what in session.doubts:
             if at_s < sent_s:
@@ -273,12 +273,12 @@ class ShareMember(Client):
         """The leader epoch, and how often records have been delivered, by what is stored."""
         self.hands.log.catch_up()
         standing = self.hands.log.standings.get(unit)
-        counts = {} if standing is None else {offset: one.deliveries for offset, one in standing.records.items()}
+        counts = {} if standing is None else {offset: record.deliveries for offset, record in standing.records.items()}
         return self.hands.partition(unit).leader_epoch, counts
 
     def _acquired(
         self,
-        session: Session,
+        session: MemberSession,
         unit: Unit,
         row: Any,
         sent_s: float,
@@ -311,7 +311,7 @@ class ShareMember(Client):
                     what = f"{who}, which {hold.member} has until {hold.until_s:.3f} s at least"
                     hold.session.doubts.append((now_s, what))
                 if same:
-                    mine = Hold(self.name, session, sent_s + LOCK_MS / 1000, leader_epoch)
+                    mine = AcquiredRecord(self.name, session, sent_s + LOCK_MS / 1000, leader_epoch)
                     hands.holds[record] = session.has[record] = mine
         if fresh and not exactly and same and not self._is_whole(unit, max(fresh)):
             hands.fail("batches are acquired whole", f"{self.name} is given up to {max(fresh)} of partition {unit[1]}")
@@ -360,14 +360,21 @@ class ShareMember(Client):
             return whole
         return self.rng.choices((ACCEPT, RELEASE, REJECT), (6, 3, 1), k=size)
 
-    def _forget(self, session: Session, record: Record) -> Hold | None:
+    def _forget(self, session: MemberSession, record: Record) -> AcquiredRecord | None:
         hold = session.has.pop(record, None)
         if self.hands.holds.get(record) is hold and hold is not None:
             del self.hands.holds[record]
         return hold
 
     async def _say(
-        self, leader: int, session: Session, unit: Unit, first: int, last: int, kinds: list[int], wanted: Err = Err.NONE
+        self,
+        leader: int,
+        session: MemberSession,
+        unit: Unit,
+        first: int,
+        last: int,
+        kinds: list[int],
+        wanted: Err = Err.NONE,
     ) -> bool:
         """Acknowledge; False where the session is over. What is said must be taken, if it can be."""
         records = [(unit, offset) for offset in range(first, last + 1)]
@@ -393,17 +400,17 @@ class ShareMember(Client):
                 if (kinds[at] if len(kinds) > 1 else kinds[0]) in (ACCEPT, REJECT, GAP)
             }
         elif sure and row_error in (Err.INVALID_RECORD_STATE, Err.INVALID_REQUEST) and wanted is Err.NONE:
-            what = f"{self.name} says {kinds} of {first} to {last}, which it has, and is told {row_error.name}"
+            what = f"{self.name} says {kinds} of {first} to {last}, which it has, and gets {row_error.name}"
             self.hands.fail("a member may acknowledge its acquired records", what)
         elif wanted is not Err.NONE and row_error is not wanted and row_error in _OF_RECORDS:
-            what = f"{self.name} says {kinds} of {first} to {last} and is told {row_error.name}, not {wanted.name}"
+            what = f"{self.name} says {kinds} of {first} to {last} and gets {row_error.name}, not {wanted.name}"
             self.hands.fail("responses follow the coordinator's rules", what)
         return True
 
     async def _acknowledge(
         self,
         leader: int,
-        session: Session,
+        session: MemberSession,
         unit: Unit,
         first: int,
         last: int,
@@ -421,7 +428,7 @@ class ShareMember(Client):
 
     # --- what must be refused, or taken though nothing comes of it
 
-    async def _ask_in_vain(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
+    async def _ask_in_vain(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
         probe: Callable[..., Any] = self.rng.choice(
             (
                 self._from_elsewhere,
@@ -435,14 +442,14 @@ class ShareMember(Client):
         self.hands.met[probe.__name__] += 1
         await probe(leader, session, unit, run)
 
-    async def _from_elsewhere(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
+    async def _from_elsewhere(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
         """Requests of another epoch than the session's, and of a session that there isn't: nothing comes of them."""
         first, last = run
         for epoch in (session.epoch + 3, 0):
             error, _ = await self._acknowledge(leader, session, unit, first, last, [ACCEPT], epoch)
             if error is not Err.INVALID_SHARE_SESSION_EPOCH:
                 self.hands.fail(
-                    "share sessions check their epoch", f"{epoch} in place of {session.epoch} is told {error.name}"
+                    "share sessions check their epoch", f"{epoch} in place of {session.epoch} gets {error.name}"
                 )
         stranger = base64.urlsafe_b64encode(self.rng.randbytes(16)).decode().rstrip("=")
         request = ShareFetchRequest(
@@ -458,7 +465,7 @@ class ShareMember(Client):
         if answer.error_code != Err.INVALID_REQUEST:
             self.hands.fail("share sessions check their epoch", f"said as it begins: {Err(answer.error_code).name}")
 
-    async def _of_what_is_gone(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
+    async def _of_what_is_gone(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
         """Below the start offset all is done with: no error."""
         self.hands.log.catch_up()
         standing = self.hands.log.standings.get(unit)
@@ -480,7 +487,7 @@ class ShareMember(Client):
                 f"{standing.start - 1} lies below the start: {row_error.name}",
             )
 
-    async def _of_another(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
+    async def _of_another(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
         """What another member has is not its own to speak of."""
         epoch = self.hands.partition(unit).leader_epoch
         theirs = [
@@ -502,7 +509,7 @@ class ShareMember(Client):
         if row_error is Err.NONE and self._now_s() < hold.until_s and self.hands.holds.get((unit, offset)) is hold:
             hold.session.doubts.append((self._now_s(), f"{self.name} has released {offset}, which {hold.member} has"))
 
-    async def _in_part(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
+    async def _in_part(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
         """A range of which one record is done with is refused whole: the others are its own yet."""
         first, last = run
         if last - first < 2:
@@ -515,16 +522,16 @@ class ShareMember(Client):
         if hold.leader_epoch != self.hands.partition(unit).leader_epoch:
             return
         if await self._say(leader, session, unit, first, last, [ACCEPT], Err.INVALID_RECORD_STATE):
-            for one in (first, *range(middle + 1, last + 1)):
-                if not await self._say(leader, session, unit, one, one, [ACCEPT]):
+            for offset in (first, *range(middle + 1, last + 1)):
+                if not await self._say(leader, session, unit, offset, offset, [ACCEPT]):
                     return
 
-    async def _malformed(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
+    async def _malformed(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
         """A kind that isn't, of what it has."""
         await self._say(leader, session, unit, run[0], run[0], [9], Err.INVALID_REQUEST)
 
-    async def _renewed(self, leader: int, session: Session, unit: Unit, run: tuple[int, int]) -> None:
-        """Its lock begins anew."""
+    async def _renewed(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
+        """Renew the acquisition lock of a record and check that it lasts longer."""
         if self.version_of_shares < 2:
             return
         first, last = run

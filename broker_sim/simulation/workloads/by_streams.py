@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 from broker_sim.simulation.checks.epochs import Unit
-from broker_sim.simulation.checks.streams_log import ACTIVE, STANDBY, StreamsLog, TaskKey, tasks
+from broker_sim.simulation.checks.streams_log import ACTIVE, STANDBY, StreamsLog, StreamsTaskKey, tasks
 from broker_sim.simulation.workloads.by_epochs import EpochMember, Holdings
-from broker_sim.simulation.workloads.raw import GROUP, REBALANCE_MS, TOPIC, VERSIONS, Client, Scene
+from broker_sim.simulation.workloads.raw import GROUP, REBALANCE_MS, TOPIC, VERSIONS, RawClient, RawContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import OffsetCommitRequest
 from kafka_wire.messages.k88_streams_group_heartbeat import (
@@ -22,7 +22,7 @@ from kafka_wire.messages.k88_streams_group_heartbeat import (
 )
 from kafka_wire.messages.k89_streams_group_describe import StreamsGroupDescribeRequest
 
-__all__ = ["StreamsDescriber", "StreamsMember", "topology"]
+__all__ = ["StreamsDescriber", "StreamsGroupMember", "topology"]
 
 _READS, _COUNTS = "0", "1"
 _EPOCH = 3
@@ -43,13 +43,13 @@ def topology(epoch: int = _EPOCH) -> Topology:
     )
 
 
-class StreamsDescriber(Client):
+class StreamsDescriber(RawClient):
     """Who asks what there is."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {**VERSIONS, StreamsGroupDescribeRequest: (0, 1)}
 
 
-class StreamsMember(EpochMember):
+class StreamsGroupMember(EpochMember):
     """A thread. ``process``: which process it belongs to, under whatever member id."""
 
     REPEATS = False
@@ -59,7 +59,7 @@ class StreamsMember(EpochMember):
         StreamsGroupHeartbeatRequest: (0, 1),
     }
 
-    def __init__(self, scene: Scene, holdings: Holdings, name: str, instance: str | None, process: str) -> None:
+    def __init__(self, scene: RawContext, holdings: Holdings, name: str, instance: str | None, process: str) -> None:
         super().__init__(scene, holdings, name, instance, None)
         self.process = process
 
@@ -86,7 +86,7 @@ class StreamsMember(EpochMember):
     def _last_request(self, epoch: int) -> StreamsGroupHeartbeatRequest:
         return StreamsGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
 
-    def _told_by(self, answer: Any) -> frozenset[Unit] | None:
+    def _assignment_in(self, answer: Any) -> frozenset[Unit] | None:
         if answer.active_tasks is None:
             return None
         return tasks(answer.active_tasks, answer.standby_tasks, answer.warmup_tasks)
@@ -112,7 +112,7 @@ class StreamsMember(EpochMember):
         return (*super()._probes(), *mine)
 
     def _foreign(self) -> Unit:
-        return TaskKey(ACTIVE, _READS), 99
+        return StreamsTaskKey(ACTIVE, _READS), 99
 
     def _from_nobody(self) -> tuple[Any, set[Err]]:
         epoch = self.rng.choice((1, 5, -1))
@@ -132,12 +132,12 @@ class StreamsMember(EpochMember):
 
     def _with_a_foreign_task(self) -> tuple[Any, set[Err]]:
         """A task that the topology doesn't have."""
-        foreign = self.rng.choice((self._foreign(), (TaskKey(STANDBY, "7"), 0)))
+        foreign = self.rng.choice((self._foreign(), (StreamsTaskKey(STANDBY, "7"), 0)))
         return self._request(self.epoch, full=False, owned=[*self.owned, foreign]), {Err.INVALID_REQUEST}
 
     def _mine(self, units: frozenset[Unit]) -> list[int]:
         """A task of the first subtopology commits the partition of its number."""
-        return sorted(number for key, number in units if key == TaskKey(ACTIVE, _READS))
+        return sorted(number for key, number in units if key == StreamsTaskKey(ACTIVE, _READS))
 
 
 def _listed(units: Collection[Unit], role: str) -> list[TaskIds]:

@@ -12,14 +12,14 @@ from broker_sim.simulation.faults.swarm import Targets
 from broker_sim.simulation.workloads.raw import OTHER, TOPIC
 from kafka_wire.schema import Release
 
-__all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "Team", "Workload"]
+__all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "GroupSpec", "Workload"]
 
 SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
 """The clients' timeouts: short ones, so that thirty seconds hold a life."""
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class GroupSpec:
     """A group of consumers. ``pattern``: they subscribe to what matches it; ``commit_every_s``: they leave the commit to auto-commit;
     ``static``: they have instance ids; ``assigned``: they share the partitions out among themselves and are no members of anything."""
 
@@ -48,7 +48,7 @@ class Workload:
 
     name: str
     story: str
-    teams: tuple[Team, ...] = (Team(),)
+    teams: tuple[GroupSpec, ...] = (GroupSpec(),)
     topics: Mapping[str, int] = field(default_factory=lambda: {TOPIC: 6})
     produced: tuple[str, ...] = (TOPIC,)
     brokers: int = 3
@@ -92,7 +92,7 @@ class Workload:
         return tuple(f"c{number}" for number in range(1, count + 1))
 
     def hosts(self, members: int | None = None) -> tuple[str, ...]:
-        """Of all clients."""
+        """The hosts of all clients of the workload."""
         produced = () if self.raw or self.probers or self.bank else self.produced
         producers = tuple(f"p{number}" for number in range(1, len(produced) + 1))
         others = [name for name in ("hostile", "admin") if getattr(self, name)]
@@ -127,25 +127,25 @@ _BOOKED = {_TRANSACTION_LOGS: 3, "transaction.abort.timed.out.transaction.cleanu
 _SHORT_SESSIONS = {"group.min.session.timeout.ms": 1000}
 
 WORKLOADS: dict[str, Workload] = {
-    each.name: each
-    for each in (
+    workload.name: workload
+    for workload in (
         Workload("group", "three consumers that commit after each batch, three brokers"),
         Workload("alone", "the same on one broker", brokers=1),
-        Workload("auto", "consumers that leave the commit to auto-commit", (Team(commit_every_s=2.0),)),
-        Workload("static", "static members, which come back to what they had", (Team(static=True),)),
+        Workload("auto", "consumers that leave the commit to auto-commit", (GroupSpec(commit_every_s=2.0),)),
+        Workload("static", "static members, which come back to what they had", (GroupSpec(static=True),)),
         Workload(
             "sticky",
             "five consumers, sticky assignor, slow work",
-            (Team(members=5, work_s=0.3, strategy="sticky"),),
+            (GroupSpec(members=5, work_s=0.3, strategy="sticky"),),
             {TOPIC: 8},
         ),
         Workload(
             "several",
             "three groups, two of them on one topic, the third on two",
             (
-                Team(members=2),
-                Team("audit", 2, (TOPIC, "refunds"), commit_every_s=2.0),
-                Team("mail", 1, ("refunds",), static=True, strategy="roundrobin"),
+                GroupSpec(members=2),
+                GroupSpec("audit", 2, (TOPIC, "refunds"), commit_every_s=2.0),
+                GroupSpec("mail", 1, ("refunds",), static=True, strategy="roundrobin"),
             ),
             {TOPIC: 4, "refunds": 3},
             (TOPIC, "refunds"),
@@ -153,7 +153,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "pattern",
             "two consumers of all topics that match a pattern, and somebody who makes, grows and deletes such topics",
-            (Team(members=2, topics=tuple(_EVERYTHING), pattern="^(orders|extra)"),),
+            (GroupSpec(members=2, topics=tuple(_EVERYTHING), pattern="^(orders|extra)"),),
             _EVERYTHING,
             tuple(_EVERYTHING),
             admin=True,
@@ -161,18 +161,18 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "admin",
             "a group at work, while topics and other groups are made, grown, described, reset and deleted",
-            (Team(members=2),),
+            (GroupSpec(members=2),),
             {TOPIC: 4, OTHER: 2},
             admin=True,
         ),
-        Workload("idempotent", "an idempotent producer", (Team(members=2),), idempotent=True, every_s=0.2),
+        Workload("idempotent", "an idempotent producer", (GroupSpec(members=2),), idempotent=True, every_s=0.2),
         Workload(
-            "assigned", "two consumers that assign themselves their partitions and commit", (Team("billing", 2, assigned=True),)
+            "assigned", "two consumers that assign themselves their partitions and commit", (GroupSpec("billing", 2, assigned=True),)
         ),
         Workload(
             "mixed",
             "two aiokafka members, and in the same group the hostile client",
-            (Team(members=2),),
+            (GroupSpec(members=2),),
             {TOPIC: 6, OTHER: 2},
             hostile=True,
             config=_SHORT_SESSIONS,
@@ -188,7 +188,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "cooperative",
             "four members that give up a partition before another one gets it (KIP-429; aiokafka has no such assignor)",
-            (Team(members=4),),
+            (GroupSpec(members=4),),
             {TOPIC: 6, OTHER: 2},
             raw=True,
             cooperative=True,
@@ -196,7 +196,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "epochs",
             "five members of a consumer group (KIP-848): static ones, expressions, classic members among them, and topics that come",
-            (Team(members=5),),
+            (GroupSpec(members=5),),
             {TOPIC: 6, OTHER: 2},
             raw=True,
             by_epochs=True,
@@ -214,7 +214,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "streams",
             "five members of a streams group (KIP-1071) in several processes: static ones, standby tasks, an older topology",
-            (Team(members=5),),
+            (GroupSpec(members=5),),
             raw=True,
             streams=True,
             heartbeats="StreamsGroupHeartbeat",
@@ -223,7 +223,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "disk",
             "brokers whose process is killed and starts again from its disk",
-            (Team(members=2),),
+            (GroupSpec(members=2),),
             {TOPIC: 4},
             every_s=0.2,
             disk="cached",
@@ -232,7 +232,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "power",
             "brokers that sync what they acknowledge, on machines that lose power",
-            (Team(members=2),),
+            (GroupSpec(members=2),),
             {TOPIC: 4},
             every_s=0.2,
             idempotent=True,

@@ -61,7 +61,7 @@ class Cooperative(Member):
     mine: list[int]
 
     async def run(self) -> None:
-        """For ever."""
+        """Be a member of the group until the host is stopped."""
         self.mine = []
         self.scene.working.pop(self.name, None)
         await super().run()
@@ -76,7 +76,7 @@ class Cooperative(Member):
     def _sync_request(self, answer: Any) -> SyncGroupRequest:
         assignments = []
         if answer.members:
-            owned = {each.member_id: _owned(each.metadata) for each in answer.members}
+            owned = {member.member_id: _owned(member.metadata) for member in answer.members}
             for name, parts in share(owned, self.scene.partitions).items():
                 given = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition(TOPIC, parts)])
                 assignments.append(SyncGroupRequestAssignment(name, b"\0\0" + encode(given, 0)))
@@ -87,7 +87,7 @@ class Cooperative(Member):
     def _synced(self, answer: Any) -> list[int] | None:
         """Take what is new; None where something is to be given up first, which the next JoinGroup tells."""
         given = decode(ConsumerProtocolAssignment, 0, answer.assignment[2:]) if answer.assignment else None
-        mine = sorted(index for each in (given.assigned_partitions if given else ()) for index in each.partitions)
+        mine = sorted(index for topic in (given.assigned_partitions if given else ()) for index in topic.partitions)
         kept = [index for index in self.mine if index in mine]
         revokes = len(kept) < len(self.mine)
         self.mine = mine
@@ -113,4 +113,4 @@ class Cooperative(Member):
 
 def _owned(metadata: bytes) -> tuple[int, list[int]]:
     subscription = decode(ConsumerProtocolSubscription, _SUBSCRIPTION, metadata[2:])
-    return subscription.generation_id, [index for each in subscription.owned_partitions for index in each.partitions]
+    return subscription.generation_id, [index for topic in subscription.owned_partitions for index in topic.partitions]

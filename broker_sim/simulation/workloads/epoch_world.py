@@ -26,7 +26,7 @@ from broker_sim.simulation.workloads.by_epochs import (
     listed,
 )
 from broker_sim.simulation.workloads.hostile import read_twice
-from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, SESSION_MS, Client, Scene
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, SESSION_MS, RawClient, RawContext
 from broker_sim.simulation.workloads.wire_workload import LATE, NETWORK
 from kafka_wire.errors import Err
 from kafka_wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
-    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.aiokafka_workload import InvariantWatch
     from broker_sim.simulation.workloads.catalogue import Workload
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
@@ -65,7 +65,7 @@ _PUT_OFF = ("members that revoke nothing are removed",)
 """A member whose removal the log refuses stays, and its time begins anew."""
 
 
-def _waived(watch: Watch, plan: Iterable[Fault]) -> frozenset[str]:
+def _waived(watch: InvariantWatch, plan: Iterable[Fault]) -> frozenset[str]:
     kinds = {fault.kind for fault in plan}
     return watch.waive.union(LATE if kinds & NETWORK else (), _PUT_OFF if "state" in kinds else ())
 
@@ -73,10 +73,10 @@ def _waived(watch: Watch, plan: Iterable[Fault]) -> frozenset[str]:
 class ByEpochs:
     """See the module."""
 
-    describer: type[Client] = Describer
+    describer: type[RawClient] = Describer
     """Who asks in the end how the group is described."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch
         config = {**CONFIG, **self._settings(case), **workload.config}
         self.kafka: SimCluster = sim.cluster(
@@ -85,7 +85,7 @@ class ByEpochs:
         self.kafka.state.ensure_offsets_topic()
         waive = _waived(watch, case.plan or ())
         self.answers = EpochAnswers(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
-        self.scene = Scene(sim, self.kafka, self.answers)
+        self.scene = RawContext(sim, self.kafka, self.answers)
         dice = random.Random(f"{case.seed}/by epochs")
         self.log = self._log(settings_of(self.kafka.state.config).policy.first_epoch)
         self.holdings = Holdings(self.log, self.scene)
@@ -208,15 +208,15 @@ class ByEpochs:
             await asyncio.sleep(0.1)
         reader.close()
         self.log.catch_up()
-        told = {member.member_id: (member.member_epoch, *self._described(member)) for member in group.members}
+        described = {member.member_id: (member.member_epoch, *self._described(member)) for member in group.members}
         log = self.log
         wanted = {
             member_id: (standing.epoch, standing.assigned, log.targets.get(member_id, frozenset()))
             for member_id, standing in log.standings.items()
         }
         head = group.group_state, group.group_epoch, group.assignment_epoch
-        if head != ("Stable", log.epoch, log.target_epoch) or told != wanted:
-            self.holdings.fail("a described group matches its records", f"{head} {told}, not {log.epoch} {wanted}")
+        if head != ("Stable", log.epoch, log.target_epoch) or described != wanted:
+            self.holdings.fail("a described group matches its records", f"{head} {described}, not {log.epoch} {wanted}")
 
     def _question(self) -> Any:
         return ConsumerGroupDescribeRequest([GROUP])
@@ -252,10 +252,10 @@ class ByEpochs:
         return [member.beats for member in self.members]
 
     def _not_alive(self, within_s: float, lacking: str) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
-        told += [f"  {m.name} {m.member or '-'}, epoch {m.generation}, {m.beats} Heartbeats" for m in self.members]
-        told += [f"  {member_id} {standing}" for member_id, standing in self.log.standings.items()]
-        told += ["", *(f"  {ask}" for ask in self.answers.history(GROUP))]
-        error = NotAlive("\n".join(map(str, told)))
+        lines: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
+        lines += [f"  {m.name} {m.member or '-'}, epoch {m.generation}, {m.beats} Heartbeats" for m in self.members]
+        lines += [f"  {member_id} {standing}" for member_id, standing in self.log.standings.items()]
+        lines += ["", *(f"  {ask}" for ask in self.answers.history(GROUP))]
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = "members"
         return error

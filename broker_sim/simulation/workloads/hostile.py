@@ -29,9 +29,9 @@ from broker_sim.simulation.workloads.raw import (
     OTHER,
     SESSION_MS,
     TOPIC,
-    Client,
     Member,
-    Scene,
+    RawClient,
+    RawContext,
     commit_request,
     fetch_request,
     join_request,
@@ -58,7 +58,7 @@ __all__ = ["Hostile", "Report", "read_twice", "rough_life"]
 # --- who does not -------------------------------------------------------------------------------------------------------
 
 
-class Hostile(Client):
+class Hostile(RawClient):
     """See the module. Its deeds are its methods that begin with ``_do_``; none waits for what it has sent longer than it must."""
 
     LINES = 3
@@ -70,7 +70,7 @@ class Hostile(Client):
         return self.rng.randint(*self._spans[type(request)]) if self.rng.random() < 0.3 else super()._choose(request)
 
     async def run(self) -> None:
-        """For ever."""
+        """Send invalid and stale requests until the workload ends."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
         self.scene.deeds.life(self.name, self.rng)
@@ -189,7 +189,7 @@ class Hostile(Client):
         if self.rng.random() < 0.6:
             self._owing = asyncio.get_running_loop().create_task(self._live_on(member, instance, generation))
             return
-        members = [each.member_id for each in answer.members]
+        members = [member.member_id for member in answer.members]
         request = sync_request(member, instance, generation, members, self.scene.partitions)
         await self._send(request, number=self.LINES)
         if self.rng.random() < 0.5:
@@ -233,7 +233,7 @@ class Report:
     generation: int
 
 
-async def _incidents(scene: Scene, rng: random.Random) -> None:
+async def _incidents(scene: RawContext, rng: random.Random) -> None:
     """The coordinator moves, its log is slow or stuck."""
     conditions = scene.kafka.conditions
     appetite = rng.choice((0.1, 0.5, 2.0))
@@ -254,7 +254,7 @@ async def _incidents(scene: Scene, rng: random.Random) -> None:
         conditions.heal(condition)
 
 
-def _move(scene: Scene, partition: Partition, rng: random.Random) -> None:
+def _move(scene: RawContext, partition: Partition, rng: random.Random) -> None:
     others = [node for node in scene.kafka.state.brokers if node != partition.leader]
     leader_election.move(scene.kafka.state, partition, rng.choice(others))
 
@@ -272,17 +272,17 @@ def rough_life(
     """A group of three members and the hostile client, ``seconds`` of their time, then everything is healed and read again."""
     with simulate(seed, invariants=False) as sim:
         kafka = sim.cluster(brokers, {TOPIC: 6, OTHER: 2}, journal=journal, config=CONFIG, as_version=as_version)
-        found: list[InvariantBroken] = []
+        errors: list[InvariantBroken] = []
 
         def broken(error: InvariantBroken) -> None:
-            found.append(error)
+            errors.append(error)
             if not scene.settled:
                 sim.loop.stop()
 
         kafka.state.ensure_offsets_topic()
         answers = Answers(kafka.state, lambda: sim.elapsed_s, broken)
         watch = Invariants(kafka, broken) if journal else None
-        scene = Scene(sim, kafka, answers)
+        scene = RawContext(sim, kafka, answers)
         members = [
             Member(scene, f"member-{n}", "fixed" if n == 3 and sim.rng.random() < 0.5 else None) for n in (1, 2, 3)
         ]
@@ -292,30 +292,30 @@ def rough_life(
         sim.host(hostile.name).spawn(hostile.run())
         incidents = sim.loop.create_task(_incidents(scene, random.Random(f"{seed}/incidents")))
         silence = sim.loop.create_task(_silence(members, random.Random(f"{seed}/silence")))
-        _run(sim, seconds, found, answers, [incidents, silence])
-        if not found:
+        _run(sim, seconds, errors, answers, [incidents, silence])
+        if not errors:
             sim.crash("hostile", reset=True)
             hostile.forget()
             incidents.cancel()
             silence.cancel()
             kafka.conditions.heal_all()
-            _run(sim, HEALING_S, found, answers, [])
-        if not found:
-            _converged(sim, scene, members, answers, found)
-        if not found and watch is not None:
+            _run(sim, HEALING_S, errors, answers, [])
+        if not errors:
+            _converged(sim, scene, members, answers, errors)
+        if not errors and watch is not None:
             watch.finish()
         for task in (incidents, silence):
             task.cancel()
-        for each in (*members, hostile):
-            sim.crash(each.name, reset=True)  # a broken broker may never answer them
+        for client in (*members, hostile):
+            sim.crash(client.name, reset=True)  # a broken broker may never answer them
         sim.run_for(0.1)
         beats = sum(member.beats for member in members)
-        return Report(seed, found[0] if found else None, answers.checked, beats, sim.elapsed_s, scene.generation)
+        return Report(seed, errors[0] if errors else None, answers.checked, beats, sim.elapsed_s, scene.generation)
 
 
-def _run(sim: Simulation, seconds: float, found: list[Any], answers: Answers, tasks: list[asyncio.Task[Any]]) -> None:
+def _run(sim: Simulation, seconds: float, errors: list[Any], answers: Answers, tasks: list[asyncio.Task[Any]]) -> None:
     end_s = sim.elapsed_s + seconds
-    while sim.elapsed_s < end_s and not found:
+    while sim.elapsed_s < end_s and not errors:
         sim.run_for(min(1.0, end_s - sim.elapsed_s))
         answers.overdue()
         for task in tasks:
@@ -323,14 +323,14 @@ def _run(sim: Simulation, seconds: float, found: list[Any], answers: Answers, ta
                 task.result()
 
 
-def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: Answers, found: list[Any]) -> None:
+def _converged(sim: Simulation, scene: RawContext, members: list[Member], answers: Answers, errors: list[Any]) -> None:
     """All is well again: within the group's timeouts everybody is a member of one generation, and everything acked is read, before
     and after a move."""
     before = [member.beats for member in members]
     sim.run_for(2)
     if any(member.beats == then for member, then in zip(members, before, strict=True)):
-        told = ", ".join(f"{m.name} {m.member or '-'} generation {m.generation}" for m in members)
-        found.append(InvariantBroken("all groups are Stable after healing", told, answers.history(GROUP)))
+        text = ", ".join(f"{m.name} {m.member or '-'} generation {m.generation}" for m in members)
+        errors.append(InvariantBroken("all groups are Stable after healing", text, answers.history(GROUP)))
         return
     partition = answers.partition(GROUP)
     assert partition is not None
@@ -338,9 +338,9 @@ def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: An
     sim.run(read_twice(scene, partition), within=30)
 
 
-async def read_twice(scene: Scene, partition: Partition) -> None:
+async def read_twice(scene: RawContext, partition: Partition) -> None:
     """Read all that the group has committed, from its coordinator and, after a move, from the next one."""
-    reader = Client(scene, "reader")
+    reader = RawClient(scene, "reader")
     reading: Coroutine[Any, Any, Any]
     for _ in range(2):
         while True:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.protocols import RunControl
 
-__all__ = ["Consumer", "Delivery", "Producer"]
+__all__ = ["Consumer", "DeliveredRecord", "Producer"]
 
 _AGAIN_S = 1.0
 """Pause of an application before it starts its client again."""
@@ -24,7 +24,7 @@ _STOP_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveredRecord:
     """A record that a consumer was given. ``at_s``: virtual seconds since the beginning."""
 
     at_s: float
@@ -38,7 +38,7 @@ class Delivery:
 class Producer:
     """Sends ``value`` 0, 1, 2 ... to ``topic`` every ``every_s``, each until it is acknowledged. ``count``: so many."""
 
-    sim: Run
+    sim: RunControl
     host: Host
     bootstrap: str
     topic: str
@@ -52,7 +52,7 @@ class Producer:
     failures: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Until all is sent."""
+        """Produce records until all are acknowledged."""
         from aiokafka import AIOKafkaProducer
         from aiokafka.errors import KafkaError
 
@@ -65,8 +65,8 @@ class Producer:
                 await producer.start()
                 while self.count is None or self.sent < self.count:
                     value = b"%d" % self.sent
-                    found = await producer.send_and_wait(self.topic, value, key=value)
-                    self.acked[found.partition, found.offset] = value
+                    metadata = await producer.send_and_wait(self.topic, value, key=value)
+                    self.acked[metadata.partition, metadata.offset] = value
                     self.sent += 1
                     await asyncio.sleep(self.every_s)
             except (KafkaError, OSError) as error:
@@ -82,7 +82,7 @@ class Consumer:
     auto-commit. ``pattern`` replaces ``topics``; ``assigned``: partitions that it reads without being a member. ``hang_s``:
     the processing time of the next batch, if set. ``gave``: called with (group, topic, partition, offsets, host) of each batch."""
 
-    sim: Run
+    sim: RunControl
     host: Host
     bootstrap: str
     group: str
@@ -95,7 +95,7 @@ class Consumer:
     """How often its partitions were taken from it. aiokafka does so while the application works on a batch, and would commit the old
     offsets of that batch in the new generation (0.14)."""
     starts: int = 0
-    delivered: list[Delivery] = field(default_factory=list)
+    delivered: list[DeliveredRecord] = field(default_factory=list)
     assignments: list[tuple[float, list[tuple[str, int]]]] = field(default_factory=list)
     """When it was assigned what."""
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -106,12 +106,12 @@ class Consumer:
     assigned: Sequence[tuple[str, int]] = ()
     gave: Callable[[str, str, int, Sequence[int], str], object] | None = None
     rest_s: float | None = None
-    """After so long without a record it commits where it stands: aiokafka tries a commit again across rebalances, in the new generation
+    """After so long without a record it commits its position: aiokafka tries a commit again across rebalances, in the new generation
     (0.14), and so an old one may come behind that of the next owner."""
     _told_s: float = 0.0
 
     async def run(self) -> None:
-        """Until ``leaving``."""
+        """Consume and commit until ``leaving`` is set."""
         from aiokafka import AIOKafkaConsumer
         from aiokafka.errors import KafkaError
 
@@ -163,7 +163,7 @@ class Consumer:
         ends = {}
         for partition, records in batches.items():
             topic, index = partition
-            self.delivered += [Delivery(now_s, topic, index, record.offset, record.value) for record in records]
+            self.delivered += [DeliveredRecord(now_s, topic, index, record.offset, record.value) for record in records]
             ends[partition] = records[-1].offset + 1
             if self.gave is not None:
                 self.gave(self.group, topic, index, [record.offset for record in records], self.host.name)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker_sim.simulation.checks.answers import Answers, Ask
+from broker_sim.simulation.checks.answers import Answers, SentRequest
 from broker_sim.simulation.workloads.deeds import Deed, Deeds
 from kafka_wire.api_keys import advertised
 from kafka_wire.codec import decode_from, encode
@@ -42,15 +42,15 @@ from kafka_wire.messages.k47_offset_delete import (
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.protocols import RunControl
 
 __all__ = [
     "GROUP",
-    "Client",
-    "Line",
     "Member",
-    "Scene",
-    "Unheard",
+    "RawClient",
+    "RawConnection",
+    "RawContext",
+    "UncheckedAnswers",
     "commit_request",
     "fetch_request",
     "join_request",
@@ -87,22 +87,22 @@ VERSIONS = {
 }
 
 
-class Unheard(Answers):
+class UncheckedAnswers(Answers):
     """Checks nothing: for clients among others whom it does not see."""
 
-    def sent(self, api: str, body: object, version: int, broker: int) -> Ask:
+    def sent(self, api: str, body: object, version: int, broker: int) -> SentRequest:
         """As `Answers.sent`."""
         now_s = self._now_s()
-        return Ask(api, version, body, broker, "", "", None, -1, 0, now_s, -1, False, now_s)
+        return SentRequest(api, version, body, broker, "", "", None, -1, 0, now_s, -1, False, now_s)
 
-    def answered(self, ask: Ask, body: object) -> None:
-        """Nothing is looked at."""
+    def answered(self, ask: SentRequest, body: object) -> None:
+        """Ignore the response."""
 
-    def lost(self, ask: Ask) -> None:
-        """The same."""
+    def lost(self, ask: SentRequest) -> None:
+        """Ignore that the response is missing."""
 
 
-class Line(asyncio.Protocol):
+class RawConnection(asyncio.Protocol):
     """One connection to a broker: any number of requests at once, matched to their answers by their correlation ids."""
 
     def __init__(self, answers: Answers, broker: int, client_id: str) -> None:
@@ -110,7 +110,7 @@ class Line(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._buffer = b""
         self._number = 0
-        self._waiting: dict[int, tuple[Any, int, asyncio.Future[Any], Ask]] = {}
+        self._waiting: dict[int, tuple[Any, int, asyncio.Future[Any], SentRequest]] = {}
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -123,13 +123,13 @@ class Line(asyncio.Protocol):
             self.answers.lost(ask)
             if not future.done():
                 future.set_exception(ConnectionResetError("the broker has hung up"))
-                future.exception()  # it may be that nobody waits
+                future.exception()  # its waiter may have been cancelled
         self._waiting.clear()
 
     def start(self, request: Any, version: int) -> asyncio.Future[Any]:
         """Send now; the future gives the response. Raises ConnectionResetError."""
         if self.lost:
-            raise ConnectionResetError("the connection is gone")
+            raise ConnectionResetError("the connection is closed")
         key = type(request).__spec__.api_key
         self._number += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -145,7 +145,7 @@ class Line(asyncio.Protocol):
     def start_unanswered(self, request: Any, version: int) -> None:
         """Send what gets no answer, as a Produce with acks=0. Raises ConnectionResetError."""
         if self.lost:
-            raise ConnectionResetError("the connection is gone")
+            raise ConnectionResetError("the connection is closed")
         self._number += 1
         head = encode_request_header(type(request).__spec__.api_key, version, self._number, self.client_id)
         self._transport.write(frame(head + encode(request, version)))
@@ -173,7 +173,7 @@ class Line(asyncio.Protocol):
             future.set_result(response)
 
     def close(self) -> None:
-        """Hang up."""
+        """Abort the connection."""
         self._transport.abort()
 
     def forget(self) -> None:
@@ -183,10 +183,10 @@ class Line(asyncio.Protocol):
 
 
 @dataclass(slots=True)
-class Scene:
+class RawContext:
     """What all clients of a run share. ``book``: members that have been seen: id, instance, generation."""
 
-    sim: Run
+    sim: RunControl
     kafka: SimCluster
     answers: Answers
     partitions: int = 6
@@ -216,7 +216,7 @@ class Scene:
         return self.last_value
 
     def note(self, member: str, instance: str | None, generation: int) -> None:
-        """For the hostile client."""
+        """Remember a member that the hostile client may impersonate."""
         self.generation = max(self.generation, generation)
         self.book.append((member, instance, generation))
         del self.book[:-12]
@@ -228,15 +228,15 @@ class Scene:
         return -1 if partition is None else partition.leader
 
 
-class Client:
+class RawClient:
     """Who holds connections: to each broker as many as are asked for. ``SPANS``: versions of the requests that it sends."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = VERSIONS
 
-    def __init__(self, scene: Scene, name: str) -> None:
+    def __init__(self, scene: RawContext, name: str) -> None:
         self.scene, self.name = scene, name
         self.rng = random.Random(f"{scene.sim.seed}/{name}")
-        self._lines: dict[tuple[int, int], Line] = {}
+        self._lines: dict[tuple[int, int], RawConnection] = {}
         spoken = advertised(scene.kafka.state.as_version)
         self._spans = {
             kind: (low, min(high, spoken[kind.__spec__.api_key][1])) for kind, (low, high) in self.SPANS.items()
@@ -256,13 +256,13 @@ class Client:
     def _choose(self, request: object) -> int:
         return self._versions[type(request)]
 
-    async def line(self, broker: int, number: int = 0) -> Line:
+    async def line(self, broker: int, number: int = 0) -> RawConnection:
         """The n-th connection to a broker. Raises OSError."""
         line = self._lines.get((broker, number))
         if line is None or line.lost:
             loop, answers = asyncio.get_running_loop(), self.scene.answers
             host = self.scene.kafka.hosts[broker - 1]
-            connecting = loop.create_connection(lambda: Line(answers, broker, self.name), host, PORT)
+            connecting = loop.create_connection(lambda: RawConnection(answers, broker, self.name), host, PORT)
             _, made = await asyncio.wait_for(connecting, PATIENCE_S)
             line = self._lines[broker, number] = made
         return line
@@ -285,17 +285,17 @@ class Client:
         while True:
             answer = await self.ask(FindCoordinatorRequest(GROUP, 0), self.rng.randint(1, len(self.scene.kafka.hosts)))
             if answer.error_code == 0:
-                found: int = answer.node_id
-                return found
+                node_id: int = answer.node_id
+                return node_id
             await asyncio.sleep(0.1)
 
     def forget(self) -> None:
-        """See `Line.forget`."""
+        """See `RawConnection.forget`."""
         for line in self._lines.values():
             line.forget()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Abort the connections to all brokers."""
         for line in self._lines.values():
             if not line.lost:
                 line.close()
@@ -347,10 +347,10 @@ _LOST_ID = {Err.UNKNOWN_MEMBER_ID, Err.FENCED_INSTANCE_ID}
 _MOVED = {Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-class Member(Client):
+class Member(RawClient):
     """One request at a time, as a consumer does: joins, syncs, then Heartbeats and commits in turn, and reads what it has committed."""
 
-    def __init__(self, scene: Scene, name: str, instance: str | None = None) -> None:
+    def __init__(self, scene: RawContext, name: str, instance: str | None = None) -> None:
         super().__init__(scene, name)
         self.instance = instance
         self.member, self.generation = "", -1
@@ -358,7 +358,7 @@ class Member(Client):
         self.beats = 0
 
     async def run(self) -> None:
-        """For ever."""
+        """Be a member of the group until the host is stopped."""
         self.begin()
         self.member, self.generation = "", -1
         while True:
@@ -383,7 +383,7 @@ class Member(Client):
 
     def _sync_request(self, answer: Any) -> SyncGroupRequest:
         """``answer``: to its JoinGroup; it has members for who leads."""
-        members = [each.member_id for each in answer.members]
+        members = [member.member_id for member in answer.members]
         return sync_request(self.member, self.instance, self.generation, members, self.scene.partitions)
 
     def _synced(self, answer: object) -> list[int] | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.simulation.checks.liveness import NotAlive
 from broker_sim.simulation.checks.share_log import ACKNOWLEDGED, ARCHIVED, ShareLog, Unit
-from broker_sim.simulation.workloads.by_shares import ACCEPT, GAP, LIMIT, LOCK_MS, REJECT, Hands, ShareMember
+from broker_sim.simulation.workloads.by_shares import ACCEPT, GAP, LIMIT, LOCK_MS, REJECT, Acquisitions, ShareMember
 from broker_sim.simulation.workloads.raw import (
     CONFIG,
     GROUP,
@@ -23,8 +23,8 @@ from broker_sim.simulation.workloads.raw import (
     PATIENCE_S,
     SESSION_MS,
     TOPIC,
-    Scene,
-    Unheard,
+    RawContext,
+    UncheckedAnswers,
 )
 from broker_sim.storage.errors import StorageError
 from kafka_wire.record_batch import build_batch
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
-    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.aiokafka_workload import InvariantWatch
     from broker_sim.simulation.workloads.catalogue import Workload
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
@@ -62,7 +62,7 @@ _PRODUCING_S = 0.4
 class Shares:
     """See the module."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch
         later = (case.as_version or "") not in ("4.1", "4.2")
         config = {**CONFIG, **_SETTINGS, **(_INTERVAL if later else {}), **workload.config}
@@ -71,11 +71,11 @@ class Shares:
         )  # fmt: skip
         self.kafka.state.ensure_offsets_topic()
         self.kafka.state.alter_entity(Entity.GROUP, GROUP, {"share.auto.offset.reset": "earliest"})
-        self.answers = Unheard(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=watch.waive)
-        self.scene = Scene(sim, self.kafka, self.answers)
+        self.answers = UncheckedAnswers(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=watch.waive)
+        self.scene = RawContext(sim, self.kafka, self.answers)
         counts_all = (case.as_version or "") not in ("4.0", "4.1")
         self.log = ShareLog(GROUP, self.kafka.state, self.answers.tell, LIMIT, counts_all)
-        self.hands = Hands(self.log, self.scene)
+        self.hands = Acquisitions(self.log, self.scene)
         count = min(workload.members, case.members or workload.members)
         self.members = [ShareMember(self.scene, self.hands, f"c{number}") for number in range(1, count + 1)]
         for member in self.members:
@@ -149,7 +149,7 @@ class Shares:
 
     def _ends(self) -> list[tuple[Unit, int]]:
         topic = self.kafka.state.topics[TOPIC]
-        return [((topic.topic_id, one.index), one.high_watermark) for one in topic.partitions]
+        return [((topic.topic_id, partition.index), partition.high_watermark) for partition in topic.partitions]
 
     def _who_said_so(self) -> None:
         """Check that each final state of a record has an acknowledgement by a member, or the maximum delivery count."""
@@ -168,11 +168,11 @@ class Shares:
                     )
 
     def _not_alive(self, within_s: float, lacking: str) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
-        told += [
+        lines: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
+        lines += [
             f"  {m.name} {m.member}, epoch {m.epoch}, {m.beats} heartbeats, {len(m.units)} partitions"
             for m in self.members
         ]
-        error = NotAlive("\n".join(map(str, told)))
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = "records"
         return error

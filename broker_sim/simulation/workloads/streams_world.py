@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.checks.epochs import Unit
 from broker_sim.simulation.checks.streams_log import StreamsLog, tasks
-from broker_sim.simulation.workloads.by_streams import StreamsDescriber, StreamsMember
+from broker_sim.simulation.workloads.by_streams import StreamsDescriber, StreamsGroupMember
 from broker_sim.simulation.workloads.epoch_world import ByEpochs
 from broker_sim.simulation.workloads.raw import GROUP, SESSION_MS
 from kafka_wire.messages.k89_streams_group_describe import StreamsGroupDescribeRequest
@@ -59,7 +59,7 @@ class ByStreams(ByEpochs):
             is_static = case.as_version == "4.4" and dice.random() < _STATIC
             instance = f"fixed-{number}" if is_static else None
             process = f"process-{number % processes}"
-            yield StreamsMember(self.scene, self.holdings, f"c{number}", instance, process)
+            yield StreamsGroupMember(self.scene, self.holdings, f"c{number}", instance, process)
 
     def _plan(self, dice: random.Random) -> None:
         """Nothing happens beside the members."""

@@ -16,18 +16,26 @@ from broker_sim.simulation.checks.invariants import Invariants
 from broker_sim.simulation.checks.liveness import NotAlive
 from broker_sim.simulation.workloads.cooperative import Cooperative
 from broker_sim.simulation.workloads.hostile import Hostile, read_twice
-from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, Member, Scene, Unheard
+from broker_sim.simulation.workloads.raw import (
+    CONFIG,
+    GROUP,
+    HEALING_S,
+    PATIENCE_S,
+    Member,
+    RawContext,
+    UncheckedAnswers,
+)
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
-    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.aiokafka_workload import InvariantWatch
     from broker_sim.simulation.workloads.catalogue import Workload
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["LATE", "NETWORK", "Rough"]
+__all__ = ["LATE", "NETWORK", "WireWorkload"]
 
 _LOOK_S = 0.5
 _QUIET_S = 2.0
@@ -41,14 +49,14 @@ _STATIC = 0.3
 """How often the last member is a static one."""
 
 
-def _waived(watch: Watch, plan: Iterable[Fault]) -> frozenset[str]:
+def _waived(watch: InvariantWatch, plan: Iterable[Fault]) -> frozenset[str]:
     return watch.waive.union(LATE if any(fault.kind in NETWORK for fault in plan) else ())
 
 
-class Rough:
+class WireWorkload:
     """See the module."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch
         self.kafka: SimCluster = sim.cluster(
             workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release,
@@ -56,10 +64,12 @@ class Rough:
         )  # fmt: skip
         self.kafka.state.ensure_offsets_topic()
         waive = _waived(watch, case.plan or ())
-        kind: type[Answers] = Unheard if self.kafka.observed else Answers  # a journal hears what clients hear, and more
+        kind: type[Answers] = (
+            UncheckedAnswers if self.kafka.observed else Answers
+        )  # a journal hears what clients hear, and more
         self.answers = kind(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
         self.invariants = Invariants(self.kafka, watch.breach, waive=watch.waive) if self.kafka.observed else None
-        self.scene = Scene(sim, self.kafka, self.answers, only=case.deeds)
+        self.scene = RawContext(sim, self.kafka, self.answers, only=case.deeds)
         dice = random.Random(f"{case.seed}/rough")
         static = dice.random() < _STATIC and not workload.cooperative
         count = min(workload.members, case.members or workload.members)
@@ -144,10 +154,12 @@ class Rough:
         return [member.beats for member in self.members]
 
     def _not_alive(self, within_s: float) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed:"]
-        told += [f"  {m.name} {m.member or '-'}, generation {m.generation}, {m.beats} Heartbeats" for m in self.members]
+        lines: list[Any] = [f"{within_s:g} s after everything was healed:"]
+        lines += [
+            f"  {m.name} {m.member or '-'}, generation {m.generation}, {m.beats} Heartbeats" for m in self.members
+        ]
         heard = self.answers if self.invariants is None else self.invariants.answers
-        told += ["", *(f"  {ask}" for ask in heard.history(GROUP))]
-        error = NotAlive("\n".join(map(str, told)))
+        lines += ["", *(f"  {ask}" for ask in heard.history(GROUP))]
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = "members"
         return error

@@ -63,7 +63,7 @@ class Shared(Core):
 
     def perform(self, outcome: Outcome) -> None:
         super().perform(outcome)
-        for ask in outcome.asks:
+        for ask in outcome.persister_requests:
             self.asked += ask.commands
             self.step(StateAnswered(ask.ticket, [Result(self.fail) for _ in ask.commands]))
 
@@ -182,7 +182,7 @@ def test_epochs_fence(policy: Policy) -> None:
     epoch = core.heartbeat("ann", epoch).member_epoch
     old = core.heartbeat("ann", epoch - 2) if epoch > 3 else core.heartbeat("ann", 1)
     assert old.error_code == Err.FENCED_MEMBER_EPOCH
-    assert ("does not match the previous" in (old.error_message or "")) == policy.old_share_epoch_is_told_previous
+    assert ("does not match the previous" in (old.error_message or "")) == policy.old_share_epoch_gets_previous
     assert core.heartbeat("ann", 0).error_code == Err.NONE
 
 

@@ -356,8 +356,8 @@ def test_each_batch_that_is_acknowledged_costs_a_look_at_its_own_records(monkeyp
     real = Batch.parted
 
     def parted(batch: Batch) -> dict[int, Delivery]:
-        batch.each = real(batch) if isinstance(batch.each, Looked) else Looked(real(batch))
-        return batch.each
+        batch.offset_state = real(batch) if isinstance(batch.offset_state, Looked) else Looked(real(batch))
+        return batch.offset_state
 
     monkeypatch.setattr(Batch, "parted", parted)
     many = 2000

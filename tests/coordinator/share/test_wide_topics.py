@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.coordinator.share.partitions import Topic, TopicState, lacking, without
+from broker_sim.coordinator.share.partitions import Topic, TopicState, uninitialized, without
 
 MANY = 2000
 
@@ -22,7 +22,7 @@ class Number(int):
 
 
 class Group:
-    """What `lacking` asks of a share group."""
+    """What `uninitialized` asks of a share group."""
 
     def __init__(self, initialized: Topic, initializing: Topic) -> None:
         self.latest = self
@@ -46,7 +46,7 @@ def test_what_a_group_lacks_is_found_in_one_pass() -> None:
     Number.compared = 0
     shard: Any = Shard()
     group: Any = Group(topic(range(0, MANY, 2)), topic(range(1, MANY - 1, 2)))
-    assert lacking(shard, group) == {b"t": TopicState("t", (MANY - 1,))}
+    assert uninitialized(shard, group) == {b"t": TopicState("t", (MANY - 1,))}
     assert Number.compared <= 4 * MANY
 
 

@@ -13,7 +13,7 @@ from broker_sim.coordinator.records import EpochRecord, decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.coordinator.streams.requests import Answer, Heartbeat, reading_tags
-from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, bringing
+from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
 from broker_sim.coordinator.topics import TopicImage
 from kafka_wire.errors import Err
 from kafka_wire.messages.k88_streams_group_heartbeat import (
@@ -94,8 +94,8 @@ class Streams(Core):
         thread = self.threads.setdefault(member, Thread())
         at = thread.epoch if epoch is None else epoch
         request = StreamsGroupHeartbeatRequest("g", member, at, **said)
-        brought = None if request.topology is None else at_once(bringing(request.topology, self.shard.topics))
-        answered: Answer = self.ask(Heartbeat(request, brought, at_once(reading_tags(request))))
+        received = None if request.topology is None else at_once(receiving(request.topology, self.shard.topics))
+        answered: Answer = self.ask(Heartbeat(request, received, at_once(reading_tags(request))))
         answer, self.missing = answered
         if answer.error_code == Err.NONE:
             thread.epoch = answer.member_epoch

@@ -15,7 +15,7 @@ from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.streams.describing import describing
 from broker_sim.coordinator.streams.heartbeat import expecting
 from broker_sim.coordinator.streams.requests import Heartbeat, reading_tags
-from broker_sim.coordinator.streams.topology import bringing
+from broker_sim.coordinator.streams.topology import receiving
 from broker_sim.coordinator.topics import TopicImage, Topics
 from kafka_wire.messages.k88_streams_group_heartbeat import (
     CopartitionGroup,
@@ -96,11 +96,11 @@ def test_a_topology_is_read_compared_and_described_in_pieces(what: str) -> None:
     topology = Topology(0, [TOPOLOGIES[what]()])
     topics = Topics()
     topics.change({"read": TopicImage(b"r" * 16, 1)})
-    brought, most = most_of(bringing(topology, topics))
+    received, most = most_of(receiving(topology, topics))
     assert most <= MOST
-    again, most = most_of(bringing(topology, topics, brought.topology))
+    again, most = most_of(receiving(topology, topics, received.topology))
     assert most <= MOST
-    assert again.same is brought.topology
+    assert again.same is received.topology
 
     core = Streams(initial_rebalance_delay_ms=0)
     core.topic("read", 1)

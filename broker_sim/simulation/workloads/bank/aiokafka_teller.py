@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Attempt, Book, Order
+from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Attempt, Book, PaymentOrder
 from broker_sim.simulation.workloads.raw import GROUP, TOPIC
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.protocols import RunControl
 
 __all__ = ["AiokafkaTeller"]
 
@@ -34,7 +34,7 @@ _MOST = 6
 class AiokafkaTeller:
     """A member of the group. ``options``: of its consumer; ``hang_s``: set it, and its next transaction takes that long."""
 
-    sim: Run
+    sim: RunControl
     host: Host
     kafka: SimCluster
     book: Book
@@ -74,8 +74,8 @@ class AiokafkaTeller:
             while True:
                 await self._turn(consumer)
         finally:
-            producers = [one.producer for one in self._producers.values()]
-            await asyncio.gather(*(_stop(each.stop) for each in (consumer, *producers)))
+            producers = [producer.producer for producer in self._producers.values()]
+            await asyncio.gather(*(_stop(client.stop) for client in (consumer, *producers)))
 
     def _listener(self) -> Any:
         from aiokafka import ConsumerRebalanceListener
@@ -115,16 +115,16 @@ class AiokafkaTeller:
         from aiokafka import AIOKafkaProducer
 
         old, self._producers = self._producers, {}
-        await asyncio.gather(*(_stop(each.producer.stop) for each in old.values()))
+        await asyncio.gather(*(_stop(producing.producer.stop) for producing in old.values()))
         for partition in assigned:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.kafka.bootstrap, client_id=f"{self.host.name}-{partition.partition}", acks="all",
                 transactional_id=f"teller-{partition.partition}", transaction_timeout_ms=_TIMEOUT_MS,
                 **{name: self.options[name] for name in ("request_timeout_ms", "metadata_max_age_ms")},
             )  # fmt: skip
-            one = self._producers[partition.partition] = _Producing(producer)
+            new = self._producers[partition.partition] = _Producing(producer)
             await asyncio.wait_for(producer.start(), _BEGIN_S)
-            one.listen()
+            new.listen()
         for partition in assigned:
             consumer.seek(partition, await consumer.committed(partition) or 0)
 
@@ -132,7 +132,7 @@ class AiokafkaTeller:
         """One transaction. Raises what its clients raise."""
         from aiokafka.structs import OffsetAndMetadata
 
-        orders = [Order(partition.partition, record.offset) for record in records]
+        orders = [PaymentOrder(partition.partition, record.offset) for record in records]
         producing = self._producers[partition.partition]
         producer, topics = producing.producer, self.kafka.state.topics
         attempt = producing.attempt = self.book.begin(self.host.name, flow=1)
@@ -156,7 +156,7 @@ class AiokafkaTeller:
         attempt.offsets[partition.partition] = after
         commits = self._rng.random() >= _SECOND_THOUGHTS
         await (producer.commit_transaction() if commits else producer.abort_transaction())
-        attempt.told = commits
+        attempt.reported = commits
         if not commits:
             consumer.seek(partition, orders[0].offset)
 

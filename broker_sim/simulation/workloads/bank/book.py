@@ -2,8 +2,8 @@
 
     book = Book(breach)
     attempt = book.begin("c1", flow=2)              # a transaction, identified by its name
-    entries = book.entries(attempt, [Order(0, 17)], accounts=3, audits=2)
-    attempt.told = True                             # its teller got the response that it is committed
+    entries = book.entries(attempt, [PaymentOrder(0, 17)], accounts=3, audits=2)
+    attempt.reported = True                             # its teller got the response that it is committed
 
 Books are kept in double entry, partition by partition: what leaves an account goes to the clearing account of the same partition. So a
 partition balances after each commit marker, and all of them together when every transaction has ended in all partitions. (The last
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from broker_sim.simulation.checks.answers import InvariantBroken
 
-__all__ = ["ACCOUNTS", "AUDIT", "HOLE", "Attempt", "Book", "Entry", "Order", "Reading"]
+__all__ = ["ACCOUNTS", "AUDIT", "HOLE", "Attempt", "Book", "BookEntry", "PaymentOrder", "Reading"]
 
 ACCOUNTS, AUDIT = "accounts", "audit"
 
@@ -41,7 +41,7 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-class Order(NamedTuple):
+class PaymentOrder(NamedTuple):
     """An order: its partition and offset. Payer, payee and amount are functions of these, whatever the record's value is."""
 
     partition: int
@@ -55,12 +55,12 @@ class Order(NamedTuple):
         return payer, (payer + 1 + number % (_HOLDERS - 1)) % _HOLDERS, 1 + number * 7919 % _LARGEST
 
 
-class Entry(NamedTuple):
+class BookEntry(NamedTuple):
     """A record of ``accounts`` or ``audit``. ``account``: a number, or `CLEARING`; "" in the audit, where ``amount`` is what was
     paid."""
 
     attempt: str
-    order: Order
+    order: PaymentOrder
     account: str
     amount: int
 
@@ -69,23 +69,23 @@ class Entry(NamedTuple):
         return f"{self.attempt}|{self.order.partition}|{self.order.offset}|{self.account}|{self.amount}".encode()
 
     @classmethod
-    def read(cls, value: bytes | None) -> Entry:
-        """The way back."""
+    def read(cls, value: bytes | None) -> BookEntry:
+        """Parse the value of a record; the inverse of `to_bytes`."""
         attempt, partition, offset, account, amount = (value or b"").decode().split("|")
-        return cls(attempt, Order(int(partition), int(offset)), account, int(amount))
+        return cls(attempt, PaymentOrder(int(partition), int(offset)), account, int(amount))
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A transaction of a teller. ``flow``: 1 or 2, the transaction version (KIP-890). ``told``: True if the teller got the response
+    """A transaction of a teller. ``flow``: 1 or 2, the transaction version (KIP-890). ``reported``: True if the teller got the response
     that it is committed, False for aborted, None without a response. ``offsets``: next order by partition. ``acked``: partitions
     that have acknowledged a batch. ``unanswered``: requests in flight. ``given_up``: it, or an earlier one with the same epoch, has
     given up a request that may still arrive."""
 
     name: str
     flow: int
-    told: bool | None = None
-    entries: dict[Place, list[Entry]] = field(default_factory=dict)
+    reported: bool | None = None
+    entries: dict[Place, list[BookEntry]] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
     acked: dict[Place, None] = field(default_factory=dict)
     unanswered: int = 0
@@ -94,7 +94,7 @@ class Attempt:
     @property
     def is_doubtful(self) -> bool:
         """Whether something of it may come when it is over; of one whose process has died, what it had not heard of."""
-        return self.given_up or (self.unanswered > 0 and self.told is None)
+        return self.given_up or (self.unanswered > 0 and self.reported is None)
 
 
 class Book:
@@ -107,22 +107,22 @@ class Book:
         """Findings that are no breaches."""
 
     def begin(self, who: str, flow: int) -> Attempt:
-        """Somebody begins a transaction."""
+        """Note that a teller begins a transaction."""
         attempt = Attempt(f"{who}/{len(self.attempts) + 1}", flow)
         self.attempts[attempt.name] = attempt
         return attempt
 
     def entries(
-        self, attempt: Attempt, orders: Sequence[Order], accounts: int, audits: int
-    ) -> Mapping[Place, list[Entry]]:
+        self, attempt: Attempt, orders: Sequence[PaymentOrder], accounts: int, audits: int
+    ) -> Mapping[Place, list[BookEntry]]:
         """All that the attempt has to write about these orders, by partition; so many partitions have ``accounts`` and ``audit``."""
         for order in orders:
             payer, paid, amount = order.payment
             for holder, change in ((payer, -amount), (paid, amount)):
                 rows = attempt.entries.setdefault((ACCOUNTS, holder % accounts), [])
-                rows.append(Entry(attempt.name, order, str(holder), change))
-                rows.append(Entry(attempt.name, order, CLEARING, -change))
-            audit = Entry(attempt.name, order, "", amount)
+                rows.append(BookEntry(attempt.name, order, str(holder), change))
+                rows.append(BookEntry(attempt.name, order, CLEARING, -change))
+            audit = BookEntry(attempt.name, order, "", amount)
             attempt.entries.setdefault((AUDIT, order.partition % audits), []).append(audit)
         return attempt.entries
 
@@ -130,17 +130,21 @@ class Book:
         """A rule is broken by these attempts: a finding, where the hole of version 1 explains it."""
         names = list(dict.fromkeys(attempts))
         involved = [self.attempts[name] for name in names if name in self.attempts]
-        if involved and all(one.flow == 1 for one in involved) and any(one.is_doubtful for one in involved):
+        if (
+            involved
+            and all(attempt.flow == 1 for attempt in involved)
+            and any(attempt.is_doubtful for attempt in involved)
+        ):
             self.found[HOLE] += 1
             return
         self._tell(InvariantBroken(rule, f"{self._now_s():.3f} s: {what}; {', '.join(map(self._about, names))}"))
 
     def _about(self, name: str) -> str:
-        one = self.attempts.get(name)
-        if one is None:
-            return f"{name}, which nobody has begun"
-        end = {True: "committed", False: "aborted", None: "has not heard how it ended"}[one.told]
-        return f"{name} (version {one.flow}, {end}{', has given up a request' if one.is_doubtful else ''})"
+        attempt = self.attempts.get(name)
+        if attempt is None:
+            return f"{name}, which was never begun"
+        end = {True: "committed", False: "aborted", None: "has not heard how it ended"}[attempt.reported]
+        return f"{name} (version {attempt.flow}, {end}{', has given up a request' if attempt.is_doubtful else ''})"
 
 
 class Reading:
@@ -149,17 +153,17 @@ class Reading:
     def __init__(self, book: Book, place: Place) -> None:
         self.book, self.place = book, place
         self.stable = 0
-        """The last stable offset that it was told."""
+        """The last stable offset in its last response."""
         self._sums: dict[int, Counter[str]] = {}
-        self._seen: dict[tuple[Order, str, int], tuple[int, str]] = {}
+        self._seen: dict[tuple[PaymentOrder, str, int], tuple[int, str]] = {}
 
     @property
     def name(self) -> str:
         """As in ``accounts-0``."""
         return f"{self.place[0]}-{self.place[1]}"
 
-    def gave(self, offset: int, producer_id: int, entry: Entry) -> None:
-        """One more record."""
+    def gave(self, offset: int, producer_id: int, entry: BookEntry) -> None:
+        """Note a record that the reader was given; reports a breach if an order appears twice."""
         key = entry.order, entry.account, entry.amount
         before = self._seen.get(key)
         if before is not None:
@@ -167,7 +171,7 @@ class Reading:
             self.book.breach("an order is carried out once", what, [before[1], entry.attempt])
         self._seen[key] = offset, entry.attempt
         attempt = self.book.attempts.get(entry.attempt)
-        if attempt is None or attempt.told is False:
+        if attempt is None or attempt.reported is False:
             self.book.breach(
                 "read_committed returns no aborted records", f"{self.name} has {entry} at {offset}", [entry.attempt]
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker_sim.simulation.workloads.bank.book import HOLE, Attempt, Book, Entry, Order
+from broker_sim.simulation.workloads.bank.book import HOLE, Attempt, Book, BookEntry, PaymentOrder
 from kafka_wire.codec import DecodeError
 from kafka_wire.control_records import ControlType, control_type
 from kafka_wire.offsets_log import OFFSET_COMMIT, decode_key, decode_value
@@ -15,11 +15,11 @@ from kafka_wire.offsets_log import OFFSET_COMMIT, decode_key, decode_value
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition, Topic
 
-__all__ = ["Stretch", "judge", "orders_of", "stretches"]
+__all__ = ["LogTransaction", "check_logs", "log_transactions", "orders_of"]
 
 
 @dataclass(slots=True)
-class Stretch:
+class LogTransaction:
     """What one producer wrote between two of its markers. ``commits`` None: no marker has come. ``attempts``: whose it is."""
 
     partition: Partition
@@ -32,10 +32,10 @@ class Stretch:
     commits: bool | None = None
 
 
-def stretches(partition: Partition) -> list[Stretch]:
+def log_transactions(partition: Partition) -> list[LogTransaction]:
     """All that was written in transactions, in the order of their beginnings."""
-    found: list[Stretch] = []
-    opened: dict[int, Stretch] = {}
+    transactions: list[LogTransaction] = []
+    opened: dict[int, LogTransaction] = {}
     offsets = partition.topic.name.startswith("__")
     for batch in partition.log.batches():
         header = batch.header
@@ -43,20 +43,20 @@ def stretches(partition: Partition) -> list[Stretch]:
             continue
         if header.is_control:
             for record in batch.records():
-                if one := opened.pop(header.producer_id, None):
-                    one.commits = control_type(record.key) == ControlType.COMMIT
+                if transaction := opened.pop(header.producer_id, None):
+                    transaction.commits = control_type(record.key) == ControlType.COMMIT
             continue
-        one = opened.get(header.producer_id)
-        if one is None:
-            one = Stretch(partition, header.producer_id, header.producer_epoch, header.base_offset)
-            opened[header.producer_id] = one
-            found.append(one)
+        transaction = opened.get(header.producer_id)
+        if transaction is None:
+            transaction = LogTransaction(partition, header.producer_id, header.producer_epoch, header.base_offset)
+            opened[header.producer_id] = transaction
+            transactions.append(transaction)
         for record in batch.records():
-            one.rows.append((record.offset, record.key, record.value))
+            transaction.rows.append((record.offset, record.key, record.value))
             name = _of_offset(record.key, record.value) if offsets else (record.value or b"").split(b"|")[0].decode()
             if name:
-                one.attempts[name] = None
-    return found
+                transaction.attempts[name] = None
+    return transactions
 
 
 def _of_offset(key: bytes | None, value: bytes | None) -> str:
@@ -68,34 +68,34 @@ def _of_offset(key: bytes | None, value: bytes | None) -> str:
         return ""
 
 
-def orders_of(topic: Topic) -> list[Order]:
+def orders_of(topic: Topic) -> list[PaymentOrder]:
     """The orders that are committed."""
     return [
-        Order(partition.index, offset)
+        PaymentOrder(partition.index, offset)
         for partition in topic.partitions
-        for one in stretches(partition)
-        if one.commits
-        for offset, _, _ in one.rows
+        for transaction in log_transactions(partition)
+        if transaction.commits
+        for offset, _, _ in transaction.rows
     ]
 
 
-def judge(book: Book, orders: Topic, written: Iterable[Partition], committed: Mapping[int, int]) -> None:
+def check_logs(book: Book, orders: Topic, written: Iterable[Partition], committed: Mapping[int, int]) -> None:
     """Check at the end of a run: every transaction has ended in all partitions with the outcome of its teller's response, every
     order is carried out once, and offsets are committed with the records. ``written``: all partitions that attempts write to, with
     that of the offsets; ``committed``: the group's offsets by partition of the orders. Compaction may have removed superseded
     offsets."""
     ends: dict[str, dict[str, bool | None]] = {}
-    entries: dict[str, list[Entry]] = {}
+    entries: dict[str, list[BookEntry]] = {}
     for partition in (*orders.partitions, *written):
-        for one in stretches(partition):
-            if len(one.attempts) > 1:
-                what = f"{partition.name} has more than one from {one.first_offset} on, before a marker"
-                book.breach("a marker ends one transaction", what, one.attempts)
-            for name in one.attempts:
-                ends.setdefault(name, {})[partition.name] = one.commits
-            if one.commits and partition.topic is not orders and not partition.topic.name.startswith("__"):
-                for _, _, value in one.rows:
-                    entry = Entry.read(value)
+        for transaction in log_transactions(partition):
+            if len(transaction.attempts) > 1:
+                what = f"{partition.name} has more than one from {transaction.first_offset} on, before a marker"
+                book.breach("a marker ends one transaction", what, transaction.attempts)
+            for name in transaction.attempts:
+                ends.setdefault(name, {})[partition.name] = transaction.commits
+            if transaction.commits and partition.topic is not orders and not partition.topic.name.startswith("__"):
+                for _, _, value in transaction.rows:
+                    entry = BookEntry.read(value)
                     entries.setdefault(entry.attempt, []).append(entry)
     for attempt in list(book.attempts.values()):
         _judge_end(book, attempt, ends.get(attempt.name, {}))
@@ -109,7 +109,7 @@ def _judge_end(book: Book, attempt: Attempt, ends: Mapping[str, bool | None]) ->
         book.breach(
             "a transaction has one outcome in all partitions", f"whether it is committed: {dict(ends)}", [attempt.name]
         )
-    if attempt.told is not None and (not attempt.told) in ends.values():
+    if attempt.reported is not None and (not attempt.reported) in ends.values():
         book.breach(
             "a transaction ends as its producer was answered", f"whether it is committed: {dict(ends)}", [attempt.name]
         )
@@ -118,15 +118,15 @@ def _judge_end(book: Book, attempt: Attempt, ends: Mapping[str, bool | None]) ->
         book.breach("acknowledged records are stored", f"{lost} have nothing of it", [attempt.name])
 
 
-def _judge_entries(book: Book, attempt: Attempt, entries: list[Entry]) -> None:
+def _judge_entries(book: Book, attempt: Attempt, entries: list[BookEntry]) -> None:
     wanted = sorted(entry for rows in attempt.entries.values() for entry in rows)
-    if (entries or attempt.told) and sorted(entries) != wanted:
+    if (entries or attempt.reported) and sorted(entries) != wanted:
         what = f"{len(entries)} of {len(wanted)} entries are committed"
         book.breach("a transaction is committed atomically", what, [attempt.name])
 
 
-def _judge_orders(book: Book, orders: Topic, entries: Mapping[str, list[Entry]]) -> None:
-    by_order: dict[Order, dict[str, None]] = {}
+def _judge_orders(book: Book, orders: Topic, entries: Mapping[str, list[BookEntry]]) -> None:
+    by_order: dict[PaymentOrder, dict[str, None]] = {}
     for name, rows in entries.items():
         for entry in rows:
             by_order.setdefault(entry.order, {})[name] = None
@@ -143,7 +143,7 @@ def _judge_orders(book: Book, orders: Topic, entries: Mapping[str, list[Entry]])
         book.breach("every order is carried out", f"{lost[:5]} of {len(placed)} are not", ())
 
 
-def _judge_offsets(book: Book, entries: Mapping[str, list[Entry]], committed: Mapping[int, int]) -> None:
+def _judge_offsets(book: Book, entries: Mapping[str, list[BookEntry]], committed: Mapping[int, int]) -> None:
     latest: dict[int, tuple[int, str]] = {}
     for name in entries:
         for index, offset in book.attempts[name].offsets.items():

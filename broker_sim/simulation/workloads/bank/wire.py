@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Book, Entry, Order, Reading
-from broker_sim.simulation.workloads.bank.writer import AbortableError, FencedError, Writer
-from broker_sim.simulation.workloads.raw import GROUP, TOPIC, Client, Member, Scene
+from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Book, BookEntry, PaymentOrder, Reading
+from broker_sim.simulation.workloads.bank.writer import AbortableError, FencedError, TransactionalWriter
+from broker_sim.simulation.workloads.raw import GROUP, TOPIC, Member, RawClient, RawContext
 from kafka_wire.codec import decode
 from kafka_wire.control_records import ControlType, control_type
 from kafka_wire.errors import Err
@@ -49,17 +49,17 @@ def committed_records(data: bytes, aborted: Any) -> Iterator[Given]:
         while ahead and ahead[-1][0] <= header.last_offset:
             gone.add(ahead.pop()[1])
         for record in records(data, pos, header):
-            found: Record | ControlType | None = record
+            content: Record | ControlType | None = record
             if header.is_control:
-                found = ControlType(control_type(record.key))
-                if found is ControlType.ABORT:
+                content = ControlType(control_type(record.key))
+                if content is ControlType.ABORT:
                     gone.discard(header.producer_id)
             elif header.is_transactional and header.producer_id in gone:
-                found = None
-            yield Given(record.offset, header.producer_id, found)
+                content = None
+            yield Given(record.offset, header.producer_id, content)
 
 
-async def fetch(client: Client, topic: str, index: int, offset: int, max_bytes: int) -> Any:
+async def fetch(client: RawClient, topic: str, index: int, offset: int, max_bytes: int) -> Any:
     """Fetch from the leader of one partition; returns its part of the response, None without a leader. Raises OSError."""
     partition = client.scene.kafka.state.partition(topic, index)
     if partition is None or partition.leader < 0:
@@ -78,18 +78,18 @@ async def fetch(client: Client, topic: str, index: int, offset: int, max_bytes: 
 class Teller(Member):
     """A member of the group: it takes orders of its partitions, and carries them out in transactions, their offsets with them."""
 
-    def __init__(self, scene: Scene, name: str, book: Book, flow: int, careful: bool) -> None:
+    def __init__(self, scene: RawContext, name: str, book: Book, flow: int, careful: bool) -> None:
         super().__init__(scene, name)
         self.book, self.flow, self.careful = book, flow, careful
 
     async def run(self) -> None:
-        """For ever."""
-        self._writer: Writer | None = None
+        """Carry out orders until the host is stopped."""
+        self._writer: TransactionalWriter | None = None
         await super().run()
 
     def _synced(self, answer: Any) -> list[int] | None:
         given = decode(ConsumerProtocolAssignment, 0, answer.assignment[2:]) if answer.assignment else None
-        return sorted(index for each in (given.assigned_partitions if given else ()) for index in each.partitions)
+        return sorted(index for topic in (given.assigned_partitions if given else ()) for index in topic.partitions)
 
     async def _steady(self, broker: int, mine: list[int]) -> Err:
         """Until something is not well with the group. Raises OSError."""
@@ -102,7 +102,9 @@ class Teller(Member):
             self.beats += 1
             if self._writer is None:
                 with contextlib.suppress(FencedError):
-                    writer = Writer(self, f"teller-{self.name}", self.flow, careful=self.careful, timeout_ms=TIMEOUT_MS)
+                    writer = TransactionalWriter(
+                        self, f"teller-{self.name}", self.flow, careful=self.careful, timeout_ms=TIMEOUT_MS
+                    )
                     await writer.begin()
                     self._writer = writer
             elif not positions:
@@ -123,19 +125,19 @@ class Teller(Member):
             return {}
         return {row.partition_index: max(0, row.committed_offset) for row in rows}
 
-    async def _serve_one(self, writer: Writer, index: int, positions: dict[int, int]) -> bool:
+    async def _serve_one(self, writer: TransactionalWriter, index: int, positions: dict[int, int]) -> bool:
         """Carry out the next orders of a partition in one transaction; returns whether its outcome is known. Raises OSError."""
         row = await fetch(self, TOPIC, index, positions[index], 600)
         if row is None or row.error_code:
             return True
-        orders: list[Order] = []
-        for offset, _, found in committed_records(bytes(row.records or b""), row.aborted_transactions):
+        orders: list[PaymentOrder] = []
+        for offset, _, content in committed_records(bytes(row.records or b""), row.aborted_transactions):
             if offset < positions[index]:
                 continue
             if len(orders) == _MOST:
                 break
-            if isinstance(found, Record):
-                orders.append(Order(index, offset))
+            if isinstance(content, Record):
+                orders.append(PaymentOrder(index, offset))
             elif not orders:
                 positions[index] = offset + 1
         if not orders:
@@ -146,7 +148,7 @@ class Teller(Member):
         positions[index] = after
         return True
 
-    async def _carry_out(self, writer: Writer, orders: list[Order], index: int, after: int) -> bool:
+    async def _carry_out(self, writer: TransactionalWriter, orders: list[PaymentOrder], index: int, after: int) -> bool:
         """One transaction; whether it is committed."""
         state = self.scene.kafka.state
         attempt = self.book.begin(self.name, self.flow)
@@ -170,11 +172,11 @@ class Teller(Member):
         return commits
 
 
-class Clerk(Client):
+class Clerk(RawClient):
     """Gives orders, some of them in transactions that are aborted, until it is ``over``."""
 
     def __init__(
-        self, scene: Scene, name: str, book: Book, flow: int, careful: bool, partitions: int, every_s: float
+        self, scene: RawContext, name: str, book: Book, flow: int, careful: bool, partitions: int, every_s: float
     ) -> None:
         super().__init__(scene, name)
         self.book, self.flow, self.careful, self.partitions, self.every_s = book, flow, careful, partitions, every_s
@@ -189,7 +191,7 @@ class Clerk(Client):
             await asyncio.sleep(0.5)
 
     async def _live(self) -> None:
-        writer = Writer(self, f"clerk-{self.name}", self.flow, careful=self.careful, timeout_ms=TIMEOUT_MS)
+        writer = TransactionalWriter(self, f"clerk-{self.name}", self.flow, careful=self.careful, timeout_ms=TIMEOUT_MS)
         await writer.begin()
         number = 0
         while not self.over:
@@ -207,17 +209,17 @@ class Clerk(Client):
             await asyncio.sleep(self.rng.expovariate(1 / self.every_s))
 
 
-class Auditor(Client):
+class Auditor(RawClient):
     """Reads what is committed in ``accounts`` and ``audit``, and holds it against the book."""
 
-    def __init__(self, scene: Scene, name: str, book: Book, places: dict[str, int]) -> None:
+    def __init__(self, scene: RawContext, name: str, book: Book, places: dict[str, int]) -> None:
         super().__init__(scene, name)
         self.readings = {(topic, i): Reading(book, (topic, i)) for topic, count in places.items() for i in range(count)}
         self.positions = dict.fromkeys(self.readings, 0)
         """They belong to who runs all this: an auditor whose process has died goes on where it was."""
 
     async def run(self) -> None:
-        """For ever."""
+        """Read all partitions again and again until the host is stopped."""
         self.begin()
         while True:
             for topic, index in self.readings:
@@ -231,12 +233,12 @@ class Auditor(Client):
         if row is None or row.error_code:
             return
         reading = self.readings[topic, index]
-        for offset, producer_id, found in committed_records(bytes(row.records or b""), row.aborted_transactions):
+        for offset, producer_id, content in committed_records(bytes(row.records or b""), row.aborted_transactions):
             if offset < position:
                 continue
-            if isinstance(found, Record):
-                reading.gave(offset, producer_id, Entry.read(found.value))
-            elif found is not None:
+            if isinstance(content, Record):
+                reading.gave(offset, producer_id, BookEntry.read(content.value))
+            elif content is not None:
                 reading.ended(offset, producer_id)
             position = self.positions[topic, index] = offset + 1
         if position >= row.last_stable_offset:

@@ -1,7 +1,7 @@
-"""The bank as a workload of sweeps: its cluster, its people, what must hold while things go wrong and when all is healed.
+"""The bank as a workload of sweeps: its cluster, its clients, the invariants during faults and the checks after healing.
 
-After the healing every order that was committed is carried out, no transaction is open, and the logs are read: see `logs.judge`. Where
-transactions of version 1 have left one open that their coordinator knows nothing of (`book.HOLE`), it is aborted as an operator would
+After the healing every committed order is carried out, no transaction is open, and the logs are read: see `logs.check_logs`. If a
+transaction of version 1 is open that its coordinator does not know (`book.HOLE`), it is aborted as an operator would
 (``kafka-transactions --abort``), and the bank goes on.
 """
 
@@ -20,10 +20,10 @@ from broker_sim.simulation.checks.liveness import NotAlive, bound_s
 from broker_sim.simulation.workloads.aiokafka_workload import consumer_options, through
 from broker_sim.simulation.workloads.bank.aiokafka_teller import AiokafkaTeller
 from broker_sim.simulation.workloads.bank.book import ACCOUNTS, AUDIT, Book
-from broker_sim.simulation.workloads.bank.logs import Stretch, judge, orders_of, stretches
+from broker_sim.simulation.workloads.bank.logs import LogTransaction, check_logs, log_transactions, orders_of
 from broker_sim.simulation.workloads.bank.wire import Auditor, Clerk, Teller
 from broker_sim.simulation.workloads.catalogue import REBALANCE_S, REQUEST_S, SESSION_S
-from broker_sim.simulation.workloads.raw import CONFIG, GROUP, TOPIC, Client, Scene, Unheard
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, TOPIC, RawClient, RawContext, UncheckedAnswers
 from kafka_wire.api_keys import release
 from kafka_wire.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from kafka_wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
-    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.aiokafka_workload import InvariantWatch
     from broker_sim.simulation.workloads.catalogue import Workload
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
@@ -48,7 +48,7 @@ _HANGS_S = 6.0
 class Bank:
     """See the module."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch, self.workload = sim, watch, workload
         on_wire = workload.bank == "wire"
         factor = min(3, workload.brokers)
@@ -67,8 +67,8 @@ class Bank:
         newest = 2 if release(case.as_version or "4.1") >= (4, 0) else 1
         self.flow = workload.flow or (newest if dice.random() < 0.7 else 1)
         self.careful = dice.random() < 0.7
-        unheard = Unheard(state, lambda: sim.elapsed_s, lambda error: None)
-        self.scene = Scene(sim, self.kafka, unheard, workload.topics[TOPIC], only=case.deeds)
+        unheard = UncheckedAnswers(state, lambda: sim.elapsed_s, lambda error: None)
+        self.scene = RawContext(sim, self.kafka, unheard, workload.topics[TOPIC], only=case.deeds)
         self.clerk = Clerk(self.scene, "clerk", self.book, newest, True, workload.topics[TOPIC], workload.every_s)
         self.auditor = Auditor(
             self.scene, "auditor", self.book, {name: workload.topics[name] for name in (ACCOUNTS, AUDIT)}
@@ -84,9 +84,9 @@ class Bank:
                 self.tellers.append(Teller(self.scene, name, self.book, self.flow, self.careful))
                 host.spawn(self.tellers[-1].run)
             else:
-                one = AiokafkaTeller(sim, host, self.kafka, self.book, consumer_options(team, name))
-                self.tellers.append(one)
-                host.spawn(through(one.run))
+                teller = AiokafkaTeller(sim, host, self.kafka, self.book, consumer_options(team, name))
+                self.tellers.append(teller)
+                host.spawn(through(teller.run))
         for other in (self.clerk, self.auditor):
             host = sim.host(other.name)
             if other.name not in case.absent:
@@ -109,13 +109,13 @@ class Bank:
     def hangs(self) -> Mapping[str, Callable[[float], object]]:
         """What lets an application hang in the midst of its transaction."""
 
-        def hang(one: AiokafkaTeller) -> Callable[[float], object]:
-            return lambda hang_s: setattr(one, "hang_s", hang_s)
+        def hang(teller: AiokafkaTeller) -> Callable[[float], object]:
+            return lambda hang_s: setattr(teller, "hang_s", hang_s)
 
-        return {one.host.name: hang(one) for one in self.tellers if isinstance(one, AiokafkaTeller)}
+        return {teller.host.name: hang(teller) for teller in self.tellers if isinstance(teller, AiokafkaTeller)}
 
     def finish(self) -> None:
-        """No more orders."""
+        """Stop placing orders."""
         self.clerk.over = True
 
     # --- the second phase
@@ -137,15 +137,24 @@ class Bank:
             if not lacking:
                 continue
             quiet_s = sim.elapsed_s
-            hanging = {(one.partition.name, one.producer_id, one.first_offset): one for one in self._hanging()}
+            hanging = {
+                (
+                    open_transaction.partition.name,
+                    open_transaction.producer_id,
+                    open_transaction.first_offset,
+                ): open_transaction
+                for open_transaction in self._hanging()
+            }
             hanging_since = {key: hanging_since.get(key, sim.elapsed_s) for key in hanging}
-            for key, one in hanging.items():
+            for key, transaction in hanging.items():
                 if sim.elapsed_s - hanging_since[key] >= _HANGS_S:
                     self.book.breach(
-                        "no transaction hangs", f"{one.partition.name} from {one.first_offset} on", one.attempts
+                        "no transaction hangs",
+                        f"{transaction.partition.name} from {transaction.first_offset} on",
+                        transaction.attempts,
                     )
                     self.watch.check()
-                    sim.run(self._abort(one), within=30)
+                    sim.run(self._abort(transaction), within=30)
                     until_s = sim.elapsed_s + within_s
             if sim.elapsed_s > until_s:
                 raise self._not_alive(lacking, within_s)
@@ -156,63 +165,72 @@ class Bank:
         committed = {
             index: offset for (topic, index), offset in self.kafka.group(GROUP).committed().items() if topic == TOPIC
         }
-        judge(self.book, state.topics[TOPIC], written, committed)
+        check_logs(self.book, state.topics[TOPIC], written, committed)
         self.watch.check()
         return quiet_s - began_s
 
     def _lacking(self) -> list[tuple[str, str]]:
         """What is not yet as it should be, each in short and in words."""
         state = self.kafka.state
-        found = [
-            ("open transaction", f"{one.partition.name} has one of {one.producer_id} from {one.first_offset} on")
-            for one in self._open()
+        unmet = [
+            (
+                "open transaction",
+                f"{transaction.partition.name} has one of {transaction.producer_id} from {transaction.first_offset} on",
+            )
+            for transaction in self._open()
         ]
-        found += [("transaction", f"{name} is {where} in {log}") for log, name, where in self._undecided()]
+        unmet += [("transaction", f"{name} is {where} in {log}") for log, name, where in self._undecided()]
         for (topic, index), position in self.auditor.positions.items() if self._audits else ():
             partition = state.topics[topic].partitions[index]
             if position < partition.high_watermark or partition.high_watermark < partition.log_end_offset:
-                found.append(("reader", f"{partition.name} is read up to {position} of {partition.log_end_offset}"))
+                unmet.append(("reader", f"{partition.name} is read up to {position} of {partition.log_end_offset}"))
         done = self.kafka.group(GROUP).committed()
         waiting = [
             order for order in orders_of(state.topics[TOPIC]) if order.offset >= done.get((TOPIC, order.partition), 0)
         ]
         if waiting:
-            found.append(("orders", f"{len(waiting)} orders are not carried out, the first {waiting[0]}"))
-        return found
+            unmet.append(("orders", f"{len(waiting)} orders are not carried out, the first {waiting[0]}"))
+        return unmet
 
-    def _open(self) -> Iterator[Stretch]:
+    def _open(self) -> Iterator[LogTransaction]:
         topics = self.kafka.state.topics
         for name in (TOPIC, ACCOUNTS, AUDIT):
             for partition in topics[name].partitions:
                 if partition.last_stable_offset < partition.log_end_offset:
-                    yield from (one for one in stretches(partition) if one.commits is None)
-        yield from (one for one in stretches(self.kafka.offsets_log(GROUP).partition) if one.commits is None)
+                    yield from (
+                        transaction for transaction in log_transactions(partition) if transaction.commits is None
+                    )
+        yield from (
+            transaction
+            for transaction in log_transactions(self.kafka.offsets_log(GROUP).partition)
+            if transaction.commits is None
+        )
 
     def _undecided(self) -> Iterator[tuple[str, str, str]]:
         for partition in self.kafka.state.topics[TRANSACTION_TOPIC].partitions:
             shard = self.kafka.transactions.shard(partition.index)
-            for name, one in () if shard is None else shard.transactions.items():
-                if one.stored.state not in CLOSED:
-                    yield partition.name, name, one.stored.state.kafka_name
+            for name, transaction in () if shard is None else shard.transactions.items():
+                if transaction.stored.state not in CLOSED:
+                    yield partition.name, name, transaction.stored.state.kafka_name
 
-    def _hanging(self) -> list[Stretch]:
+    def _hanging(self) -> list[LogTransaction]:
         """Open ones that no coordinator will end."""
         known: set[tuple[int, str, int]] = set()
         for partition in self.kafka.state.topics[TRANSACTION_TOPIC].partitions:
             shard = self.kafka.transactions.shard(partition.index)
             if shard is None:
                 return []
-            for one in shard.transactions.values():
-                if one.stored.state not in CLOSED:
-                    known |= {(one.stored.producer_id, *at) for at in one.stored.partitions}
+            for transaction in shard.transactions.values():
+                if transaction.stored.state not in CLOSED:
+                    known |= {(transaction.stored.producer_id, *at) for at in transaction.stored.partitions}
         return [
-            one for one in self._open()
-            if (one.producer_id, one.partition.topic.name, one.partition.index) not in known
+            transaction for transaction in self._open()
+            if (transaction.producer_id, transaction.partition.topic.name, transaction.partition.index) not in known
         ]  # fmt: skip
 
-    async def _abort(self, one: Stretch) -> None:
+    async def _abort(self, transaction: LogTransaction) -> None:
         """As ``kafka-transactions --abort`` does: what the partition's leader says of the producer goes into a marker."""
-        partition, operator = one.partition, Client(self.scene, "auditor")
+        partition, operator = transaction.partition, RawClient(self.scene, "auditor")
         topic, index = partition.topic.name, partition.index
         while True:
             with contextlib.suppress(OSError):
@@ -221,12 +239,12 @@ class Bank:
                 rows = [
                     row
                     for row in described.topics[0].partitions[0].active_producers
-                    if row.producer_id == one.producer_id
+                    if row.producer_id == transaction.producer_id
                 ]
                 if not rows or rows[0].current_txn_start_offset < 0:
                     break
                 marker = WritableTxnMarker(
-                    one.producer_id, rows[0].producer_epoch, False, [WritableTxnMarkerTopic(topic, [index])],
+                    transaction.producer_id, rows[0].producer_epoch, False, [WritableTxnMarkerTopic(topic, [index])],
                     max(0, rows[0].coordinator_epoch),
                 )  # fmt: skip
                 await line.start(WriteTxnMarkersRequest([marker]), 1)
@@ -234,12 +252,14 @@ class Bank:
         operator.close()
 
     def _not_alive(self, lacking: list[tuple[str, str]], within_s: float) -> NotAlive:
-        told: list[Any] = [f"{within_s:g} s after everything was healed:", *(f"  {text}" for _, text in lacking[:12])]
-        for one in self.tellers:
-            if isinstance(one, AiokafkaTeller):
-                told.append(f"  {one.host.name}: {one.failures[-2:]}")
+        lines: list[Any] = [f"{within_s:g} s after everything was healed:", *(f"  {text}" for _, text in lacking[:12])]
+        for teller in self.tellers:
+            if isinstance(teller, AiokafkaTeller):
+                lines.append(f"  {teller.host.name}: {teller.failures[-2:]}")
             else:
-                told.append(f"  {one.name} {one.member or '-'}, generation {one.generation}, {one.beats} Heartbeats")
-        error = NotAlive("\n".join(map(str, told)))
+                lines.append(
+                    f"  {teller.name} {teller.member or '-'}, generation {teller.generation}, {teller.beats} Heartbeats"
+                )
+        error = NotAlive("\n".join(map(str, lines)))
         error.lacking = lacking[0][0]
         return error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker_sim.simulation.workloads.bank.book import Attempt
-from broker_sim.simulation.workloads.raw import GROUP, TOPIC, Client, Line
+from broker_sim.simulation.workloads.raw import GROUP, TOPIC, RawClient, RawConnection
 from kafka_wire.api_keys import advertised
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -28,7 +28,7 @@ from kafka_wire.messages.k28_txn_offset_commit import (
 )
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, Record, encode_batch
 
-__all__ = ["AbortableError", "FencedError", "Writer"]
+__all__ = ["AbortableError", "FencedError", "TransactionalWriter"]
 
 _VERSIONS: dict[int, dict[Any, tuple[int, int]]] = {
     1: {
@@ -46,14 +46,14 @@ _VERSIONS: dict[int, dict[Any, tuple[int, int]]] = {
         TxnOffsetCommitRequest: (5, 5),
     },
 }
-"""By the version of transactions, those that clients use; a group's generation is told from TxnOffsetCommit v3 on (KIP-447)."""
+"""By the version of transactions, those that clients use; TxnOffsetCommit has the group's generation since v3 (KIP-447)."""
 
 _FIND = 3
 _TRANSACTION = 1
 _PATIENCE_S, _GIVES_UP_S, _PAUSE_S = 1.2, 5.0, 0.1
 _TRIES = 3
 _LINGERS_S = 12.0
-"""So long the connection of a request that nobody waits for any more stays open."""
+"""How long the connection of an abandoned request stays open, in seconds."""
 
 _MOVED = {Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE}
 _AGAIN = {
@@ -78,10 +78,10 @@ class FencedError(Exception):
     """The producer must begin anew."""
 
 
-class Writer:
+class TransactionalWriter:
     """See the module. What it asks goes over connections of its own."""
 
-    def __init__(self, client: Client, transactional_id: str, flow: int, *, careful: bool, timeout_ms: int) -> None:
+    def __init__(self, client: RawClient, transactional_id: str, flow: int, *, careful: bool, timeout_ms: int) -> None:
         self.client, self.transactional_id, self.flow, self.careful = client, transactional_id, flow, careful
         self.timeout_ms = timeout_ms
         self.producer_id, self.epoch = -1, -1
@@ -262,7 +262,7 @@ class Writer:
             error = Err.NONE  # nothing of it has reached the coordinator
         if error is not Err.NONE:
             raise FencedError(error.name)
-        attempt.told = commits
+        attempt.reported = commits
         if self.flow == 2 and answer is not None and answer.producer_id >= 0:
             self._epoch(answer.producer_id, answer.producer_epoch)
         elif self._gave_up and not commits and self.careful:
@@ -280,6 +280,6 @@ def _check(error: Err) -> None:
         raise AbortableError(error.name) if error in _ABORTABLE or error in _AGAIN else FencedError(error.name)
 
 
-def _hang_up(line: Line) -> None:
+def _hang_up(line: RawConnection) -> None:
     if not line.lost:
         line.close()

@@ -104,7 +104,7 @@ class GroupProber(Prober):
     # --- offsets
 
     def commit_of(self, group: str, values: dict[Key, Value], **who: Any) -> OffsetCommitRequest:
-        """A commit of them."""
+        """An OffsetCommit request of the given offsets."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, index), (offset, epoch, metadata) in values.items():
             row = OffsetCommitRequestPartition(index, offset, epoch, committed_metadata=metadata)
@@ -117,7 +117,7 @@ class GroupProber(Prober):
         return [(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
 
     def drawn_values(self) -> dict[Key, Value]:
-        """For some partitions."""
+        """Random offsets and metadata for some partitions."""
         places = self.places()
         return {
             key: (
@@ -145,10 +145,10 @@ class GroupProber(Prober):
         answers = await asyncio.wait_for(asyncio.gather(*waiting), 5)
         if before != self.steady(group) or not self.calm.since(begun_s):
             raise Unsure
-        told = [self.errors_of(answer) for answer in answers]
-        wanted = [dict.fromkeys(first, Err.NONE)] * len(told)
+        actual = [self.errors_of(answer) for answer in answers]
+        wanted = [dict.fromkeys(first, Err.NONE)] * len(actual)
         if not self.expect(
-            "OffsetCommit follows the coordinator's rules", f"commits in flight v{version} of {group}", told, wanted
+            "OffsetCommit follows the coordinator's rules", f"commits in flight v{version} of {group}", actual, wanted
         ):
             raise Unsure
         return {key: (o, e if version >= _EPOCHS_SINCE else -1, m) for key, (o, e, m) in values.items()}
@@ -161,7 +161,7 @@ class GroupProber(Prober):
         await self._doing(commit)
 
     def errors_of(self, answer: Any) -> dict[Key, Err]:
-        """By partition."""
+        """The errors of a response, by partition."""
         return {(t.name, p.partition_index): Err(p.error_code) for t in answer.topics for p in t.partitions}
 
     async def commit(
@@ -195,27 +195,27 @@ class GroupProber(Prober):
             )
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], require_stable=stable)
         else:
-            named = None if every else [OffsetFetchRequestTopic(*each) for each in by_topic.items()]
+            named = None if every else [OffsetFetchRequestTopic(*entry) for entry in by_topic.items()]
             request = OffsetFetchRequest(group, named, require_stable=stable)
         answer, _ = await self.ask_of(group, request, version=version)
-        told = answer.groups[0] if version >= 8 else answer
+        response = answer.groups[0] if version >= 8 else answer
         self.expect(
             "acknowledged commits are returned",
             f"OffsetFetch v{version} of {group}: error",
-            Err(told.error_code),
+            Err(response.error_code),
             Err.NONE,
         )
-        found = {
+        actual = {
             (t.name, p.partition_index): (
                 p.committed_offset, p.committed_leader_epoch if version >= _EPOCHS_SHOWN_SINCE else -1, p.metadata
             )
-            for t in told.topics
+            for t in response.topics
             for p in t.partitions
         }  # fmt: skip
         nothing = {} if every else dict.fromkeys(places, (-1, -1, ""))
         shown = {key: (o, e if version >= _EPOCHS_SHOWN_SINCE else -1, m) for key, (o, e, m) in offsets.items()}
         self.expect(
-            "acknowledged commits are returned", f"OffsetFetch v{version} of {group}", found, {**nothing, **shown}
+            "acknowledged commits are returned", f"OffsetFetch v{version} of {group}", actual, {**nothing, **shown}
         )
 
     async def _doing(self, *steps: Any) -> None:
@@ -285,11 +285,11 @@ class GroupProber(Prober):
                 wanted,
             )
             if self.offsets and keys:
-                told = self.errors_of(answer)
+                actual = self.errors_of(answer)
                 self.expect(
                     "OffsetDelete follows the coordinator's rules",
                     f"OffsetDelete of {group}",
-                    told,
+                    actual,
                     dict.fromkeys(keys, Err.NONE),
                 )
             for key in keys:
@@ -344,17 +344,17 @@ class GroupProber(Prober):
         states = self.rng.choice(([], [state], ["Stable"], ["Empty", "Dead"])) if state else []
         version = self.pick(ListGroupsRequest)
         listed, _ = await self.ask_of(group, ListGroupsRequest(states if version >= 4 else []), version=version)
-        rows = [each for each in listed.groups if each.group_id == group]
+        rows = [row for row in listed.groups if row.group_id == group]
         there = state is not None and (version < 4 or not states or state in states)
         self.expect(name, f"ListGroups v{version} {states}: {group} is {state}", len(rows), int(there))
         if rows:
-            told = (
+            actual = (
                 rows[0].protocol_type,
                 rows[0].group_state if version >= 4 else "",
                 rows[0].group_type if version >= 5 else "",
             )
             wanted = kind, state if version >= 4 else "", "classic" if version >= 5 else ""
-            self.expect(name, f"ListGroups of {group}", told, wanted)
+            self.expect(name, f"ListGroups of {group}", actual, wanted)
         return shown
 
     async def _do_look(self) -> None:
@@ -379,12 +379,12 @@ class GroupProber(Prober):
             return
         row = answer.coordinators[0] if version >= 4 else answer
         if version >= 4:
-            told = [each.key for each in answer.coordinators]
-            self.expect("a coordinator is found by the group's hash", "keys", told, [group, f"{group}-other"])
+            keys = [coordinator.key for coordinator in answer.coordinators]
+            self.expect("a coordinator is found by the group's hash", "keys", keys, [group, f"{group}-other"])
         wanted = Err.NONE, log.leader, self.scene.kafka.hosts[log.leader - 1], 9092
-        found = Err(row.error_code), row.node_id, row.host, row.port
+        actual = Err(row.error_code), row.node_id, row.host, row.port
         self.expect(
-            "a coordinator is found by the group's hash", f"FindCoordinator v{version} of {group}", found, wanted
+            "a coordinator is found by the group's hash", f"FindCoordinator v{version} of {group}", actual, wanted
         )
 
     async def _do_ask_another_broker(self) -> None:
@@ -410,7 +410,7 @@ class GroupProber(Prober):
         others = (
             []
             if log is None
-            else [node for node, one in self.state.brokers.items() if one.alive and node != log.leader]
+            else [node for node, broker in self.state.brokers.items() if broker.alive and node != log.leader]
         )
         if (
             log is None

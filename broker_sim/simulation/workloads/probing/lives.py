@@ -48,9 +48,9 @@ class Player:
 
     @property
     def metadata(self) -> bytes:
-        """Its subscription."""
-        told = encode(ConsumerProtocolSubscription([TOPIC], bytes([self.number, self.flavour])), 0)
-        return b"\0\0" + told
+        """The encoded subscription of the member."""
+        encoded = encode(ConsumerProtocolSubscription([TOPIC], bytes([self.number, self.flavour])), 0)
+        return b"\0\0" + encoded
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class _Life:
     def start(self, player: Player) -> asyncio.Task[tuple[Any, int]]:
         """It joins while others do something else."""
         task = asyncio.get_running_loop().create_task(self.joining(player))
-        task.add_done_callback(lambda one: one.cancelled() or one.exception())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._tasks.append(task)
         return task
 
@@ -176,10 +176,10 @@ class _Life:
 
     def stands(self) -> tuple[object, ...]:
         """Its coordinator, which starts all sessions anew when it is another one. Raises Unsure."""
-        found = self.prober.steady(self.group.name)
-        if found is None:
+        state = self.prober.steady(self.group.name)
+        if state is None:
             raise Unsure
-        return found
+        return state
 
     def in_time(self) -> None:
         """Whether everybody has been heard of lately enough to be there for certain. Raises Unsure."""
@@ -193,10 +193,10 @@ class _Life:
         self, answers: Sequence[tuple[Player, asyncio.Task[tuple[Any, int]]]], *, fresh: bool = True
     ) -> None:
         """Expect that all JoinGroup responses have the same generation, and only the leader's the member list; then sync all."""
-        told = [(player, *(await task)) for player, task in answers]
+        joined = [(player, *(await task)) for player, task in answers]
         group, prober = self.group, self.prober
-        self._check_joined(told)
-        group.players = [player for player, _, _ in told]
+        self._check_joined(joined)
+        group.players = [player for player, _, _ in joined]
         for player in group.players:
             player.heard_s = self.now_s()
         leader = next(player for player in group.players if player.member == group.leader)
@@ -221,23 +221,26 @@ class _Life:
             group.name, group.generation, player.member, player.instance, "consumer", group.protocol, rows
         )
         answer, version = await self.ask(request, 3 if player.instance else 0, number=player.number)
-        found = Err(answer.error_code), bytes(answer.assignment)
-        self.prober.expect(_RULE, f"SyncGroup v{version} of {player.member}", found, (Err.NONE, player.assignment))
+        actual = Err(answer.error_code), bytes(answer.assignment)
+        self.prober.expect(_RULE, f"SyncGroup v{version} of {player.member}", actual, (Err.NONE, player.assignment))
         player.heard_s = self.now_s()
 
-    def _check_joined(self, told: Sequence[tuple[Player, Any, int]]) -> None:
+    def _check_joined(self, joined: Sequence[tuple[Player, Any, int]]) -> None:
         group, expect = self.group, self.prober.expect
-        errors = [Err(answer.error_code) for _, answer, _ in told]
-        if not expect(_RULE, f"JoinGroup of {len(told)}", errors, [Err.NONE] * len(told)):
+        errors = [Err(answer.error_code) for _, answer, _ in joined]
+        if not expect(_RULE, f"JoinGroup of {len(joined)}", errors, [Err.NONE] * len(joined)):
             raise Unsure
-        for player, answer, _ in told:
+        for player, answer, _ in joined:
             player.member = player.member or answer.member_id
             expect(_RULE, "JoinGroup: member id", answer.member_id, player.member)
-        generations = {answer.generation_id for _, answer, _ in told}
+        generations = {answer.generation_id for _, answer, _ in joined}
         expect(_RULE, f"generation behind {group.generation}", generations, {group.generation + 1})
         group.generation += 1
-        leaders, protocols = {answer.leader for _, answer, _ in told}, {answer.protocol_name for _, answer, _ in told}
-        ids = [player.member for player, _, _ in told]
+        leaders, protocols = (
+            {answer.leader for _, answer, _ in joined},
+            {answer.protocol_name for _, answer, _ in joined},
+        )
+        ids = [player.member for player, _, _ in joined]
         known = len(leaders) == 1 and leaders <= set(ids)
         expect(_RULE, f"one leader, of {ids}", (known, len(protocols)), (True, 1))
         if not known:
@@ -246,15 +249,15 @@ class _Life:
         (group.leader,) = leaders
         if kept in ids:
             expect(_RULE, "a leader stays", group.leader, kept)
-        common = set.intersection(*(set(player.protocols) for player, _, _ in told))
-        firsts = {player.protocols[0] for player, _, _ in told}
+        common = set.intersection(*(set(player.protocols) for player, _, _ in joined))
+        firsts = {player.protocols[0] for player, _, _ in joined}
         chosen = next(iter(protocols))
         good = chosen in common if len(firsts) > 1 else chosen == next(iter(firsts))
         group.protocol = chosen
-        expect(_RULE, f"the protocol of {[player.protocols for player, _, _ in told]} is {chosen}", good, True)
-        for player, answer, version in told:
-            rows = {(each.member_id, each.group_instance_id, bytes(each.metadata)) for each in answer.members}
-            wanted = {(p.member, p.instance if version >= _STATIC_SINCE else None, p.metadata) for p, _, _ in told}
+        expect(_RULE, f"the protocol of {[player.protocols for player, _, _ in joined]} is {chosen}", good, True)
+        for player, answer, version in joined:
+            rows = {(member.member_id, member.group_instance_id, bytes(member.metadata)) for member in answer.members}
+            wanted = {(p.member, p.instance if version >= _STATIC_SINCE else None, p.metadata) for p, _, _ in joined}
             expect(
                 _RULE, f"members as {player.member} is told", rows, wanted if player.member == group.leader else set()
             )
@@ -278,7 +281,7 @@ class _Life:
             )
 
     async def act(self) -> None:
-        """Any of them."""
+        """Do one of the acts, at random."""
         self.in_time()
         self._stood = self.stands()
         acts = sorted(name for name in dir(self) if name.startswith("_act_"))
@@ -294,7 +297,7 @@ class _Life:
         await self.beat(player, Err.UNKNOWN_MEMBER_ID, member="nobody", instance=None)
         await self.beat(player, Err.ILLEGAL_GENERATION, generation=self.group.generation + self.rng.choice((-1, 1)))
         await self.beat(player, Err.UNKNOWN_MEMBER_ID, instance="nobody")
-        static = [one for one in self.group.players if one.instance]
+        static = [player for player in self.group.players if player.instance]
         if static:
             await self.beat(static[0], Err.FENCED_INSTANCE_ID, member="another")
 
@@ -334,20 +337,20 @@ class _Life:
         group, expect = self.group, self.prober.expect
         shown = await self.prober.look(group.name, "Stable", "consumer")
         rows = {
-            (each.member_id, each.client_id, bytes(each.member_metadata), bytes(each.member_assignment))
-            for each in shown.members
+            (member.member_id, member.client_id, bytes(member.member_metadata), bytes(member.member_assignment))
+            for member in shown.members
         }
-        wanted = {(each.member, self.prober.name, each.metadata, each.assignment) for each in group.players}
+        wanted = {(player.member, self.prober.name, player.metadata, player.assignment) for player in group.players}
         expect("DescribeGroups matches the group", f"DescribeGroups of {group.name}: members", rows, wanted)
         await self.prober.delete(group.name, Err.NON_EMPTY_GROUP)
         await self.prober.read_offsets(group.name, group.offsets)
         part = OffsetDeleteRequestTopic(TOPIC, [OffsetDeleteRequestPartition(0)])
         answer, _ = await self.ask(OffsetDeleteRequest(group.name, [part]))
-        told = self.prober.errors_of(answer)
+        actual = self.prober.errors_of(answer)
         expect(
             "OffsetDelete follows the coordinator's rules",
             "what members read",
-            told,
+            actual,
             {(TOPIC, 0): Err.GROUP_SUBSCRIBED_TO_TOPIC},
         )
 
@@ -410,8 +413,8 @@ class _Life:
         player.flavour += changes
         if player.member != group.leader and not changes:
             answer, _ = await self.joining(player)
-            told = Err(answer.error_code), answer.generation_id, answer.leader
-            self.prober.expect(_RULE, "a follower that joins again", told, (Err.NONE, group.generation, group.leader))
+            actual = Err(answer.error_code), answer.generation_id, answer.leader
+            self.prober.expect(_RULE, "a follower that joins again", actual, (Err.NONE, group.generation, group.leader))
             player.heard_s = self.now_s()
             return
         first = [(player, self.start(player))]
@@ -429,22 +432,24 @@ class _Life:
         if len(group.players) < 2:
             return
         gone = self.rng.sample(group.players, self.rng.randint(1, len(group.players) - 1))
-        version = self.prober.pick(LeaveGroupRequest, 3 if len(gone) > 1 or any(one.instance for one in gone) else 0)
+        version = self.prober.pick(
+            LeaveGroupRequest, 3 if len(gone) > 1 or any(leaver.instance for leaver in gone) else 0
+        )
         if version >= 3:
-            rows = [MemberIdentity("" if one.instance else one.member, one.instance) for one in gone]
+            rows = [MemberIdentity("" if leaver.instance else leaver.member, leaver.instance) for leaver in gone]
             request = LeaveGroupRequest(group.name, members=[*rows, MemberIdentity("nobody", None)])
         else:
             request = LeaveGroupRequest(group.name, gone[0].member)
         answer, _ = await self.ask(request, version=version)
         self.prober.expect(_RULE, f"LeaveGroup v{version}", Err(answer.error_code), Err.NONE)
         if version >= 3:
-            told = [(one.group_instance_id, Err(one.error_code)) for one in answer.members]
-            wanted = [*((one.instance, Err.NONE) for one in gone), (None, Err.UNKNOWN_MEMBER_ID)]
-            self.prober.expect(_RULE, f"LeaveGroup v{version}: members", told, wanted)
+            actual = [(member.group_instance_id, Err(member.error_code)) for member in answer.members]
+            wanted = [*((leaver.instance, Err.NONE) for leaver in gone), (None, Err.UNKNOWN_MEMBER_ID)]
+            self.prober.expect(_RULE, f"LeaveGroup v{version}: members", actual, wanted)
         group.players = [player for player in group.players if player not in gone]
-        for one in gone:
-            await self.beat(one, Err.UNKNOWN_MEMBER_ID)
-        if group.leader in [one.member for one in gone]:
+        for left in gone:
+            await self.beat(left, Err.UNKNOWN_MEMBER_ID)
+        if group.leader in [leaver.member for leaver in gone]:
             group.leader = ""
         for player in group.players:
             await self.beat(player, Err.REBALANCE_IN_PROGRESS)
@@ -455,32 +460,32 @@ class _Life:
         version = self.prober.pick(LeaveGroupRequest)
         request = LeaveGroupRequest(self.group.name, "nobody", [MemberIdentity("nobody", None)] if version >= 3 else [])
         answer, _ = await self.ask(request, version=version)
-        told = [Err(each.error_code) for each in answer.members] if version >= 3 else [Err(answer.error_code)]
-        self.prober.expect(_RULE, f"LeaveGroup v{version} of nobody", told, [Err.UNKNOWN_MEMBER_ID])
+        actual = [Err(member.error_code) for member in answer.members] if version >= 3 else [Err(answer.error_code)]
+        self.prober.expect(_RULE, f"LeaveGroup v{version} of nobody", actual, [Err.UNKNOWN_MEMBER_ID])
         for player in self.group.players:
             await self.beat(player, Err.NONE)
 
     async def _act_fall_silent(self) -> None:
         """A member is there to the end of its session, and no longer."""
         group = self.group
-        player = min(group.players, key=lambda one: one.session_ms)
+        player = min(group.players, key=lambda member: member.session_ms)
         if player.session_ms > 1500 or len(group.players) < 2:
             return
         stood = self.stands()
         await self.beat(player, Err.NONE)
         sent_s = self.now_s()
-        others = [one for one in group.players if one is not player]
+        others = [member for member in group.players if member is not player]
         while self.now_s() - sent_s < player.session_ms / 1000 - 0.25:
             await asyncio.sleep(0.2)
-            for one in others:
-                await self.beat(one, Err.NONE)
+            for other in others:
+                await self.beat(other, Err.NONE)
         await self.beat(player, Err.NONE)
         sent_s = self.now_s()
         while self.now_s() - sent_s < player.session_ms / 1000 + 0.2:
-            for one in others:
+            for other in others:
                 early = self.now_s() - sent_s < player.session_ms / 1000 - 0.1
                 if early:
-                    await self.beat(one, Err.NONE)
+                    await self.beat(other, Err.NONE)
             await asyncio.sleep(0.1)
         group.players = others
         if stood != self.stands():
@@ -488,9 +493,9 @@ class _Life:
         await self.beat(player, Err.UNKNOWN_MEMBER_ID)
         if group.leader == player.member:
             group.leader = ""
-        for one in others:
-            await self.beat(one, Err.REBALANCE_IN_PROGRESS)
-        await self.gather([(one, self.start(one)) for one in others])
+        for other in others:
+            await self.beat(other, Err.REBALANCE_IN_PROGRESS)
+        await self.gather([(other, self.start(other)) for other in others])
 
     async def _act_restart_a_static_member(self) -> None:
         """It comes again without an id: it has its place and its assignment, under a new id, and the old one is fenced."""
@@ -501,11 +506,13 @@ class _Life:
         old, player.member = player.member, ""
         answer, version = await self.joining(player)
         player.member = answer.member_id
-        told = Err(answer.error_code), answer.generation_id, player.member not in ("", old)
-        self.prober.expect(_RULE, f"JoinGroup v{version} of a static member", told, (Err.NONE, group.generation, True))
+        actual = Err(answer.error_code), answer.generation_id, player.member not in ("", old)
+        self.prober.expect(
+            _RULE, f"JoinGroup v{version} of a static member", actual, (Err.NONE, group.generation, True)
+        )
         if group.leader == old:
             group.leader = player.member
-            raise Unsure  # what it is told of who leads differs from version to version
+            raise Unsure  # the leader in the response differs between versions
         player.heard_s = self.now_s()
         await self.sync(player, [])
         await self.beat(player, Err.FENCED_INSTANCE_ID, member=old)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.simulation.checks.log_model import Head, LogModel, Row
+from broker_sim.simulation.checks.log_model import Head, LogModel, SentRecord
 from broker_sim.simulation.workloads.probing.prober import Prober, standing
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -22,7 +22,7 @@ from kafka_wire.record_batch import Codec, Record, encode_batch
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["Batch", "LogProber", "OwnTopic"]
+__all__ = ["LogProber", "OwnTopic", "SentBatch"]
 
 ALL, LEADER, NONE = -1, 1, 0
 KEPT_BATCHES = 5
@@ -36,10 +36,10 @@ _CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP)
 
 
 @dataclass(slots=True)
-class Batch:
+class SentBatch:
     """What goes to one partition at once."""
 
-    rows: list[Row]
+    rows: list[SentRecord]
     head: Head
     base: int = -1
 
@@ -57,8 +57,8 @@ class OwnTopic:
     made_s: float
     producer: tuple[int, int] | None = None
     sequences: dict[int, int] = field(default_factory=dict)
-    recent: dict[int, list[Batch]] = field(default_factory=dict)
-    pending: dict[int, Batch] = field(default_factory=dict)
+    recent: dict[int, list[SentBatch]] = field(default_factory=dict)
+    pending: dict[int, SentBatch] = field(default_factory=dict)
 
     @property
     def append_time(self) -> bool:
@@ -98,10 +98,10 @@ class LogProber(Prober):
 
     def partition(self, topic: OwnTopic, index: int) -> Partition | None:
         """As the cluster has it."""
-        found = self.state.topics.get(topic.name)
-        if found is None or found.topic_id != topic.topic_id or index >= len(found.partitions):
+        existing = self.state.topics.get(topic.name)
+        if existing is None or existing.topic_id != topic.topic_id or index >= len(existing.partitions):
             return None
-        return found.partitions[index]
+        return existing.partitions[index]
 
     def own(self) -> tuple[OwnTopic, int] | None:
         """The log of one partition."""
@@ -114,28 +114,28 @@ class LogProber(Prober):
 
     def _settings(self) -> dict[str, str]:
         rng = self.rng
-        found: dict[str, str] = {}
+        settings: dict[str, str] = {}
         policy = rng.choice(("delete", "delete", "compact", "retention", "retention"))
         if policy == "compact":
-            found |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "700"}
-            found["delete.retention.ms"] = rng.choice(("0", "500", "100000"))
+            settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "700"}
+            settings["delete.retention.ms"] = rng.choice(("0", "500", "100000"))
         if policy == "retention":
-            found |= {"retention.ms": rng.choice(("1200", "2500")), "segment.ms": rng.choice(("300", "900"))}
+            settings |= {"retention.ms": rng.choice(("1200", "2500")), "segment.ms": rng.choice(("300", "900"))}
         if policy == "delete" and rng.random() < 0.5:
-            found["segment.ms"] = rng.choice(("200", "1000"))
+            settings["segment.ms"] = rng.choice(("200", "1000"))
         if rng.random() < 0.2:
-            found["message.timestamp.type"] = "LogAppendTime"
+            settings["message.timestamp.type"] = "LogAppendTime"
         if rng.random() < 0.3:
             named = ("before", "after") if self.state.config.release >= (3, 6) else ()
             names = [f"message.timestamp.{when}.max.ms" for when in named if rng.random() < 0.7]
-            found |= dict.fromkeys(names if named else [_DIFFERENCE], str(_FAR_MS))
+            settings |= dict.fromkeys(names if named else [_DIFFERENCE], str(_FAR_MS))
         if rng.random() < 0.3:
-            found["max.message.bytes"] = str(_LARGEST)
+            settings["max.message.bytes"] = str(_LARGEST)
         if rng.random() < 0.2:
-            found["min.insync.replicas"] = "2"
+            settings["min.insync.replicas"] = "2"
         if rng.random() < 0.3:
-            found["index.interval.bytes"] = rng.choice(("1", "100"))
-        return found
+            settings["index.interval.bytes"] = rng.choice(("1", "100"))
+        return settings
 
     async def make(self, name: str | None = None) -> OwnTopic | None:
         """A topic; None where it is not known whether it was made."""
@@ -152,9 +152,9 @@ class LogProber(Prober):
         if self.calm.since(begun_s):
             self.expect("topics are created as requested", f"CreateTopics of {name}, {settings}", answer.error_code, 0)
             if version >= 5 and answer.error_code == 0:
-                told = answer.num_partitions, answer.replication_factor
-                self.expect("topics are created as requested", f"{name}: partitions, replicas", told, (count, factor))
-                own = {each.name: each.value for each in answer.configs or () if each.config_source == 1}
+                actual = answer.num_partitions, answer.replication_factor
+                self.expect("topics are created as requested", f"{name}: partitions, replicas", actual, (count, factor))
+                own = {config.name: config.value for config in answer.configs or () if config.config_source == 1}
                 self.expect("topics are created as requested", f"{name}: settings", own, settings)
         if answer.error_code != 0:
             return None
@@ -218,7 +218,7 @@ class LogProber(Prober):
         acks = ALL if batch.head.producer >= 0 else self.rng.choice((ALL, ALL, LEADER, NONE))
         await self.write(topic, index, batch, acks)
 
-    async def _batch(self, topic: OwnTopic, index: int) -> Batch:
+    async def _batch(self, topic: OwnTopic, index: int) -> SentBatch:
         rng, now_ms = self.rng, self.state.clock.now_ms()
         log = topic.logs[index]
         rows = []
@@ -227,9 +227,9 @@ class LogProber(Prober):
             late_ms = rng.choice((0, 0, rng.randrange(1000))) if topic.retention_ms is None else 0
             headers: tuple[tuple[str, bytes | None], ...] = (("h", b"1"), ("none", None)) if rng.random() < 0.1 else ()
             value: bytes | None = self.value()
-            if log.compacts and rng.random() < 0.2:  # a tombstone, told from others by its header
+            if log.compacts and rng.random() < 0.2:  # a tombstone, identified by its header
                 headers, value = (("n", value),), None
-            rows.append(Row(-2 if topic.append_time else now_ms - late_ms, key, value, headers))
+            rows.append(SentRecord(-2 if topic.append_time else now_ms - late_ms, key, value, headers))
         while len(rows) > 1 and sum(len(row.value or b"") + 60 for row in rows) > _LARGEST - 100:
             rows.pop()
         codec = rng.choice(_CODECS)
@@ -240,8 +240,8 @@ class LogProber(Prober):
                 self.fresh_producer(answer.producer_id)
                 topic.producer = answer.producer_id, answer.producer_epoch
         if topic.producer is None or rng.random() < 0.2:
-            return Batch(rows, Head(-1, -1, -1, int(codec)))
-        return Batch(rows, Head(*topic.producer, topic.sequences.get(index, 0), int(codec)))
+            return SentBatch(rows, Head(-1, -1, -1, int(codec)))
+        return SentBatch(rows, Head(*topic.producer, topic.sequences.get(index, 0), int(codec)))
 
     def fresh_producer(self, producer_id: int) -> None:
         """Expect that no InitProducerId has returned this producer id before."""
@@ -250,8 +250,8 @@ class LogProber(Prober):
             self.breach("producer ids are never reused", f"{producer_id} was given before")
         known.add(producer_id)
 
-    def encoded(self, batch: Batch) -> bytes:
-        """For the wire."""
+    def encoded(self, batch: SentBatch) -> bytes:
+        """The batch as bytes, as a producer sends it."""
         now_ms = self.state.clock.now_ms()
         rows = [
             Record(number, now_ms if row.timestamp == -2 else row.timestamp, row.key, row.value, row.headers)
@@ -274,14 +274,14 @@ class LogProber(Prober):
             line.start_unanswered(request, version)
             return None
         answer = await self.tell(request, version, broker)
-        self.endpoints = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
+        self.endpoints = [(endpoint.node_id, endpoint.host, endpoint.port) for endpoint in answer.node_endpoints]
         row = answer.responses[0].partition_responses[0]
         self.expect(
             "responses match their requests", "Produce: partition", (len(answer.responses), row.index), (1, index)
         )
         return row
 
-    async def write(self, topic: OwnTopic, index: int, batch: Batch, acks: int) -> None:
+    async def write(self, topic: OwnTopic, index: int, batch: SentBatch, acks: int) -> None:
         """Send it and learn what has become of it."""
         log, partition = topic.logs[index], self.partition(topic, index)
         before, begun_s = standing(partition), self.calm.now_s()
@@ -320,7 +320,7 @@ class LogProber(Prober):
             return True
         return topic.factor >= int(topic.settings.get("min.insync.replicas", "1"))
 
-    def _written(self, topic: OwnTopic, index: int, batch: Batch, answer: Any, *, sure: bool) -> None:
+    def _written(self, topic: OwnTopic, index: int, batch: SentBatch, answer: Any, *, sure: bool) -> None:
         log = topic.logs[index]
         partition = self.partition(topic, index)
         topic.pending.pop(index, None)
@@ -342,11 +342,11 @@ class LogProber(Prober):
         if not topic.append_time and answer.log_append_time_ms not in (
             -1,
             latest_ms,
-        ):  # a resend is told the batch's own
+        ):  # a resend gets the first append's offset
             self.breach("Produce returns the log append time", f"{log.name}: {answer.log_append_time_ms}, must be -1")
 
     async def _unanswered(
-        self, topic: OwnTopic, index: int, batch: Batch, before: tuple[object, ...] | None, begun_s: float
+        self, topic: OwnTopic, index: int, batch: SentBatch, before: tuple[object, ...] | None, begun_s: float
     ) -> None:
         """acks=0: what comes behind it over the same connection finds it there."""
         log = topic.logs[index]
@@ -398,9 +398,9 @@ class LogProber(Prober):
             topic.logs[index].refused(list(topic.logs[index].doubts))
             topic.logs[index].exact = True
         if wanted is Err.NOT_LEADER_OR_FOLLOWER and version is not None and version >= 10:
-            told = answer.current_leader.leader_id, answer.current_leader.leader_epoch
+            actual = answer.current_leader.leader_id, answer.current_leader.leader_epoch
             self.expect(
-                "errors name the current leader", "Produce: leader", told, (partition.leader, partition.leader_epoch)
+                "errors name the current leader", "Produce: leader", actual, (partition.leader, partition.leader_epoch)
             )
             ends = self.endpoints
             host = self.scene.kafka.hosts[partition.leader - 1]
@@ -439,7 +439,7 @@ class LogProber(Prober):
         others = [node for node in self.state.brokers if node != partition.leader]
         if not others or topic.append_time or not topic.logs[index].exact:
             return None
-        row = Row(self.state.clock.now_ms(), b"k", self.value())
+        row = SentRecord(self.state.clock.now_ms(), b"k", self.value())
         topic.logs[index].sent([row])  # by then that broker may lead
         data = encode_batch([Record(0, row.timestamp, row.key, row.value)])
         return data, Err.NOT_LEADER_OR_FOLLOWER, ALL, self.rng.choice(others), self.pick(ProduceRequest, 3)
@@ -506,7 +506,9 @@ class LogProber(Prober):
         kept = (
             KEPT_BATCHES if not self.scene.kafka.kind_of_disk else 1
         )  # a start from the disk knows the last one alone
-        batch = self.rng.choice([each for each in recent[-kept:] if each.head.epoch == recent[-1].head.epoch])
+        batch = self.rng.choice(
+            [candidate for candidate in recent[-kept:] if candidate.head.epoch == recent[-1].head.epoch]
+        )
         before, begun_s = standing(partition), self.calm.now_s()
         if before is None:
             return
@@ -516,9 +518,12 @@ class LogProber(Prober):
             and self.calm.since(begun_s)
             and self._has_enough(topic, ALL)
         ):
-            told = Err(answer.error_code), answer.base_offset
+            actual = Err(answer.error_code), answer.base_offset
             self.expect(
-                "duplicate batches are recognized", f"{topic.name}-{index}: error, offset", told, (Err.NONE, batch.base)
+                "duplicate batches are recognized",
+                f"{topic.name}-{index}: error, offset",
+                actual,
+                (Err.NONE, batch.base),
             )
 
     async def _do_begin_an_epoch(self) -> None:

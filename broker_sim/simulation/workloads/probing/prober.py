@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker_sim.simulation.checks.answers import InvariantBroken
-from broker_sim.simulation.workloads.raw import Client
+from broker_sim.simulation.workloads.raw import RawClient
 from kafka_wire.api_keys import advertised
 from kafka_wire.errors import Err
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from broker_sim.metadata.cluster_state import ClusterState, Partition
     from broker_sim.simulation.faults.kinds import Fault
-    from broker_sim.simulation.workloads.raw import Scene
+    from broker_sim.simulation.workloads.raw import RawContext
 
-__all__ = ["Calm", "Down", "Prober", "standing"]
+__all__ = ["AllBrokersDown", "Calm", "Prober", "standing"]
 
 _BEFORE_S, _AFTER_S = 0.2, 2.5
 """A fault is felt so long before its moment (what is under way then meets it) and after its end."""
@@ -38,7 +38,7 @@ _AT_ONCE = ("elect", "move", "reset", "restart")
 _QUIET = ("buggify",)
 
 
-class Down(OSError):
+class AllBrokersDown(OSError):
     """All brokers are down: the outcome of the request is unknown."""
 
 
@@ -60,7 +60,7 @@ class Calm:
         self.odd = any(fault.kind in _QUIET for fault in faults)
 
     def healed(self) -> None:
-        """All faults are over."""
+        """Note that all faults have ended."""
         self._healed_s = self.now_s()
 
     def since(self, begun_s: float) -> bool:
@@ -91,18 +91,23 @@ def standing(partition: Partition | None) -> tuple[object, ...] | None:
     meanwhile. None if no request can succeed."""
     if partition is None or partition.deleted or partition.leader < 0:
         return None
-    if partition.held or partition.gate is not None or partition.isr_too_small or partition.read_error is not Err.NONE:
+    if (
+        partition.high_watermark_frozen
+        or partition.append_interceptor is not None
+        or partition.isr_too_small
+        or partition.read_error is not Err.NONE
+    ):
         return None
     return id(partition), partition.leader, partition.leader_epoch, partition.partition_epoch, tuple(partition.isr)
 
 
-class Prober(Client):
+class Prober(RawClient):
     """See the module. Its deeds are its methods that begin with ``_do_``."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {}
     PAUSE_S = 0.03
 
-    def __init__(self, scene: Scene, name: str, calm: Calm, broken: Callable[[InvariantBroken], object]) -> None:
+    def __init__(self, scene: RawContext, name: str, calm: Calm, broken: Callable[[InvariantBroken], object]) -> None:
         super().__init__(scene, name)
         self.calm, self._broken = calm, broken
         self.over = False
@@ -114,13 +119,13 @@ class Prober(Client):
 
     @property
     def state(self) -> ClusterState:
-        """Of the cluster, to tell whether anything has happened: what answers must be is known from elsewhere. Raises Down."""
+        """State of the cluster, to see whether it has changed; expected responses are known from elsewhere. Raises AllBrokersDown."""
         if self.scene.kafka.dead:
-            raise Down
+            raise AllBrokersDown
         return self.scene.kafka.state
 
     async def run(self) -> None:
-        """Until it is over."""
+        """Send requests and check their responses until the workload ends."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
         book = self.scene.deeds
@@ -169,7 +174,7 @@ class Prober(Client):
             raise
 
     def broker(self) -> int:
-        """Any of them."""
+        """The node id of a random broker."""
         return self.rng.randint(1, len(self.scene.kafka.hosts))
 
     def breach(self, name: str, what: str) -> None:
@@ -177,7 +182,7 @@ class Prober(Client):
         self._broken(InvariantBroken(name, f"{self.calm.now_s():.3f} s, {self.name}, {self.doing}: {what}"))
 
     def expect(self, name: str, what: str, got: object, wanted: object) -> bool:
-        """Breach where they differ."""
+        """Report a breach if the actual and the expected value differ; returns whether they are equal."""
         self.checked += 1
         if got != wanted:
             self.breach(name, f"{what} is {got!r}, must be {wanted!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.simulation.checks.log_model import Head, LogModel, Row
+from broker_sim.simulation.checks.log_model import Head, LogModel, SentRecord
 from broker_sim.simulation.workloads.probing.logs import LogProber, OwnTopic
 from broker_sim.simulation.workloads.probing.prober import standing
 from kafka_wire.errors import Err
@@ -36,14 +36,14 @@ class Answered:
         self.row = row
         data = bytes(row.records or b"")
         self.size = len(data)
-        self.rows: list[tuple[int, Row]] = []
+        self.rows: list[tuple[int, SentRecord]] = []
         self.batches: list[tuple[int, int, Head, int, int]] = []
         self.end = -1
         for pos, header in batches(data):
             check_crc(data, pos, header)
-            for each in records(data, pos, header):
-                time = -2 if append_time else each.timestamp
-                self.rows.append((each.offset, Row(time, each.key, each.value, tuple(each.headers))))
+            for record in records(data, pos, header):
+                time = -2 if append_time else record.timestamp
+                self.rows.append((record.offset, SentRecord(time, record.key, record.value, tuple(record.headers))))
             head = Head(header.producer_id, header.producer_epoch, header.base_sequence, int(header.codec))
             size = header.size
             self.batches.append((header.base_offset, header.last_offset, head, header.leader_epoch, size))
@@ -60,8 +60,8 @@ class ReadingProber(LogProber):
         limit = options.pop("partition_max_bytes", 1 << 20)
         topics: dict[str, FetchTopic] = {}
         for topic, index, offset in asked:
-            found = topics.setdefault(topic.name, FetchTopic(topic.name, topic.topic_id, []))
-            found.partitions.append(FetchPartition(index, epoch, offset, partition_max_bytes=limit))
+            fetched = topics.setdefault(topic.name, FetchTopic(topic.name, topic.topic_id, []))
+            fetched.partitions.append(FetchPartition(index, epoch, offset, partition_max_bytes=limit))
         return FetchRequest(topics=list(topics.values()), **{"max_wait_ms": 0, "min_bytes": 1, **options})
 
     async def _do_read(self) -> None:
@@ -85,7 +85,7 @@ class ReadingProber(LogProber):
         if not asked:
             return
         head = asked[0][0]
-        asked.sort(key=lambda each: each[0] is not head)  # in the request a topic stands once
+        asked.sort(key=lambda entry: entry[0] is not head)  # a request has a topic once
         options: dict[str, Any] = {}
         if self.rng.random() < 0.3:
             options["max_bytes"] = self.rng.choice((1, 100, 1000))
@@ -106,23 +106,23 @@ class ReadingProber(LogProber):
         answer = await self.tell(request, version, leader)
         calm, took_s = self.calm.since(begun_s), self.calm.now_s() - begun_s
         rows = {
-            (topic.topic_id if version >= 13 else topic.topic, each.partition_index): each
+            (topic.topic_id if version >= 13 else topic.topic, partition.partition_index): partition
             for topic in answer.responses
-            for each in topic.partitions
+            for partition in topic.partitions
         }
         if calm:
             self.expect("responses match their requests", "Fetch: partitions", len(rows), len(asked))
-        found = []
+        results = []
         for (topic, index, offset), stood, sure in zip(asked, before, least, strict=True):
             row = rows.get((topic.topic_id if version >= 13 else topic.name, index))
             if row is not None:
                 steady = calm and stood is not None and stood == standing(self.partition(topic, index))
                 got = self._read_one(topic, index, offset, row, version=version, steady=steady, least=sure)
                 if got is not None and steady:
-                    found.append((offset, got))
-        if calm and len(found) == len(asked) and not self.calm.odd:
-            self._check_sizes(found, request)
-            self._check_wait(found, request, took_s)
+                    results.append((offset, got))
+        if calm and len(results) == len(asked) and not self.calm.odd:
+            self._check_sizes(results, request)
+            self._check_wait(results, request, took_s)
 
     def _read_one(
         self, topic: OwnTopic, index: int, offset: int, row: Any, *, version: int, steady: bool, least: int
@@ -182,8 +182,8 @@ class ReadingProber(LogProber):
         for base, last, head, epoch, _ in got.batches:
             known = log.heads.get(base)
             if known is not None and not log.compacts:
-                told = (last, head, epoch if known[2] >= 0 else -1)
-                self.expect("a batch is stored as it was sent", f"{log.name}: batch {base}", told, known)
+                actual = (last, head, epoch if known[2] >= 0 else -1)
+                self.expect("a batch is stored as it was sent", f"{log.name}: batch {base}", actual, known)
 
     def check_start(self, topic: OwnTopic, log: LogModel, start: int, *, steady: bool) -> None:
         """Where the log begins: what went was allowed to go, and what must go has gone."""
@@ -214,22 +214,22 @@ class ReadingProber(LogProber):
                 f"{log.name}: begins at {start}, all to {log.end} is old at {now_ms}",
             )
 
-    def _check_sizes(self, found: list[tuple[int, Answered]], request: FetchRequest) -> None:
+    def _check_sizes(self, results: list[tuple[int, Answered]], request: FetchRequest) -> None:
         """The first batch of all comes whole, everything else within the limits."""
-        per, total = request.topics[0].partitions[0].partition_max_bytes, sum(got.size for _, got in found)
+        per, total = request.topics[0].partitions[0].partition_max_bytes, sum(got.size for _, got in results)
         first = True
-        for offset, got in found:
+        for offset, got in results:
             if first and offset < got.row.high_watermark and not got.size:
                 self.breach("a Fetch returns at least one batch", f"nothing from {offset} on: {got.row}")
             if got.size > per and not (first and len(got.batches) == 1):
                 self.breach("a Fetch respects its max bytes", f"{got.size} bytes of a partition, {per} were asked for")
             first = first and not got.size
-        if total > request.max_bytes and sum(len(got.batches) for _, got in found) > 1:
+        if total > request.max_bytes and sum(len(got.batches) for _, got in results) > 1:
             self.breach("a Fetch respects its max bytes", f"{total} bytes, {request.max_bytes} were asked for")
 
-    def _check_wait(self, found: list[tuple[int, Answered]], request: FetchRequest, took_s: float) -> None:
+    def _check_wait(self, results: list[tuple[int, Answered]], request: FetchRequest, took_s: float) -> None:
         least, wait_s = min(request.min_bytes, request.max_bytes), request.max_wait_ms / 1000
-        size = sum(got.size for _, got in found)
+        size = sum(got.size for _, got in results)
         if size < least and took_s < wait_s:
             self.breach("a Fetch waits for its min bytes", f"{size} of {least} after {took_s:.3f} s of {wait_s:g}")
         if took_s > wait_s + 0.5:
@@ -266,11 +266,14 @@ class ReadingProber(LogProber):
             what = f"Fetch of {log.name} from {offset} in epoch {epoch} at {broker}"
             self.expect("invalid fetches are refused", what, Err(row.error_code), wanted)
             if version >= 16 and wanted in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
-                told = row.current_leader.leader_id, row.current_leader.leader_epoch
+                actual = row.current_leader.leader_id, row.current_leader.leader_epoch
                 self.expect(
-                    "errors name the current leader", "Fetch: leader", told, (partition.leader, partition.leader_epoch)
+                    "errors name the current leader",
+                    "Fetch: leader",
+                    actual,
+                    (partition.leader, partition.leader_epoch),
                 )
-                ends = [(each.node_id, each.host) for each in answer.node_endpoints]
+                ends = [(endpoint.node_id, endpoint.host) for endpoint in answer.node_endpoints]
                 host = self.scene.kafka.hosts[partition.leader - 1]
                 self.expect("errors name the current leader", "Fetch: where it is", ends, [(partition.leader, host)])
 
@@ -300,9 +303,9 @@ class ReadingProber(LogProber):
         row = answer.responses[0].partitions[0]
         parts = asked <= latest and (ends[0] < asked or ends[1] < offset)
         wanted = (Err.OFFSET_OUT_OF_RANGE if asked > latest else Err.NONE, ends if parts else (-1, -1))
-        told = Err(row.error_code), (row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+        actual = Err(row.error_code), (row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
         what = f"Fetch of {log.name} from {offset} behind epoch {asked} of {log.epochs}: error, where it parts"
-        if self.expect("a Fetch returns the diverging epoch", what, told, wanted) and not parts and not told[0]:
+        if self.expect("a Fetch returns the diverging epoch", what, actual, wanted) and not parts and not actual[0]:
             self._read_one(topic, index, offset, row, version=version, steady=True, least=log.sure_end)
         elif row.records:
             self.breach("a Fetch returns the diverging epoch", f"{what}, and {len(row.records)} bytes")
@@ -367,14 +370,14 @@ class ReadingProber(LogProber):
         elif log.exact and timestamp == LATEST:
             self.expect("ListOffsets returns the log's offsets", f"{log.name}: the latest", answer.offset, log.end)
         elif log.exact and not log.compacts and not log.deletes and not topic.append_time:
-            found = log.at_time(log.latest_time() if timestamp == MAX_TIMESTAMP else timestamp)
+            stored = log.at_time(log.latest_time() if timestamp == MAX_TIMESTAMP else timestamp)
             if timestamp == MAX_TIMESTAMP:  # of several with that time it may be any
                 there = log.rows.get(answer.offset)
-                found = None if not log.rows else found
+                stored = None if not log.rows else stored
                 shallow = self.state.config.release < (3, 9)  # such brokers tell any offset of the batch
                 if there is not None and (shallow or there.timestamp == log.latest_time()):
-                    found = answer.offset, log.latest_time()
-            wanted = (-1, -1) if found is None else found
+                    stored = answer.offset, log.latest_time()
+            wanted = (-1, -1) if stored is None else stored
             what = f"{log.name}: the first at {timestamp} or later"
             self.expect("ListOffsets finds offsets by timestamp", what, (answer.offset, answer.timestamp), wanted)
 
@@ -393,9 +396,9 @@ class ReadingProber(LogProber):
             epoch, end = epoch + 1, (-1, -1)
         elif log.epochs and self.rng.random() < 0.5:
             epoch = self.rng.randint(log.epochs[0][0], partition.leader_epoch)
-            found = log.end_of_epoch(epoch)
-            if epoch < partition.leader_epoch and found is not None:
-                end = found
+            stored = log.end_of_epoch(epoch)
+            if epoch < partition.leader_epoch and stored is not None:
+                end = stored
             else:
                 epoch = partition.leader_epoch
         rows = [OffsetForLeaderPartition(index, -1, epoch)]
@@ -403,11 +406,11 @@ class ReadingProber(LogProber):
         asked = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic.name, rows)])
         answer = (await self.tell(asked, version, partition.leader)).topics[0].partitions[0]
         if before == standing(self.partition(topic, index)) and self.calm.since(begun_s) and log.exact:
-            told = Err(answer.error_code), (answer.leader_epoch, answer.end_offset)
+            actual = Err(answer.error_code), (answer.leader_epoch, answer.end_offset)
             self.expect(
                 "OffsetForLeaderEpoch returns the epoch's end",
                 f"{log.name}: epoch {epoch} of {log.epochs}",
-                told,
+                actual,
                 (Err.NONE, end),
             )
 
@@ -508,10 +511,10 @@ class _Session:
         return [standing(self.prober.partition(topic, index)) for topic, index, _ in self.mine]
 
     async def _ask(
-        self, what: str, asked: list[tuple[OwnTopic, int, int]], told: list[tuple[OwnTopic, int, int]] | None,
+        self, what: str, asked: list[tuple[OwnTopic, int, int]], expected: list[tuple[OwnTopic, int, int]] | None,
         forgotten: list[tuple[OwnTopic, int, int]] = (),  # type: ignore[assignment]
     ) -> bool:  # fmt: skip
-        """Send a Fetch of the session; returns whether the session can continue. ``told``: the partitions that the response must
+        """Send a Fetch of the session; returns whether the session can continue. ``expected``: the partitions that the response must
         contain, and no others; None: any."""
         prober = self.prober
         request = prober.fetch_request(asked, self.version, session_id=self.session, session_epoch=self.epoch)
@@ -530,14 +533,14 @@ class _Session:
             prober.expect(name, f"{what}: session", answer.session_id, self.session)
         by_id = self.version >= 13
         got = {
-            (t.topic_id if by_id else t.topic, one.partition_index): one
+            (t.topic_id if by_id else t.topic, partition.partition_index): partition
             for t in answer.responses
-            for one in t.partitions
+            for partition in t.partitions
         }
-        if told is not None:
-            wanted = {(topic.topic_id if by_id else topic.name, index) for topic, index, _ in told}
+        if expected is not None:
+            wanted = {(topic.topic_id if by_id else topic.name, index) for topic, index, _ in expected}
             prober.expect(name, f"{what}: partitions", sorted(map(repr, got)), sorted(map(repr, wanted)))
-        for topic, index, offset in told or ():
+        for topic, index, offset in expected or ():
             row = got.get((topic.topic_id if by_id else topic.name, index))
             if row is not None and offset < topic.logs[index].end and not row.records:
                 prober.breach(name, f"{what}: {topic.name}-{index} has news and no records from {offset} on")
@@ -556,8 +559,8 @@ class _Session:
         batch = await prober._batch(topic, index)
         topic.logs[index].sent(batch.rows)
         await prober.write(topic, index, batch, -1)
-        one = [(topic, index, end)]
-        if not topic.logs[index].exact or not await self._ask("news of one", [], one):
+        partitions = [(topic, index, end)]
+        if not topic.logs[index].exact or not await self._ask("news of one", [], partitions):
             return
         now = (topic, index, topic.logs[index].end)
         if len(mine) == 1:  # a session without partitions is none any more

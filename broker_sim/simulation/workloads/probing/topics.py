@@ -95,9 +95,9 @@ class TopicProber(Prober):
     async def _create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[tuple[Any, int]]:
         version = self.pick(CreateTopicsRequest, 2)
         answer = await self.tell(CreateTopicsRequest(list(topics), 1000, validate_only), version, self.broker())
-        told = [each.name for each in answer.topics]
-        self.expect(_MADE, "CreateTopics: topics", told, [each.name for each in topics])
-        return [(each, version) for each in answer.topics]
+        actual = [topic.name for topic in answer.topics]
+        self.expect(_MADE, "CreateTopics: topics", actual, [topic.name for topic in topics])
+        return [(topic, version) for topic in answer.topics]
 
     async def _do_make(self) -> None:
         if len(self.topics) >= 4:
@@ -122,8 +122,8 @@ class TopicProber(Prober):
         if not self.expect(_MADE, f"CreateTopics v{version} of {name}", Err(answer.error_code), Err.NONE):
             return
         if version >= 5:
-            told = answer.num_partitions, answer.replication_factor
-            self.expect(_MADE, f"{name}: partitions, replicas", told, (count, factor))
+            actual = answer.num_partitions, answer.replication_factor
+            self.expect(_MADE, f"{name}: partitions, replicas", actual, (count, factor))
         there = self.state.topics.get(name)
         self.expect(_MADE, f"{name} is there (validate only: {only})", there is not None, not only)
         if there is None or only:
@@ -184,8 +184,8 @@ class TopicProber(Prober):
         version = self.pick(CreateTopicsRequest, 2)
         answer = await self.tell(CreateTopicsRequest(asked, 1000, False), version, self.broker())
         if self.quiet(unchanged=False):
-            told = {each.name: Err(each.error_code) for each in answer.topics}
-            self.expect(_MADE, "CreateTopics with a name twice", told, {twice: Err.INVALID_REQUEST, once: Err.NONE})
+            actual = {topic.name: Err(topic.error_code) for topic in answer.topics}
+            self.expect(_MADE, "CreateTopics with a name twice", actual, {twice: Err.INVALID_REQUEST, once: Err.NONE})
             there = twice in self.state.topics, once in self.state.topics
             self.expect(_MADE, "CreateTopics with a name twice: what is there", there, (False, True))
 
@@ -250,19 +250,20 @@ class TopicProber(Prober):
         down = [node for node, broker in self.state.brokers.items() if not broker.alive]
         return [
             (
-                Err.NONE if each.leader >= 0 else Err.LEADER_NOT_AVAILABLE, each.index, each.leader, each.leader_epoch,
-                sorted(each.replicas), sorted(each.isr), sorted(node for node in each.replicas if node in down),
+                Err.NONE if partition.leader >= 0 else Err.LEADER_NOT_AVAILABLE,
+                partition.index, partition.leader, partition.leader_epoch,
+                sorted(partition.replicas), sorted(partition.isr), sorted(node for node in partition.replicas if node in down),
             )
-            for each in topic.partitions
+            for partition in topic.partitions
         ]  # fmt: skip
 
-    def _told(self, rows: Any, *, epochs: bool = True, offline: bool = True) -> list[tuple[Any, ...]]:
+    def _described(self, rows: Any, *, epochs: bool = True, offline: bool = True) -> list[tuple[Any, ...]]:
         return [
             (
-                Err(each.error_code), each.partition_index, each.leader_id, each.leader_epoch if epochs else -1,
-                sorted(each.replica_nodes), sorted(each.isr_nodes), sorted(each.offline_replicas) if offline else [],
+                Err(row.error_code), row.partition_index, row.leader_id, row.leader_epoch if epochs else -1,
+                sorted(row.replica_nodes), sorted(row.isr_nodes), sorted(row.offline_replicas) if offline else [],
             )
-            for each in rows
+            for row in rows
         ]  # fmt: skip
 
     def _brokers(self) -> list[tuple[int, str, int]]:
@@ -277,8 +278,10 @@ class TopicProber(Prober):
         asked = None
         if not every:
             asked = [
-                MetadataRequestTopic(each.topic_id, None) if by_id else MetadataRequestTopic(ZERO_UUID, each.name)
-                for each in some
+                MetadataRequestTopic(wanted_topic.topic_id, None)
+                if by_id
+                else MetadataRequestTopic(ZERO_UUID, wanted_topic.name)
+                for wanted_topic in some
             ]
             if old is not None:
                 asked.append(
@@ -290,26 +293,31 @@ class TopicProber(Prober):
         answer = await self.tell(MetadataRequest(asked, version < 4), version, self.broker())
         if (version < 4 and not every and old is not None) or not self.quiet():
             return
-        brokers = [(each.node_id, each.host, each.port) for each in answer.brokers]
+        brokers = [(broker.node_id, broker.host, broker.port) for broker in answer.brokers]
         self.expect(_TOLD, "Metadata: brokers", brokers, self._brokers())
         self.expect(_TOLD, "Metadata: the controller", answer.controller_id, self.state.controller_id)
         if version >= 2:
             self.expect(_TOLD, "Metadata: the cluster", answer.cluster_id, self.state.cluster_id)
-        shown = {each.topic_id if by_id and each.error_code else each.name: each for each in answer.topics}
+        shown = {topic.topic_id if by_id and topic.error_code else topic.name: topic for topic in answer.topics}
         self.expect(_TOLD, "Metadata: topics", len(shown), len(self.state.topics) if asked is None else len(asked))
         for mine in self.topics if every else some:
             row = shown.get(mine.name)
             if row is None:
                 self.breach(_TOLD, f"Metadata v{version}: {mine.name} is left out")
                 continue
-            found = Err(row.error_code), row.topic_id if version >= 10 else mine.topic_id, len(row.partitions)
-            self.expect(_TOLD, f"Metadata v{version} of {mine.name}", found, (Err.NONE, mine.topic_id, mine.count))
-            told = self._told(row.partitions, epochs=version >= 7, offline=version >= 5)
+            head = Err(row.error_code), row.topic_id if version >= 10 else mine.topic_id, len(row.partitions)
+            self.expect(_TOLD, f"Metadata v{version} of {mine.name}", head, (Err.NONE, mine.topic_id, mine.count))
+            actual = self._described(row.partitions, epochs=version >= 7, offline=version >= 5)
             wanted = [
-                (*each[:3], each[3] if version >= 7 else -1, *each[4:6], each[6] if version >= 5 else [])
-                for each in self._partitions(self.state.topics[mine.name])
+                (
+                    *partition[:3],
+                    partition[3] if version >= 7 else -1,
+                    *partition[4:6],
+                    partition[6] if version >= 5 else [],
+                )
+                for partition in self._partitions(self.state.topics[mine.name])
             ]
-            self.expect(_TOLD, f"Metadata v{version} of {mine.name}", told, wanted)
+            self.expect(_TOLD, f"Metadata v{version} of {mine.name}", actual, wanted)
         if asked is not None and old is not None:
             row = shown.get(old.topic_id if by_id else old.name)
             error = Err.UNKNOWN_TOPIC_ID if by_id else Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -323,12 +331,12 @@ class TopicProber(Prober):
         answer = await self.tell(ApiVersionsRequest("prober", "1.0"), version, self.broker())
         if self.quiet():
             rule = "supported API versions are advertised"
-            told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            actual = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
             wanted = dict(self._spoken)
             if 0 in wanted:  # librdkafka looks for old ones (KAFKA-18659)
                 wanted[0] = (0, wanted[0][1])
             self.expect(rule, f"ApiVersions v{version}: error", Err(answer.error_code), Err.NONE)
-            self.expect(rule, f"ApiVersions v{version}", told, wanted)
+            self.expect(rule, f"ApiVersions v{version}", actual, wanted)
 
     async def _do_describe_the_cluster(self) -> None:
         if not self.speaks(DescribeClusterRequest):
@@ -337,18 +345,18 @@ class TopicProber(Prober):
         version = self.pick(DescribeClusterRequest)
         answer = await self.tell(DescribeClusterRequest(), version, self.broker())
         if self.quiet():
-            brokers = [(each.broker_id, each.host, each.port) for each in answer.brokers]
+            brokers = [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers]
             self.expect(_TOLD, "DescribeCluster: brokers", sorted(brokers), sorted(self._brokers()))
-            told = Err(answer.error_code), answer.cluster_id
-            self.expect(_TOLD, "DescribeCluster", told, (Err.NONE, self.state.cluster_id))
+            actual = Err(answer.error_code), answer.cluster_id
+            self.expect(_TOLD, "DescribeCluster", actual, (Err.NONE, self.state.cluster_id))
 
     async def _do_page_through_partitions(self) -> None:
         """DescribeTopicPartitions gives all of them, some at a time."""
         if not self.speaks(DescribeTopicPartitionsRequest) or not self.topics:
             return
         self.watch()
-        names, limit = [each.name for each in self.topics], self.rng.choice((1, 2, 3, 100))
-        found: dict[str, list[Any]] = {}
+        names, limit = [topic.name for topic in self.topics], self.rng.choice((1, 2, 3, 100))
+        pages: dict[str, list[Any]] = {}
         cursor = None
         for _ in range(60):
             request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor)
@@ -359,7 +367,7 @@ class TopicProber(Prober):
             if got > limit:
                 self.breach(_TOLD, f"DescribeTopicPartitions: {got} partitions, {limit} were asked for")
             for topic in answer.topics:
-                found.setdefault(topic.name, []).extend(topic.partitions)
+                pages.setdefault(topic.name, []).extend(topic.partitions)
             if answer.next_cursor is None:
                 break
             cursor = DescribeTopicPartitionsRequestCursor(
@@ -367,7 +375,9 @@ class TopicProber(Prober):
             )
         for mine in self.topics:
             wanted = self._partitions(self.state.topics[mine.name])
-            self.expect(_TOLD, f"DescribeTopicPartitions of {mine.name}", self._told(found.get(mine.name, [])), wanted)
+            self.expect(
+                _TOLD, f"DescribeTopicPartitions of {mine.name}", self._described(pages.get(mine.name, [])), wanted
+            )
 
     async def _do_describe_log_dirs(self) -> None:
         if not self.topics:
@@ -378,15 +388,15 @@ class TopicProber(Prober):
         self.watch()
         answer = await self.tell(DescribeLogDirsRequest(asked), self.pick(DescribeLogDirsRequest), broker)
         if self.quiet():
-            rows = {each.name: each for each in answer.results[0].topics} if answer.results else {}
-            found = (
-                [(each.partition_index, each.partition_size) for each in rows[mine.name].partitions]
+            rows = {topic.name: topic for topic in answer.results[0].topics} if answer.results else {}
+            actual = (
+                [(partition.partition_index, partition.partition_size) for partition in rows[mine.name].partitions]
                 if mine.name in rows
                 else []
             )
-            there = [each for each in self.state.topics[mine.name].partitions if broker in each.replicas]
-            wanted = [(each.index, each.log.size_bytes) for each in there]
-            self.expect(_TOLD, f"DescribeLogDirs of {mine.name} at {broker}", sorted(found), wanted)
+            there = [replica for replica in self.state.topics[mine.name].partitions if broker in replica.replicas]
+            wanted = [(replica.index, replica.log.size_bytes) for replica in there]
+            self.expect(_TOLD, f"DescribeLogDirs of {mine.name} at {broker}", sorted(actual), wanted)
             here = {t.name for t in self.state.topics.values() if any(broker in p.replicas for p in t.partitions)}
             shown = {name for name, row in rows.items() if row.partitions}
             self.expect(_TOLD, f"DescribeLogDirs at {broker}: topics", shown, here if every else here & {mine.name})
@@ -410,7 +420,7 @@ class TopicProber(Prober):
         wrong = self.rng.random() < 0.2
         if wrong:
             changes.append(AlterableConfig("retention.ms" if self.rng.random() < 0.5 else "no.setting", _SET, "x"))
-            if len({each.name for each in changes}) < len(changes):
+            if len({change.name for change in changes}) < len(changes):
                 return
         only = self.rng.random() < 0.2
         asked = IncrementalAlterConfigsRequest([AlterConfigsResource(_TOPIC, mine.name, changes)], only)
@@ -442,11 +452,11 @@ class TopicProber(Prober):
             return
         name = "described configs match the settings"
         self.expect(name, f"DescribeConfigs v{version} of {mine.name}", Err(row.error_code), Err.NONE)
-        found = {each.name: (each.value, each.config_source == _OWN) for each in row.configs}
+        actual = {config.name: (config.value, config.config_source == _OWN) for config in row.configs}
         for key, values in _SETTINGS.items():
             if keys is None or key in keys:
                 own = mine.settings.get(key)
                 wanted = (own, True) if own is not None else (values[2], False)
-                self.expect(name, f"{mine.name}: {key}", found.get(key), wanted)
+                self.expect(name, f"{mine.name}: {key}", actual.get(key), wanted)
         if keys is not None:
-            self.expect(name, f"{mine.name}: keys", sorted(found), sorted(keys))
+            self.expect(name, f"{mine.name}: keys", sorted(actual), sorted(keys))

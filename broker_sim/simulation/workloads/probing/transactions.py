@@ -12,8 +12,8 @@ from typing import Any
 
 from broker_sim.simulation.checks.answers import offsets_partition
 from broker_sim.simulation.workloads.probing.groups import Unsure
+from broker_sim.simulation.workloads.probing.pending_offsets import PendingOffsetsTransaction
 from broker_sim.simulation.workloads.probing.prober import Prober, standing
-from broker_sim.simulation.workloads.probing.staged import Staged
 from kafka_wire.api_keys import release
 from kafka_wire.control_records import ControlType, control_type
 from kafka_wire.errors import Err
@@ -70,7 +70,7 @@ class TransactionProber(Prober):
         life = await self._begin()
         if life is not None:
             for _ in range(self.rng.randint(1, 3)):
-                await Staged(life).transaction()
+                await PendingOffsetsTransaction(life).transaction()
 
     async def _begin(self, timeout_ms: int = _LONG_MS) -> Life | None:
         if not self.calm.for_s(0.3) or not all(
@@ -106,11 +106,11 @@ class Life:
         state = self.prober.state
         log = state.topics.get(_LOG)
         mine = state.topics.get(self.name)
-        found = None if log is None else standing(log.partitions[offsets_partition(self.name, len(log.partitions))])
+        stored = None if log is None else standing(log.partitions[offsets_partition(self.name, len(log.partitions))])
         there = () if mine is None else standing(mine.partitions[0])
-        if found is None or there is None:
+        if stored is None or there is None:
             raise Unsure
-        return *found, *there
+        return *stored, *there
 
     async def ask(self, request: Any, version: int, broker: int) -> Any:
         """Its answer. Raises Unsure where anything has happened meanwhile, OSError."""
@@ -194,11 +194,11 @@ class Life:
             version = self.upto(AddPartitionsToTxnRequest, _CLIENTS_ADD)
             answer = await self.ask(request, version, self.coordinator)
             rows = answer.results_by_topic_v3_and_below[0].results_by_partition
-            found = [(row.partition_index, Err(row.partition_error_code), version) for row in rows]
-            if found[0][1] is not Err.CONCURRENT_TRANSACTIONS:
+            results = [(row.partition_index, Err(row.partition_error_code), version) for row in rows]
+            if results[0][1] is not Err.CONCURRENT_TRANSACTIONS:
                 break
             await asyncio.sleep(0.05)
-        return found
+        return results
 
     async def joins(self) -> None:
         """What has to be done before the first write of a transaction."""
@@ -340,8 +340,8 @@ class Life:
             self._fenced("EndTxn", error, version >= _KNOWS_FENCED)
         answer, version = await self.init(self.producer, old)
         if self.release >= (4, 0):
-            found = Err(answer.error_code), answer.producer_id, answer.producer_epoch
-            self.expect(rule, "InitProducerId of its producer", found, (Err.NONE, self.producer, old + 1))
+            actual = Err(answer.error_code), answer.producer_id, answer.producer_epoch
+            self.expect(rule, "InitProducerId of its producer", actual, (Err.NONE, self.producer, old + 1))
         else:
             self._fenced("InitProducerId", Err(answer.error_code), version >= _INIT_KNOWS_FENCED)
 
@@ -359,13 +359,13 @@ class Life:
         answer = await self.ask(DescribeTransactionsRequest([self.name, nobody]), version, self.coordinator)
         row, other = answer.transaction_states
         is_open = wanted == "Ongoing"
-        told = (
+        actual = (
             Err(row.error_code), row.transactional_id, row.transaction_state, row.transaction_timeout_ms, row.producer_id,
             row.producer_epoch, [(topic.topic, topic.partitions) for topic in row.topics],
         )  # fmt: skip
         partitions = [(self.name, [0])] if is_open else []
         self.expect(
-            rule, "DescribeTransactions", told,
+            rule, "DescribeTransactions", actual,
             (Err.NONE, self.name, wanted, self.timeout_ms, self.producer, self.epoch, partitions),
         )  # fmt: skip
         if not now_ms - _LONG_MS < row.transaction_start_time_ms <= now_ms:
@@ -390,9 +390,9 @@ class Life:
             passes = passes and request.transactional_id_pattern.endswith(".*")
         answer = await self.ask(request, version, self.coordinator)
         mine = [
-            (each.producer_id, each.transaction_state)
-            for each in answer.transaction_states
-            if each.transactional_id == self.name
+            (state.producer_id, state.transaction_state)
+            for state in answer.transaction_states
+            if state.transactional_id == self.name
         ]
         self.expect(rule, f"ListTransactions v{version} {request}", mine, [(self.producer, wanted)] if passes else [])
         unknown = [name for name in request.state_filters if name == "odd"]
@@ -414,18 +414,18 @@ class Life:
             if self.prober.calm.odd:
                 continue  # brokers that give one batch at a time
             data = bytes(row.records or b"")
-            found = [
-                (each.offset, each.value)
+            actual = [
+                (record.offset, record.value)
                 for pos, header in batches(data)
                 if not header.is_control
-                for each in records(data, pos, header)
+                for record in records(data, pos, header)
             ]
             limit = stable if isolation else self.end
             ends = [
-                (header.base_offset, control_type(each.key) == ControlType.COMMIT, header.producer_epoch)
+                (header.base_offset, control_type(record.key) == ControlType.COMMIT, header.producer_epoch)
                 for pos, header in batches(data)
                 if header.is_control
-                for each in records(data, pos, header)
+                for record in records(data, pos, header)
             ]
             self.expect(
                 "markers carry their producer epoch",
@@ -433,10 +433,12 @@ class Life:
                 ends,
                 [m for m in self.markers if m[0] < limit],
             )
-            self.expect(rule, f"records at {isolation}", found, [(o, value) for o, value, _ in self.rows if o < limit])
-            told = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+            self.expect(rule, f"records at {isolation}", actual, [(o, value) for o, value, _ in self.rows if o < limit])
+            aborted = [
+                (transaction.producer_id, transaction.first_offset) for transaction in row.aborted_transactions or ()
+            ]
             wanted = [(self.producer, first) for first, _ in self.aborted] if isolation else []
-            self.expect(rule, f"aborted transactions at {isolation}", told, wanted)
+            self.expect(rule, f"aborted transactions at {isolation}", aborted, wanted)
             rows = [ListOffsetsTopic(self.name, [ListOffsetsPartition(0, -1, -1)])]
             latest = await self.ask(
                 ListOffsetsRequest(-1, isolation, rows), self.upto(ListOffsetsRequest, 7, 2), self.leader

@@ -18,13 +18,13 @@ from broker_sim.simulation.workloads.probing.prober import Calm, Prober
 from broker_sim.simulation.workloads.probing.reading import ReadingProber
 from broker_sim.simulation.workloads.probing.topics import TopicProber
 from broker_sim.simulation.workloads.probing.transactions import TransactionProber
-from broker_sim.simulation.workloads.raw import Scene, Unheard
+from broker_sim.simulation.workloads.raw import RawContext, UncheckedAnswers
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
-    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.aiokafka_workload import InvariantWatch
     from broker_sim.simulation.workloads.catalogue import Workload
     from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
@@ -45,7 +45,7 @@ _KINDS: dict[str, type[Prober]] = {
 
 
 def _drawn_config(dice: random.Random) -> dict[str, object]:
-    found: dict[str, object] = {
+    config: dict[str, object] = {
         "log.retention.check.interval.ms": dice.choice((500, 1000)),
         "offsets.topic.num.partitions": dice.choice((1, 5, 50)),
         "group.initial.rebalance.delay.ms": dice.choice((0, 100, 400)),
@@ -53,13 +53,13 @@ def _drawn_config(dice: random.Random) -> dict[str, object]:
         "offsets.commit.timeout.ms": 2000,
         "auto.create.topics.enable": dice.random() < 0.5,
     }
-    return found
+    return config
 
 
 class Probing:
     """See the module."""
 
-    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch
         dice = random.Random(f"{case.seed}/probing")
         factor = dice.randint(1, min(3, workload.brokers))
@@ -71,8 +71,8 @@ class Probing:
         )  # fmt: skip
         self.kafka.on_loss = watch.breach
         self.kafka.state.ensure_offsets_topic()
-        unheard = Unheard(self.kafka.state, lambda: sim.elapsed_s, lambda error: None)
-        self.scene = Scene(sim, self.kafka, unheard, only=case.deeds)
+        unheard = UncheckedAnswers(self.kafka.state, lambda: sim.elapsed_s, lambda error: None)
+        self.scene = RawContext(sim, self.kafka, unheard, only=case.deeds)
         began_s = sim.elapsed_s
         self.calm = Calm(case.plan or (), lambda: sim.elapsed_s - began_s)
         self.leaders = Leaders(lambda: None if self.kafka.dead else self.kafka.state, watch.breach)
@@ -81,9 +81,9 @@ class Probing:
             if f"c{number}" in case.absent:
                 sim.host(f"c{number}")
                 continue
-            one = _KINDS[kind](self.scene, f"c{number}", self.calm, watch.breach)
-            self.probers.append(one)
-            sim.host(one.name).spawn(one.run)
+            prober = _KINDS[kind](self.scene, f"c{number}", self.calm, watch.breach)
+            self.probers.append(prober)
+            sim.host(prober.name).spawn(prober.run)
         self._look_later()
 
     def _look_later(self) -> None:

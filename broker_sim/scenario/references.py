@@ -22,12 +22,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, unknown
-from broker_sim.control.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, examine_log
+from broker_sim.control.resolve import OFFSETS_TOPIC, TRANSACTION_TOPIC, examine_log
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.selectors import fits
 from broker_sim.fields.kafka import TransactionalIdLog
 from broker_sim.journal import EVENTS
-from broker_sim.scenario.expectations import ClientSign, EventSign, FaultSign, GroupSign, Sign, WentBack
+from broker_sim.scenario.expectations import (
+    ClientMatcher,
+    EventMatcher,
+    FaultMatcher,
+    GroupMatcher,
+    Matcher,
+    OffsetRegression,
+)
 from broker_sim.scenario.files import WrongFile
 from broker_sim.storage.checkpoints import partition_of_dir
 from broker_sim.storage.partition_for import partition_for
@@ -57,11 +64,11 @@ def examine(scenario: Scenario, unread: Iterable[str]) -> list[WrongFile]:
     for step in scenario.steps:
         for action in step.actions:
             names.action(action)
-        for sign in step.when or ():
-            names.sign(sign, step.where)
-    for one in scenario.expect:
-        for sign in one.signs:
-            names.sign(sign, one.where)
+        for matcher in step.when or ():
+            names.matcher(matcher, step.where)
+    for expectation in scenario.expect:
+        for matcher in expectation.matchers:
+            names.matcher(matcher, expectation.where)
     return names.errors
 
 
@@ -85,24 +92,24 @@ class _Names:
         actions = [action for step in scenario.steps for action in step.actions]
         plans = scenario.clients
         self._groups = {plan.settings["group"]: None for plan in plans if "group" in plan.settings}
-        self._groups |= {one.params["group"]: None for one in actions if _makes_group(one)}
+        self._groups |= {action.params["group"]: None for action in actions if _makes_group(action)}
         self._ids = [plan.settings["transactional_id"] for plan in plans if "transactional_id" in plan.settings]
         self._topics: dict[str, int] = {}
         for topic in scenario.topics:
             self._topic(topic.name, topic.partitions)
-        for one in actions:
-            if one.name == "topic.create":
-                self._topic(one.params["topic"], one.params.get("partitions", -1))
+        for act in actions:
+            if act.name == "topic.create":
+                self._topic(act.params["topic"], act.params.get("partitions", -1))
         instances = [plan.settings["instance_id"] for plan in plans if "instance_id" in plan.settings]
         self._client_ids = [name for plan in plans for name in client_ids(plan)]
         self._members = [*self._client_ids, *instances]
         self._import()
-        for one in actions:
-            if one.name == "topic.grow" and one.params["topic"] in self._topics:
-                self._topic(one.params["topic"], one.params["partitions"])
-        self._faults = [one.name for one in actions if one.verb == "fault" and one.name]
+        for act in actions:
+            if act.name == "topic.grow" and act.params["topic"] in self._topics:
+                self._topic(act.params["topic"], act.params["partitions"])
+        self._faults = [action.name for action in actions if action.verb == "fault" and action.name]
         self._marks = [f"scenario {scenario.name}", *(step.name for step in scenario.steps)]
-        self._marks += [one.params["text"] for one in actions if one.name == "journal.mark"]
+        self._marks += [action.params["text"] for action in actions if action.name == "journal.mark"]
         self._untold = _untold(unread)
         if "data" in scenario.imported:
             self._untold |= {"group", "partition"}  # they stand in its log, which is read when the cluster starts
@@ -130,8 +137,10 @@ class _Names:
             for group in described.groups.values():
                 for topic, partition in group.partitions():
                     self._topic(topic, partition + 1)
-                self._client_ids += [one.client_id for one in group.members.values()]
-                self._members += [name for one in group.members.values() for name in (one.member_id, one.client_id)]
+                self._client_ids += [member.client_id for member in group.members.values()]
+                self._members += [
+                    name for member in group.members.values() for name in (member.member_id, member.client_id)
+                ]
 
     # --- what is looked at --------------------------------------------------------------------------------------------
 
@@ -217,27 +226,27 @@ class _Names:
         if "broker" in params:
             self._broker(params["broker"], where)
 
-    def sign(self, sign: Sign, where: str) -> None:
-        """What a sign names is there."""
-        where = sign.where or where
-        if isinstance(sign, FaultSign):
-            self._look("fault", sign.name, where, "fault")
-        elif isinstance(sign, ClientSign):
-            self._fitting("client", sign.client, where, "client", fnmatchcase_of)
-        elif isinstance(sign, GroupSign | WentBack):
-            self._look("group", sign.group, where, "")
-            if isinstance(sign, GroupSign):
-                for log in sign.committed or ():
+    def matcher(self, matcher: Matcher, where: str) -> None:
+        """What a matcher names is there."""
+        where = matcher.where or where
+        if isinstance(matcher, FaultMatcher):
+            self._look("fault", matcher.name, where, "fault")
+        elif isinstance(matcher, ClientMatcher):
+            self._fitting("client", matcher.client, where, "client", fnmatchcase_of)
+        elif isinstance(matcher, GroupMatcher | OffsetRegression):
+            self._look("group", matcher.group, where, "")
+            if isinstance(matcher, GroupMatcher):
+                for log in matcher.committed or ():
                     self._partition(log, where, "committed")
-                if sign.leader is not None:
-                    self._member(sign.leader, where, "leader", fnmatchcase_of)
-        elif isinstance(sign, EventSign):
-            self._event(sign, where)
+                if matcher.leader is not None:
+                    self._member(matcher.leader, where, "leader", fnmatchcase_of)
+        elif isinstance(matcher, EventMatcher):
+            self._event(matcher, where)
 
-    def _event(self, sign: EventSign, where: str) -> None:
-        for key, value in sign.fields.items():
-            if (sign.kind, key) in _CHOICES and isinstance(value, str):
-                self._one_of(key, value, _CHOICES[sign.kind, key], where)
+    def _event(self, matcher: EventMatcher, where: str) -> None:
+        for key, value in matcher.fields.items():
+            if (matcher.kind, key) in _CHOICES and isinstance(value, str):
+                self._one_of(key, value, _CHOICES[matcher.kind, key], where)
             elif key in ("group", "client_id", "client", "transactional_id") and isinstance(value, str):
                 self._fitting(key, value, where, "", fnmatchcase_of)
             elif key == "groups" and isinstance(value, str):
@@ -248,7 +257,7 @@ class _Names:
                 self._log_of_event(value, where, key)
             elif key == "broker" and isinstance(value, int):
                 self._broker(value, where)
-            elif sign.kind == "mark" and key == "text" and isinstance(value, str):
+            elif matcher.kind == "mark" and key == "text" and isinstance(value, str):
                 self._fitting("mark", value, where, "", fnmatchcase_of)
 
     # --- kinds of names -----------------------------------------------------------------------------------------------
@@ -339,13 +348,13 @@ class _Names:
             self._partition(value, where, key)
 
     def _one_of(self, key: str, value: str, known: tuple[str, ...], where: str) -> None:
-        if not any(fnmatchcase(one, value) for one in known):
+        if not any(fnmatchcase(name, value) for name in known):
             self._wrong(where, f"{key}: {unknown(key, value, known)}")
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
     def _unknown(self, kind: str, name: str, known: list[str], where: str, what: str) -> None:
-        shown = [one for one in known if one not in (OFFSETS_TOPIC, TRANSACTION_TOPIC)]
+        shown = [name for name in known if name not in (OFFSETS_TOPIC, TRANSACTION_TOPIC)]
         error = unknown(kind.replace("_", " "), name, shown)
         hint = _ELSEWHERE.get(kind, "")
         self._wrong(where, f"{what}: {error}{hint}" if what else f"{error}{hint}")
@@ -364,7 +373,7 @@ _ELSEWHERE = {
 
 
 def fnmatchcase_of(pattern: str, name: str) -> bool:
-    """As `selectors.fits`, of a sign's pattern."""
+    """As `selectors.fits`, of a matcher's pattern."""
     return fnmatchcase(name, pattern)
 
 
@@ -375,13 +384,13 @@ def _makes_group(action: Action) -> bool:
 
 def _untold(unread: frozenset[str]) -> set[str]:
     """The kinds of names whose makers stand in these sections."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     if "clients" in unread:
-        found |= {"client", "client_id", "group", "transactional_id"}
+        kinds |= {"client", "client_id", "group", "transactional_id"}
     if "topics" in unread:
-        found |= {"topic", "partition"}
+        kinds |= {"topic", "partition"}
     if "steps" in unread:
-        found |= {"step", "fault", "mark", "group", "topic", "partition"}
+        kinds |= {"step", "fault", "mark", "group", "topic", "partition"}
     if "cluster" in unread:
-        found |= {"broker", "partition"}
-    return found
+        kinds |= {"broker", "partition"}
+    return kinds

@@ -84,11 +84,11 @@ def transaction_of(cluster: Cluster, name: str, *, ahead: bool = False) -> Trans
     """The transactional id of that name, which is there, or was, or can't be seen now; with ``ahead`` any. Raises NotThere."""
     from broker_sim.api.handles.transactions import GONE, ids_of
 
-    found = cluster.transaction(name)
+    transaction = cluster.transaction(name)
     events = cluster.observe().events
-    if not ahead and found.state == GONE and not any(event.get("transactional_id") == name for event in events):
+    if not ahead and transaction.state == GONE and not any(event.get("transactional_id") == name for event in events):
         raise not_there("transactional id", name, ids_of(cluster), hint=" (for one that comes later: ahead)")
-    return found
+    return transaction
 
 
 def heard_of(events: Iterable[dict[str, Any]], group: str) -> bool:

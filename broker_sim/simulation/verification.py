@@ -27,9 +27,9 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.seams import Run
+    from broker_sim.simulation.protocols import RunControl
 
-__all__ = ["BROKEN_BY_FAULTS", "Judge", "invariants"]
+__all__ = ["BROKEN_BY_FAULTS", "ClusterVerifier", "invariants"]
 
 BROKEN_BY_FAULTS = ("deferred requests are answered",)
 """What is not judged, as a plan breaks it rightly: rules hang requests."""
@@ -41,7 +41,7 @@ _QUIET_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Violation:
     """What is not as it should be: in a word or two, and in a sentence; the group it is about."""
 
     short: str
@@ -52,23 +52,23 @@ class Lack:
 @cache
 def invariants() -> tuple[str, ...]:
     """The names of all that there are, as the modules that check them call them."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for module in (answers, invariants_of, cluster):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _TELL:
                 first = node.args[0] if node.args else None
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                    found[first.value] = None
-    return tuple(sorted(found))
+                    names[first.value] = None
+    return tuple(sorted(names))
 
 
 _TELL = ("fail", "_fail", "InvariantBroken")
 
 
-class Judge:
+class ClusterVerifier:
     """Listens to one cluster's journal from its start. ``waive``: invariants that are not judged; ``watch`` False: none are."""
 
-    def __init__(self, sim: Run, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
+    def __init__(self, sim: RunControl, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
         waive = [current(name) for name in waive]
         for name in waive:
             if name not in invariants():
@@ -93,9 +93,9 @@ class Judge:
 
     def _note_timeouts(self, group: str, members: Iterable[Mapping[str, Any]]) -> None:
         session, rebalance = self._timeouts.get(group, (0, 0))
-        for each in members:
-            session = max(session, each["session_timeout_ms"])
-            rebalance = max(rebalance, each["rebalance_timeout_ms"])
+        for member in members:
+            session = max(session, member["session_timeout_ms"])
+            rebalance = max(rebalance, member["rebalance_timeout_ms"])
         self._timeouts[group] = session, rebalance
 
     def _note_produced(self, body: Mapping[str, Any]) -> None:
@@ -103,10 +103,10 @@ class Judge:
             topic = self.kafka.state.topics.get(answer.get("name", ""))
             if topic is None:  # it has been deleted, or the answer names it by its id alone
                 continue
-            for each in answer["partition_responses"]:
-                if each["error_code"] == 0 and each["base_offset"] >= 0:
-                    place = topic.topic_id, each["index"]
-                    self._ends[place] = max(self._ends.get(place, 0), each["base_offset"] + 1)
+            for response in answer["partition_responses"]:
+                if response["error_code"] == 0 and response["base_offset"] >= 0:
+                    place = topic.topic_id, response["index"]
+                    self._ends[place] = max(self._ends.get(place, 0), response["base_offset"] + 1)
 
     def breach(self, error: InvariantBroken) -> None:
         """An invariant is broken: the run ends, with the story of the group."""
@@ -149,48 +149,54 @@ class Judge:
         began_s = sim.elapsed_s
         quiet_s: float | None = None
         while True:
-            found = [each for name, members in groups.items() for each in self._lacking(name, members, lag)]
+            violations = [
+                violation for name, members in groups.items() for violation in self._lacking(name, members, lag)
+            ]
             if also is not None and not also():
-                found.append(Lack("condition", f"{_name(also)} does not hold"))
+                violations.append(Violation("condition", f"{_name(also)} does not hold"))
             now_s = sim.elapsed_s
-            quiet_s = None if found else now_s if quiet_s is None else quiet_s
+            quiet_s = None if violations else now_s if quiet_s is None else quiet_s
             if quiet_s is not None and now_s - quiet_s >= _QUIET_S:
                 break
-            if found and now_s - began_s >= within_s:
-                raise self._not_alive(found, within_s)
+            if violations and now_s - began_s >= within_s:
+                raise self._not_alive(violations, within_s)
             sim.run_for(_LOOK_S)
         self._nothing_is_lost()
         if self._invariants is not None:
             self._invariants.finish()
         return quiet_s - began_s
 
-    def _lacking(self, name: str, wanted: int | None, lag: int | None) -> list[Lack]:
+    def _lacking(self, name: str, wanted: int | None, lag: int | None) -> list[Violation]:
         if self.kafka.dead:
-            return [Lack("brokers", "the brokers are down: their disk does not let them start")]
+            return [Violation("brokers", "the brokers are down: their disk does not let them start")]
         group = self.kafka.group(name)
         state, members = group.state, group.members
         right = ("Empty", "Dead") if wanted == 0 else ("Stable",)
         if state not in right:
             waiting = "".join(f"; {m.member_id} waits in {m.waits}" for m in members if m.waits)
             text = f"group {name!r} is {state}, not {right[0]}, with {len(members)} members{waiting}"
-            return [Lack(f"state {state}", text, name)]
+            return [Violation(f"state {state}", text, name)]
         if wanted is not None and len(members) != wanted:
             names = ", ".join(f"{m.member_id} ({m.client_id})" for m in members)
-            return [Lack("members", f"group {name!r} has {len(members)} members, not {wanted}: {names}", name)]
+            return [Violation("members", f"group {name!r} has {len(members)} members, not {wanted}: {names}", name)]
         if lag is None:
             return []
         committed = group.committed()
         topics = dict.fromkeys([topic for m in members for topic in m.topics or ()] + [topic for topic, _ in committed])
         return [
-            Lack("lag", f"group {name!r} has committed {done} of {end} in {topic}-{index}", name)
+            Violation("lag", f"group {name!r} has committed {done} of {end} in {topic}-{index}", name)
             for topic in topics
             for index, end in self._log_ends(topic)
             if (done := committed.get((topic, index), 0)) < end - lag
         ]
 
     def _log_ends(self, topic: str) -> list[tuple[int, int]]:
-        found = self.kafka.state.topics.get(topic)
-        return [] if found is None else [(each.index, each.log_end_offset) for each in found.partitions]
+        known_topic = self.kafka.state.topics.get(topic)
+        return (
+            []
+            if known_topic is None
+            else [(partition.index, partition.log_end_offset) for partition in known_topic.partitions]
+        )
 
     def _nothing_is_lost(self) -> None:
         for (topic_id, index), end in self._ends.items():
@@ -203,16 +209,19 @@ class Judge:
                 error.broken = "lost record"
                 raise error
 
-    def _not_alive(self, found: list[Lack], within_s: float) -> NotAlive:
-        told = [f"{duration_text(within_s * 1000)} after everything was healed:", *(f"  {each.text}" for each in found)]
-        if found[-1].short == "lag":
-            told.append(
-                "  (lag=None does not ask for that: for groups that read from the end, or with a producer that goes on)"
+    def _not_alive(self, violations: list[Violation], within_s: float) -> NotAlive:
+        lines = [
+            f"{duration_text(within_s * 1000)} after everything was healed:",
+            *(f"  {violation.text}" for violation in violations),
+        ]
+        if violations[-1].short == "lag":
+            lines.append(
+                "  (lag=None does not ask for that: for groups that read from the end, or with a producer that continues)"
             )
-        for group in dict.fromkeys(each.group for each in found if each.group is not None):
-            told += ["", self.kafka.group(group).explain()]
-        error = NotAlive("\n".join(told))
-        error.lacking = found[0].short
+        for group in dict.fromkeys(violation.group for violation in violations if violation.group is not None):
+            lines += ["", self.kafka.group(group).explain()]
+        error = NotAlive("\n".join(lines))
+        error.lacking = violations[0].short
         return error
 
 

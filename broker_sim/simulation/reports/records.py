@@ -68,18 +68,18 @@ def in_question(
     ``value_of``: returns the value at an offset of a log, shortened."""
     book = _read(events, begun_ms)
     lines: list[str] = []
-    for title, found in (
+    for title, texts in (
         (
             _UNDONE,
             _undone(book, value_of),
         ),
-        ("committed, though nobody was given them:", _passed_by(book, value_of)),
+        ("committed, but delivered to no consumer:", _passed_by(book, value_of)),
         ("given to two processes:", _twice(book, value_of)),
     ):
-        if found:
-            lines += [title, *(f"  {line}" for line in found[:_SHOWN])]
-            if len(found) > _SHOWN:
-                lines.append(f"  and {len(found) - _SHOWN} more")
+        if texts:
+            lines += [title, *(f"  {line}" for line in texts[:_SHOWN])]
+            if len(texts) > _SHOWN:
+                lines.append(f"  and {len(texts) - _SHOWN} more")
     return lines
 
 
@@ -107,8 +107,8 @@ def _read(events: Iterable[Event], begun_ms: int) -> _Book:
             host = "" if request is None else hosts.get(request["connection"], str(request["client_id"]))
             for log, offset in event["offsets"].items():
                 if isinstance(offset, int):
-                    one = _Committed(at_s, event["group"], host, lives.get(host, 1), offset)
-                    book.committed.setdefault(log, []).append(one)
+                    commit = _Committed(at_s, event["group"], host, lives.get(host, 1), offset)
+                    book.committed.setdefault(log, []).append(commit)
         elif kind == "mark":
             ended = _ENDED.match(event["text"])
             if ended is not None and (ended[1] == "crash"):
@@ -120,20 +120,20 @@ def _read(events: Iterable[Event], begun_ms: int) -> _Book:
 
 def _note_given(book: _Book, at_s: float, host: str, life: int, request: Event, body: Event) -> None:
     starts = {
-        (topic.get("topic") or topic.get("topic_id"), each["partition"]): each["fetch_offset"]
+        (topic.get("topic") or topic.get("topic_id"), partition["partition"]): partition["fetch_offset"]
         for topic in (request.get("body") or {}).get("topics", ())
-        for each in topic["partitions"]
+        for partition in topic["partitions"]
     }
     names = list(dict.fromkeys(name.rpartition("-")[0] for name in request.get("topics", ())))
     for number, topic in enumerate(body.get("responses", ())):
         key = topic.get("topic") or topic.get("topic_id")
         name = topic.get("topic") or (names[number] if number < len(names) else str(key))
-        for each in topic["partitions"]:
-            count = (each.get("records") or {}).get("records", 0)
-            start = starts.get((key, each["partition_index"]))
+        for row in topic["partitions"]:
+            count = (row.get("records") or {}).get("records", 0)
+            start = starts.get((key, row["partition_index"]))
             if count and start is not None:
-                end = min(start + count, max(each["high_watermark"], start + 1))
-                log = f"{name}-{each['partition_index']}"
+                end = min(start + count, max(row["high_watermark"], start + 1))
+                log = f"{name}-{row['partition_index']}"
                 book.taken.setdefault(log, []).append(_Taken(at_s, host, life, start, end))
 
 
@@ -141,53 +141,58 @@ def _note_given(book: _Book, at_s: float, host: str, life: int, request: Event, 
 
 
 def _undone(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
-    found = []
+    losses = []
     for ended_s, host, life in book.ended:
         for log, commits in book.committed.items():
-            mine = [one for one in commits if (one.host, one.life) == (host, life) and one.at_s <= ended_s]
+            mine = [
+                commit for commit in commits if (commit.host, commit.life) == (host, life) and commit.at_s <= ended_s
+            ]
             if not mine or ended_s - mine[-1].at_s > _SOON_S:
                 continue
             last = mine[-1]
-            given = [one for one in book.taken.get(log, ()) if (one.host, one.life) == (host, life)]
+            given = [delivery for delivery in book.taken.get(log, ()) if (delivery.host, delivery.life) == (host, life)]
             earlier = max(
-                (one.offset for one in commits if one.at_s < last.at_s and one.offset < last.offset), default=0
+                (commit.offset for commit in commits if commit.at_s < last.at_s and commit.offset < last.offset),
+                default=0,
             )
-            start = max(earlier, min((one.start for one in given), default=last.offset))
+            start = max(earlier, min((delivery.start for delivery in given), default=last.offset))
             others = [
-                one for one in book.taken.get(log, ()) if (one.host, one.life) != (host, life) and one.at_s > last.at_s
+                delivery
+                for delivery in book.taken.get(log, ())
+                if (delivery.host, delivery.life) != (host, life) and delivery.at_s > last.at_s
             ]
-            again = min((one.start for one in others if one.end > start), default=last.offset)
+            again = min((delivery.start for delivery in others if delivery.end > start), default=last.offset)
             end = min(last.offset, max(again, start))
             if start < end:
-                given_s = max((one.at_s for one in given if one.start < end), default=last.at_s)
+                given_s = max((delivery.at_s for delivery in given if delivery.start < end), default=last.at_s)
                 text = (
                     f"{_stretch(log, start, end, value_of)}: given to {host} at {given_s:.3f} s, committed ({last.offset}) at "
                     f"{last.at_s:.3f} s, its process ended at {ended_s:.3f} s"
                 )
-                found.append((ended_s - last.at_s, text))
-    return [text for _, text in sorted(found, key=lambda each: each[0])]
+                losses.append((ended_s - last.at_s, text))
+    return [text for _, text in sorted(losses, key=lambda loss: loss[0])]
 
 
 def _passed_by(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
-    found = []
+    texts = []
     for log, commits in book.committed.items():
         if log not in book.taken:
             continue
-        given = sorted((one.start, one.end) for one in book.taken[log])
+        given = sorted((delivery.start, delivery.end) for delivery in book.taken[log])
         end = given[0][0]
-        for one in given:
-            if one[0] > end and any(commit.offset >= one[0] for commit in commits):
-                commit = next(each for each in commits if each.offset >= one[0])
-                who = commit.host or "somebody"
-                found.append(
-                    f"{_stretch(log, end, one[0], value_of)}: committed ({commit.offset}) by {who} at {commit.at_s:.3f} s"
+        for delivered in given:
+            if delivered[0] > end and any(commit.offset >= delivered[0] for commit in commits):
+                commit = next(candidate for candidate in commits if candidate.offset >= delivered[0])
+                who = commit.host or "another client"
+                texts.append(
+                    f"{_stretch(log, end, delivered[0], value_of)}: committed ({commit.offset}) by {who} at {commit.at_s:.3f} s"
                 )
-            end = max(end, one[1])
-    return found
+            end = max(end, delivered[1])
+    return texts
 
 
 def _twice(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
-    found = []
+    texts = []
     for log, given in book.taken.items():
         for at, later in enumerate(given):
             for earlier in reversed(given[:at]):
@@ -195,24 +200,24 @@ def _twice(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
                 if (earlier.host, earlier.life) == (later.host, later.life) or start >= end:
                     continue
                 said = [
-                    one.offset
-                    for one in book.committed.get(log, ())
-                    if (one.host, one.life) == (earlier.host, earlier.life) and one.at_s <= later.at_s
+                    commit.offset
+                    for commit in book.committed.get(log, ())
+                    if (commit.host, commit.life) == (earlier.host, earlier.life) and commit.at_s <= later.at_s
                 ]
-                told = f"whose last commit was {said[-1]}" if said else "which committed nothing"
-                found.append(
-                    f"{_stretch(log, start, end, value_of)}: {_who(earlier)} at {earlier.at_s:.3f} s, {told}, "
+                last_commit = f"whose last commit was {said[-1]}" if said else "which committed nothing"
+                texts.append(
+                    f"{_stretch(log, start, end, value_of)}: {_who(earlier)} at {earlier.at_s:.3f} s, {last_commit}, "
                     f"and {_who(later)} at {later.at_s:.3f} s"
                 )
                 break
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(texts))
 
 
-def _who(one: _Taken) -> str:
-    return one.host if one.life == 1 else f"{one.host} (process {one.life})"
+def _who(delivery: _Taken) -> str:
+    return delivery.host if delivery.life == 1 else f"{delivery.host} (process {delivery.life})"
 
 
 def _stretch(log: str, start: int, end: int, value_of: Callable[[str, int], str]) -> str:
     value = value_of(log, start)
-    told = f" ({value}{' ...' if end - start > 1 else ''})" if value else ""
-    return f"{log} [{start}]{told}" if end - start == 1 else f"{log} [{start} to {end - 1}]{told}"
+    shown = f" ({value}{' ...' if end - start > 1 else ''})" if value else ""
+    return f"{log} [{start}]{shown}" if end - start == 1 else f"{log} [{start} to {end - 1}]{shown}"

@@ -23,24 +23,24 @@ _LONG = 150
 _CODES = {int(error) for error in Err}
 
 
-def _told(events: Sequence[Event]) -> list[Event]:
+def _compared(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event["event"] not in ("mark", "fault_added", "fault_removed", "connection")]
 
 
-def _same(one: Event | None, other: Event | None) -> bool:
-    return one is not None and other is not None and {**one, "seq": 0} == {**other, "seq": 0}
+def _same(event: Event | None, other: Event | None) -> bool:
+    return event is not None and other is not None and {**event, "seq": 0} == {**other, "seq": 0}
 
 
 def parting(failing: Sequence[Event], passing: Sequence[Event], what: str, begun_ms: int) -> list[str]:
     """``what``: how the second run differs from the first; ``begun_ms``: the wall time of their beginning. Lines, none
     where the events are the same to the end."""
-    mine, others = _told(failing), _told(passing)
-    at = next((at for at, (one, other) in enumerate(zip_longest(mine, others)) if not _same(one, other)), None)
+    mine, others = _compared(failing), _compared(passing)
+    at = next((at for at, (event, other) in enumerate(zip_longest(mine, others)) if not _same(event, other)), None)
     if at is None or not failing:
         return []
-    told = (mine[at] if at < len(mine) else others[at])["ts_ms"] - begun_ms
+    elapsed_ms = (mine[at] if at < len(mine) else others[at])["ts_ms"] - begun_ms
     names = (names_of(failing), names_of(passing))
-    lines = [f"the nearest run that passes is {what}; they part at {told / 1000:.3f} s:"]
+    lines = [f"the nearest run that passes is {what}; they part at {elapsed_ms / 1000:.3f} s:"]
     lines += [f"  both     {event_text(event, begun_ms, names[0])}" for event in mine[max(0, at - _BEFORE) : at]]
     for name, events, known in (("fails", mine, names[0]), ("passes", others, names[1])):
         shown = [event_text(event, begun_ms, known) for event in events[at : at + _AFTER]]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from broker_sim.simulation.workloads.probing.transactions import Life
 
-__all__ = ["Staged"]
+__all__ = ["PendingOffsetsTransaction"]
 
 _STABLE = 7
 """The version of OffsetFetch that knows what is stable."""
@@ -36,7 +36,7 @@ _STAGES, _ADDS, _ABORTABLE = 3, 5, 4
 _MARKED_S = 1.5
 
 
-class Staged:
+class PendingOffsetsTransaction:
     """One transaction that commits an offset of a group, which has the life's name. Each step raises Unsure, OSError."""
 
     def __init__(self, life: Life) -> None:
@@ -45,13 +45,13 @@ class Staged:
     def _stands(self) -> tuple[object, ...]:
         topic = self.prober.state.topics.get(OFFSETS)
         log = None if topic is None else topic.partitions[offsets_partition(self.life.name, len(topic.partitions))]
-        found = standing(log)
+        state = standing(log)
         loaded = log is not None and (
             log.log_end_offset == 0 or self.prober.scene.kafka.runtime.shard(log.index) is not None
         )
-        if found is None or not loaded:
+        if state is None or not loaded:
             raise Unsure
-        return found
+        return state
 
     async def _ask(self, request: Any, version: int) -> Any:
         """Of the group's coordinator."""
@@ -106,8 +106,8 @@ class Staged:
                 raise Unsure
             life.expect(rule, "AddOffsetsToTxn", Err(answer.error_code), Err.NONE)
         order = self.rng.choice(("staged", "plain staged", "staged plain"))
-        for one in order.split():
-            if one == "plain":
+        for word in order.split():
+            if word == "plain":
                 await self._commit(plain)
                 before = plain
             else:

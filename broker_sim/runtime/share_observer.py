@@ -1,12 +1,12 @@
-"""Writes into the journal what becomes of the records of share groups (KIP-932): who acquires them, what is said, whose lock ends.
+"""Writes the events of share groups' records into the journal (KIP-932): acquisitions, acknowledgements, expired locks.
 
-    shares.observe(ShareWatch(journal))        # in place of nothing, from here on
+    shares.observe(ShareObserver(journal))        # from now on
 
 Rules:
-1. It is told by `SharePartitions` of what has happened, and never changes it.
-2. An acquisition and the end of a lock are told when they happen, as nothing waits for their being stored; what a member says, when the
-   share coordinator has confirmed it, or refused it.
-3. Neighbours of which the same is to be told stand in one event.
+1. `SharePartitions` reports the events; the observer never changes its state.
+2. An acquisition and an expired lock are written when they happen, as nothing waits until they are stored; an acknowledgement is
+   written when the share coordinator has confirmed or refused it.
+3. Neighbouring records with the same event are written as one event.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.share_partition.inflight import NOBODY, DeliveryState
+from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, DeliveryState
 from broker_sim.coordinator.share_partition.partition import Acquired
-from broker_sim.coordinator.share_partition.transition import Change, Transition, Why
+from broker_sim.coordinator.share_partition.transition import Change, Reason, Transition
 from kafka_wire.errors import Err
 from kafka_wire.uuids import uuid_text
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker_sim.journal import Journal
     from broker_sim.runtime.share_partitions import LivePartition
 
-__all__ = ["ShareWatch", "member_text"]
+__all__ = ["ShareObserver", "member_text"]
 
 _BECOMES = {
     DeliveryState.AVAILABLE: "available",
@@ -37,48 +37,48 @@ _BECOMES = {
 
 def member_text(member: str, *, ids_are_uuids: bool) -> str:
     """A member as it named itself: 4.1's leaders know it by the bytes of its uuid."""
-    if not ids_are_uuids or member == NOBODY:
+    if not ids_are_uuids or member == NO_MEMBER:
         return member
     return uuid_text(bytes.fromhex(member))
 
 
-class ShareWatch:
+class ShareObserver:
     """The journal's eye on what share groups have of partitions."""
 
     def __init__(self, journal: Journal, *, ids_are_uuids: bool) -> None:
         self.journal, self._ids_are_uuids = journal, ids_are_uuids
 
     def loaded(self, live: LivePartition) -> None:
-        """A leader knows what is stored of a partition."""
+        """The leader has loaded a share partition."""
         assert live.share is not None
         self._of_partition(live, "loaded", start_offset=live.share.start_offset)
 
     def dropped(self, live: LivePartition, error: Err) -> None:
-        """It holds the partition for the group no longer."""
+        """The partition is not loaded for the group any more."""
         if live.share is None:
             self._of_partition(live, "not loaded", error=error.name)
         else:
             self._of_partition(live, "dropped", start_offset=live.share.start_offset, error=error.name)
 
-    def _of_partition(self, live: LivePartition, action: str, **told: Any) -> None:
+    def _of_partition(self, live: LivePartition, action: str, **fields: Any) -> None:
         self.journal.write(
             "share",
             log=live.partition.name,
             group=live.key.group_id,
             action=action,
             leader_epoch=live.leader_epoch,
-            **told,
+            **fields,
         )
 
     def acquired(
         self, live: LivePartition, member: str, acquired: Iterable[Acquired], request: int, now_ms: int
     ) -> None:
-        """A member has records, until their lock ends."""
+        """A member has acquired records until their lock ends."""
         share = live.share
         assert share is not None
         until_ms = now_ms + share.limits.lock_ms
-        for one in acquired:
-            self._write(live, "acquired", member, *one, request, becomes="acquired", until_ms=until_ms)
+        for part in acquired:
+            self._write(live, "acquired", member, *part, request, becomes="acquired", until_ms=until_ms)
 
     def moved(
         self,
@@ -89,25 +89,32 @@ class ShareWatch:
         *,
         letter: tuple[str, str] = ("", ""),
     ) -> None:
-        """A transition is confirmed; or it is refused, and all is as it was. ``letter``: of a dead one where it went to, and why it did
-        not."""
+        """A transition is confirmed, or refused and undone. ``letter``: the topic of a dead letter, and why it could not be written."""
         refused = {} if error is Err.NONE else {"error": error.name}
-        for one in _runs(moved.changes):
-            action = one.why.value if error is Err.NONE else "refused"
-            state = one.delivery.state if error is Err.NONE else one.before.state
-            told = {"said": one.why.value, **refused} if refused else {}
-            if one.why is Why.LETTER and not refused:
-                told = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
+        for change in _runs(moved.changes):
+            action = change.why.value if error is Err.NONE else "refused"
+            state = change.delivery.state if error is Err.NONE else change.before.state
+            fields = {"said": change.why.value, **refused} if refused else {}
+            if change.why is Reason.LETTER and not refused:
+                fields = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
             self._write(
-                live, action, one.before.member, one.first, one.last, one.before.deliveries, request,
-                becomes=_BECOMES[state], **told,
+                live, action, change.before.member, change.first, change.last, change.before.deliveries, request,
+                becomes=_BECOMES[state], **fields,
             )  # fmt: skip
         for renewed in moved.renewed:
-            who, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
+            member_id, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
             count = renewed.delivery.deliveries
-            said = Why.RENEWED.value
+            said = Reason.RENEWED.value
             self._write(
-                live, said, who, renewed.first, renewed.last, count, request, becomes="acquired", until_ms=until_ms
+                live,
+                said,
+                member_id,
+                renewed.first,
+                renewed.last,
+                count,
+                request,
+                becomes="acquired",
+                until_ms=until_ms,
             )
 
     def _write(
@@ -119,7 +126,7 @@ class ShareWatch:
         last: int,
         deliveries: int,
         request: int,
-        **told: Any,
+        **fields: Any,
     ) -> None:
         assert live.share is not None
         self.journal.write(
@@ -133,24 +140,24 @@ class ShareWatch:
             deliveries=deliveries,
             start_offset=live.share.start_offset,
             **({"request": request} if request else {}),
-            **told,
+            **fields,
         )
 
 
 def _runs(changes: Iterable[Change]) -> list[Change]:
-    """Neighbours of which the same is to be told, as one."""
+    """Joins neighbouring changes with the same event."""
     runs: list[Change] = []
-    for one in changes:
+    for change in changes:
         before = runs[-1] if runs else None
-        if before is not None and before.last + 1 == one.first and _same(before, one):
-            runs[-1] = Change(before.first, one.last, one.delivery, one.before, one.why)
+        if before is not None and before.last + 1 == change.first and _same(before, change):
+            runs[-1] = Change(before.first, change.last, change.delivery, change.before, change.why)
         else:
-            runs.append(one)
+            runs.append(change)
     return runs
 
 
-def _same(one: Change, other: Change) -> bool:
-    return (one.why, one.delivery.state, one.before.member, one.before.deliveries) == (
+def _same(change: Change, other: Change) -> bool:
+    return (change.why, change.delivery.state, change.before.member, change.before.deliveries) == (
         other.why,
         other.delivery.state,
         other.before.member,

@@ -89,14 +89,14 @@ class _Files:
 
     def _end(self) -> None:
         nothing = os.stat(os.devnull)
-        for one in self._of_the_dead:
+        for connection in self._of_the_dead:
             with contextlib.suppress(OSError):
-                if not isinstance(one, int):
-                    file = one()
+                if not isinstance(connection, int):
+                    file = connection()
                     if file is not None:
                         file.close()
-                elif _identity(one) == (nothing.st_dev, nothing.st_ino):
-                    os.close(one)
+                elif _identity(connection) == (nothing.st_dev, nothing.st_ino):
+                    os.close(connection)
 
 
 _Identity = tuple[int, int]
@@ -110,9 +110,9 @@ def _identity(number: int) -> _Identity:
 def _opened_files(p: Patches) -> None:
     """A process that dies has its files closed, without what it has not flushed, and with their locks."""
     files = _Files(p)
-    p.door(builtins, "open", files.open)
-    p.door(io, "open", files.open)
-    p.door(os, "open", files.os_open)
+    p.patch(builtins, "open", files.open)
+    p.patch(io, "open", files.open)
+    p.patch(os, "open", files.os_open)
 
 
 # --- SQLite ------------------------------------------------------------------------------------------------------------
@@ -148,13 +148,13 @@ class _Databases:
     def dies(self, process: Process) -> None:
         """Close its connections, and first the cursors, which hold locks of their own."""
         connections = list(self._of.pop(process, {}).values())
-        for each in gc.get_referrers(*connections):
-            if isinstance(each, sqlite3.Cursor | sqlite3.Blob):
+        for referrer in gc.get_referrers(*connections):
+            if isinstance(referrer, sqlite3.Cursor | sqlite3.Blob):
                 with contextlib.suppress(sqlite3.Error):
-                    each.close()
-        for each in connections:
+                    referrer.close()
+        for connection in connections:
             with contextlib.suppress(sqlite3.Error):
-                each.close()
+                connection.close()
 
     def guard(self) -> None:
         """Let programs use no others than their own."""
@@ -238,8 +238,8 @@ def _sqlite(p: Patches) -> None:
     if sqlite3 is not None:
         databases = _Databases(p)
         databases.guard()
-        p.door(sqlite3, "connect", databases.connect)
-        p.door(sqlite3.dbapi2, "connect", databases.connect)
+        p.patch(sqlite3, "connect", databases.connect)
+        p.patch(sqlite3.dbapi2, "connect", databases.connect)
 
 
 PINS: dict[str, Callable[[Patches], None]] = {"opened files": _opened_files, "SQLite": _sqlite}

@@ -1,15 +1,16 @@
-"""Writes into the journal what becomes of transactions: the steps of their coordinators, and what they hold up in the logs of data.
+"""Writes the events of transactions into the journal: the steps of their coordinators, and the partitions whose last stable offset they
+hold back.
 
-    watch = TransactionWatch(journal)
-    outcome = watch.step(shard, "__transaction_state-12", event, now_ms)     # in place of shard.step(event, now_ms)
-    held = StableWatch(journal, state)                                       # from here on, of all partitions of data
+    observer = TransactionObserver(journal)
+    outcome = observer.step(shard, "__transaction_state-12", event, now_ms)     # in place of shard.step(event, now_ms)
+    stable = StableObserver(journal, state)                                     # from now on, of all partitions of data
 
 Rules:
-1. As `journal_observer`'s: it looks at a shard before and after a step and never changes it.
-2. A ``transaction`` event is written when the log has committed the record, as clients see it then. Its cause is the request or the
-   timer that asked for it.
-3. A partition is looked at whenever it changes (it is one of its waiters). That its last stable offset stays behind is told once, by
-   whose transaction holds it; that it moved, when another one holds it or nobody does.
+1. As in `journal_observer`: it looks at a shard before and after a step and never changes it.
+2. A ``transaction`` event is written when the record is committed, with the state that clients see then. Its cause is the request or
+   the timer that asked for it.
+3. A partition is checked whenever it changes (the observer is one of its waiters). A last stable offset below the high watermark is
+   reported once, with the transaction that holds it; its advance is reported when another transaction holds it, or none.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _Refused = tuple[str, Stored, Err]
 """Transactional id, the state that the log did not take, and its error."""
 
 
-class TransactionWatch:
+class TransactionObserver:
     """The journal's eye on all shards of a cluster's transaction coordinators."""
 
     def __init__(self, journal: Journal) -> None:
@@ -68,9 +69,9 @@ class TransactionWatch:
         if marker is not None and type(event) is AppendedElsewhere:
             transaction, at = marker
             self._answered(shard, log, transaction, at, event.error)
-        gone = [write for ticket, write in writes.items() if ticket not in shard.writes]
+        ended = [write for ticket, write in writes.items() if ticket not in shard.writes]
         error = _error_of(event)
-        for write in gone:
+        for write in ended:
             self._ended(shard, log, write, before[write.record.transactional_id], error, cause)
         for ticket, write in shard.writes.items():
             if ticket not in writes:
@@ -97,11 +98,11 @@ class TransactionWatch:
         elif stored is None:
             self._write(log, transactional_id, "expired", None, cause=why, state=State.DEAD.kafka_name)
         else:
-            action, told = _action(before, stored, why)
-            self._write(log, transactional_id, action, stored, cause=why, state=stored.state.kafka_name, **told)
+            action, fields = _action(before, stored, why)
+            self._write(log, transactional_id, action, stored, cause=why, state=stored.state.kafka_name, **fields)
 
-    def _write(self, log: str, transactional_id: str, action: str, stored: Stored | None, **told: Any) -> None:
-        partitions = told.pop("partitions", None)
+    def _write(self, log: str, transactional_id: str, action: str, stored: Stored | None, **fields: Any) -> None:
+        partitions = fields.pop("partitions", None)
         if partitions is None:
             partitions = [] if stored is None else list(map(_name, stored.partitions))
         self.journal.write(
@@ -114,11 +115,11 @@ class TransactionWatch:
             partitions=partitions,
             timeout_ms=-1 if stored is None else stored.timeout_ms,
             started_ms=-1 if stored is None else stored.started_ms,
-            **told,
+            **fields,
         )
 
     def _sent(self, shard: TransactionShard, log: str, outcome: Outcome) -> None:
-        """Markers that are about to be appended to their partitions."""
+        """Report markers that are about to be appended to their partitions."""
         for append in outcome.appends:
             if append.to is not None and append.ticket in shard.markers:
                 transaction, at = shard.markers[append.ticket]
@@ -129,7 +130,7 @@ class TransactionWatch:
                     self._marker(log, transaction, at, "sent")
 
     def _answered(self, shard: TransactionShard, log: str, transaction: Transaction, at: Partition, error: Err) -> None:
-        """Of a marker that is sent again and again only what is new is told."""
+        """Of the retries of a marker only a new error is reported."""
         key = shard.partition, transaction.transactional_id, at
         tries, before = self._tries.get(key, (1, Err.NONE))
         if error is Err.NONE:
@@ -140,7 +141,7 @@ class TransactionWatch:
         if error is not before:
             self._marker(log, transaction, at, "failed", tries=tries, error=error.name)
 
-    def _marker(self, log: str, transaction: Transaction, at: Partition, action: str, **told: Any) -> None:
+    def _marker(self, log: str, transaction: Transaction, at: Partition, action: str, **fields: Any) -> None:
         stored = transaction.stored
         self.journal.write(
             "marker",
@@ -151,10 +152,10 @@ class TransactionWatch:
             ends="commit" if stored.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) else "abort",
             producer_id=stored.producer_id,
             epoch=stored.epoch,
-            **told,
+            **fields,
         )
 
-    # what the runtime tells
+    # calls of the runtime
 
     def asked(self, token: int, ctx: RequestContext) -> None:
         """A request is about to be stepped."""
@@ -167,17 +168,17 @@ class TransactionWatch:
     def appended(
         self, log: str, shard: TransactionShard, tickets: list[int], last_offset: int, error: Err, end: int
     ) -> None:
-        """An append got its answer; ``end`` is the high watermark. Called before the shard is told."""
+        """An append was done, or failed; ``end`` is the high watermark. Called before the shard gets the result."""
         records = [shard.writes[ticket].record for ticket in tickets if ticket in shard.writes]
         fields: dict[str, Any] = {} if error is Err.NONE else {"error": error.name}
-        causes = [self._causes.get((shard.partition, one.transactional_id), {}) for one in records]
+        causes = [self._causes.get((shard.partition, record.transactional_id), {}) for record in records]
         self.journal.write(
             "append",
             log=log,
             requests=[cause["request"] for cause in causes if cause.get("request")],
-            kinds=list(dict.fromkeys("tombstone" if one.value is None else "transaction" for one in records)),
+            kinds=list(dict.fromkeys("tombstone" if record.value is None else "transaction" for record in records)),
             groups=[],
-            transactional_ids=list(dict.fromkeys(one.transactional_id for one in records)),
+            transactional_ids=list(dict.fromkeys(record.transactional_id for record in records)),
             records=len(records),
             base_offset=last_offset - len(records) + 1 if error is Err.NONE else -1,
             last_offset=last_offset,
@@ -186,7 +187,7 @@ class TransactionWatch:
         )
 
     def committed(self, log: str, shard: TransactionShard, high_watermark: int) -> None:
-        """The high watermark has moved at last. Called before the shard is told."""
+        """The high watermark has advanced. Called before the shard gets it."""
         ids = [w.record.transactional_id for w in shard.writes.values() if w.last_offset < high_watermark]
         self.journal.write(
             "committed",
@@ -212,14 +213,14 @@ class TransactionWatch:
         self.look(shard, log)
 
     def look(self, shard: TransactionShard, log: str) -> None:
-        """Tell what is open in a shard, or decided: it was there before it was watched, or loaded."""
-        for transactional_id, one in shard.transactions.items():
-            if one.stored.state is State.ONGOING or one.stored.state in DECIDED:
-                state = one.stored.state.kafka_name
-                self._write(log, transactional_id, "found", one.stored, cause={"kind": "load"}, state=state)
+        """Report the open and decided transactions of a shard: when the observer is set, or the shard was loaded."""
+        for transactional_id, transaction in shard.transactions.items():
+            if transaction.stored.state is State.ONGOING or transaction.stored.state in DECIDED:
+                state = transaction.stored.state.kafka_name
+                self._write(log, transactional_id, "found", transaction.stored, cause={"kind": "load"}, state=state)
 
     def unloading(self, shard: TransactionShard) -> Callable[[str], None]:
-        """The shard is about to go; what is returned is called with its log's name when it has."""
+        """The shard is about to be unloaded; the returned function is called afterwards, with its log's name."""
         ids = len(shard.transactions)
         for key in [key for key in self._causes if key[0] == shard.partition]:
             del self._causes[key]
@@ -255,18 +256,18 @@ class TransactionWatch:
 
 
 def _action(before: Stored | None, after: Stored, cause: Cause) -> tuple[str, dict[str, Any]]:
-    """What a committed record has made of a transactional id, and what is told besides."""
+    """The action of a committed record's event, and its further fields."""
     was = State.EMPTY if before is None else before.state
     if after.state is State.ONGOING:
         if was is not State.ONGOING or before is None:
             return "begun", {}
         had = set(before.partitions)
-        return "added", {"partitions": [_name(one) for one in after.partitions if one not in had]}
+        return "added", {"partitions": [_name(partition) for partition in after.partitions if partition not in had]}
     if after.state in DECIDED:
         return "prepared", {"ends": _ends(after, cause)}
     if after.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
-        told = [] if before is None else list(map(_name, before.partitions))
-        return "completed", {"partitions": told}
+        partitions = [] if before is None else list(map(_name, before.partitions))
+        return "completed", {"partitions": partitions}
     return "producer", {}
 
 
@@ -279,7 +280,7 @@ def _ends(after: Stored, cause: Cause) -> str:
 
 
 def _error_of(event: Event) -> Err:
-    """Why a write is no more that was under way before the event."""
+    """The error of a write that was pending before the event and is not any more."""
     if type(event) in (Appended, Committed):
         return event.error  # type: ignore[union-attr]
     return Err.REQUEST_TIMED_OUT if type(event) is TimerFired and event.key[0] == "append" else Err.NONE
@@ -292,7 +293,7 @@ def _name(partition: Partition) -> str:
 # --- the logs of data -------------------------------------------------------------------------------------------------
 
 
-class StableWatch:
+class StableObserver:
     """The journal's eye on the last stable offsets of all partitions of data."""
 
     def __init__(self, journal: Journal, state: ClusterState) -> None:
@@ -303,7 +304,7 @@ class StableWatch:
         state.on_topics_changed.append(self.topics_changed)
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """Topics are new, have grown, or are gone."""
+        """Topics were created, extended or deleted."""
         for name in names:
             topic = self._state.topics.get(name)
             if topic is None:
@@ -318,7 +319,7 @@ class StableWatch:
                     self.look(partition)
 
     def look(self, partition: topics.Partition) -> None:
-        """Tell where the last stable offset is held, if that is news."""
+        """Report which transaction holds the last stable offset, if that has changed."""
         log = partition.log
         before = self._holders.get(partition)
         if before is None and not log.producers.open and not log.ended.uncommitted:
@@ -343,10 +344,11 @@ class StableWatch:
 
 
 def _holder(partition: topics.Partition) -> tuple[int, int] | None:
-    """Whose transaction the last stable offset waits for, and where it begins; None where it is at the high watermark."""
+    """The producer id of the transaction that the last stable offset waits for, and its first offset; None if it equals the high
+    watermark."""
     log = partition.log
-    found = next(iter(log.producers.open.items()), None)
-    for one in log.ended.uncommitted:
-        if one.last_offset >= partition.high_watermark and (found is None or one.first_offset < found[1]):
-            found = one.producer_id, one.first_offset
-    return found
+    holder = next(iter(log.producers.open.items()), None)
+    for ended in log.ended.uncommitted:
+        if ended.last_offset >= partition.high_watermark and (holder is None or ended.first_offset < holder[1]):
+            holder = ended.producer_id, ended.first_offset
+    return holder

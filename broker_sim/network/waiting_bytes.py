@@ -1,22 +1,22 @@
-"""Bytes of a connection that were read and not looked at: frames that are held back, and the beginning of one that is not all there.
+"""Bytes of a connection that were read and not handled: frames that wait, and the beginning of an incomplete one.
 
-Memory follows bytes that really came: a frame's announced length allocates nothing. While frames are held back READ_AHEAD bytes and one
-more read at most wait here; then the socket is left unread.
+Memory follows received bytes: a frame's announced length allocates nothing. While frames wait READ_AHEAD bytes and one read are kept at
+most, then the socket is not read.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-__all__ = ["READ_AHEAD", "HeldBytes"]
+__all__ = ["READ_AHEAD", "WaitingBytes"]
 
 READ_AHEAD = 65_536
-"""Bytes that may wait behind a parked request before the socket is no longer read."""
+"""Bytes that may wait behind a pending request before the socket is no longer read."""
 
 
-class HeldBytes:
-    """``rest``: not None while frames are held back, which go on at ``pos``; ``tail``: what came behind them, or, where nothing is held
-    back, a frame's beginning, which is worth another look when it has ``need`` bytes."""
+class WaitingBytes:
+    """``rest``: not None while frames wait, the next of them at ``pos``; ``tail``: later bytes, or, if no frames wait, the beginning of
+    a frame, which is looked at again when it has ``need`` bytes."""
 
     __slots__ = ("need", "pos", "reading", "rest", "tail", "transport")
 
@@ -30,11 +30,11 @@ class HeldBytes:
 
     @property
     def nothing_behind(self) -> bool:
-        """Whether frames are held back, but none has come."""
+        """Whether frames would wait, but none has come."""
         return self.rest == b"" and self.tail is None
 
     def hold(self, data: bytes, pos: int) -> None:
-        """The frames of ``data`` from ``pos`` on are held back."""
+        """Let the frames of ``data`` from ``pos`` on wait."""
         if pos == len(data) and self.tail is None and self.reading:
             self.rest, self.pos = b"", 0
             return
@@ -42,7 +42,7 @@ class HeldBytes:
         self._limit()
 
     def more(self, data: bytes) -> None:
-        """These have come while frames are held back."""
+        """Add bytes that came while frames wait."""
         if self.tail is None:
             self.tail = bytearray(data)
         else:
@@ -50,12 +50,12 @@ class HeldBytes:
         self._limit()
 
     def keep(self, data: bytes, pos: int, need: int) -> None:
-        """A frame begins at ``pos`` that has ``need`` bytes, as far as can be told."""
+        """A frame begins at ``pos``; it has ``need`` bytes, as far as its announced length is known."""
         self.need = need
         self.tail = bytearray(memoryview(data)[pos:])
 
     def whole(self, data: bytes) -> bytes | None:
-        """The frame's beginning with what has come now, where it may be all of it; else None."""
+        """The frame's beginning with the new bytes, if it may be complete; else None."""
         tail = self.tail
         assert tail is not None
         tail += data
@@ -65,7 +65,7 @@ class HeldBytes:
         return bytes(tail)
 
     def release(self) -> bool:
-        """Nothing holds frames back any more. Whether there are any; else the socket is read on."""
+        """Nothing blocks the waiting frames any more. Returns whether there are any; otherwise the socket is read again."""
         if self.rest or self.tail:
             return True
         self.rest = None
@@ -73,7 +73,7 @@ class HeldBytes:
         return False
 
     def drop(self) -> None:
-        """The connection is gone."""
+        """The connection is closed: drop all bytes."""
         self.rest = self.tail = self.transport = None
 
     def _limit(self) -> None:

@@ -22,11 +22,11 @@ from broker_sim.coordinator.outcome import (
     TimerFired,
     TimerKey,
 )
-from broker_sim.simulation.exhaustive.canonical import Names, canonical
+from broker_sim.simulation.exhaustive.canonical import CanonicalNames, canonical
 from broker_sim.simulation.exhaustive.explorer import Broken
 from kafka_wire.errors import Err
 
-__all__ = ["START_MS", "Ground"]
+__all__ = ["START_MS", "ShardEnvironment"]
 
 START_MS = 10**12
 
@@ -43,7 +43,7 @@ _SLOW = frozenset({"expire", "transactions"})
 """Timers of days, and those of what is not played here."""
 
 
-class Ground(ABC, Generic[S]):
+class ShardEnvironment(ABC, Generic[S]):
     """One shard with its log, timers and clock.
 
     ``held``: what is appended is not committed before `heal`; ``refusing``: what the next append is answered. ``answers`` are by
@@ -158,7 +158,7 @@ class Ground(ABC, Generic[S]):
     # time
 
     def next_timer(self) -> TimerKey | None:
-        """What fires next."""
+        """The key of the timer that is due first; None if no timer is armed."""
         return min(self.timers, key=self.timers.__getitem__, default=None)
 
     def fire(self) -> TimerKey:
@@ -177,7 +177,7 @@ class Ground(ABC, Generic[S]):
 
     def key(self, *more: Any) -> Hashable:
         """All that what comes hangs on, with ``more`` of the world's own."""
-        names = Names(self.issued, self.now_ms, len(self.log))
+        names = CanonicalNames(self.issued, self.now_ms, len(self.log))
         own = canonical(more, names)
         shard = canonical(self.shard, names)
         timers = tuple(
@@ -188,7 +188,7 @@ class Ground(ABC, Generic[S]):
         )
         return (own, shard, timers, self.held, self.refusing, self._logged(names))
 
-    def _logged(self, names: Names) -> Hashable:
+    def _logged(self, names: CanonicalNames) -> Hashable:
         """What a load would find: the last record of each key, and what is not committed yet one by one."""
         last: dict[bytes, bytes | None] = {}
         for key, value in self.log[: self.high_watermark]:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.network import SimNetwork
     from broker_sim.simulation.virtual.process import Process
 
-__all__ = ["Breakable", "Ground", "Run", "Target", "TargetBroker"]
+__all__ = ["FaultTargets", "HostEnvironment", "RunControl", "Target", "TargetBroker"]
 
 
-class Run(Protocol):
+class RunControl(Protocol):
     """For who judges a run, or tells when something was: its seed and its time, and that it is over."""
 
     seed: object
@@ -33,7 +33,7 @@ class Run(Protocol):
         """End the run: the call that lets time pass raises ``error``."""
 
 
-class Ground(Protocol):
+class HostEnvironment(Protocol):
     """For hosts: what they stand on."""
 
     seed: object
@@ -82,7 +82,7 @@ class TargetBroker(Target, Protocol):
     def crash(self, *, reset: bool = False, noticed_after: object = "9s") -> None: ...
 
 
-class Breakable(Protocol):
+class FaultTargets(Protocol):
     """For faults: what can be broken, and by which seed."""
 
     seed: object
@@ -99,7 +99,7 @@ class Breakable(Protocol):
 
     @property
     def hosts(self) -> Mapping[str, Target]:
-        """By their names."""
+        """All hosts, by name."""
 
     def fail(self, error: BaseException, where: str = "noticed") -> None:
         """End the run with ``error``: an invalid plan, or a disk that lost synced data. ``where``: when it was noticed."""

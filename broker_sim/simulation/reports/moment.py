@@ -47,19 +47,19 @@ class Place(NamedTuple):
 
 def places(task: asyncio.Task[Any]) -> list[Place]:
     """The coroutines of a task that waits, from its own to the innermost."""
-    found: list[Place] = []
+    result: list[Place] = []
     coro: Any = task.get_coro()
     while coro is not None:
         frame: FrameType | None = next(
-            (one for name in ("cr_frame", "gi_frame", "ag_frame") if (one := getattr(coro, name, None)) is not None), None
+            (inner for name in ("cr_frame", "gi_frame", "ag_frame") if (inner := getattr(coro, name, None)) is not None), None
         )  # fmt: skip
         if frame is not None:
             code: CodeType = frame.f_code
-            found.append(Place(code.co_filename, frame.f_lineno, code.co_name, is_users_code(code)))
+            result.append(Place(code.co_filename, frame.f_lineno, code.co_name, is_users_code(code)))
         coro = next(
-            (one for name in ("cr_await", "gi_yieldfrom", "ag_await") if (one := getattr(coro, name, None)) is not None), None
+            (inner for name in ("cr_await", "gi_yieldfrom", "ag_await") if (inner := getattr(coro, name, None)) is not None), None
         )  # fmt: skip
-    return found
+    return result
 
 
 def _waits(task: asyncio.Task[Any]) -> list[str]:
@@ -92,7 +92,7 @@ def _broker(host: BrokerHost) -> list[str]:
     if cluster.dead:
         return [f"{host.name}: the process of all brokers is dead"]
     state = cluster.state
-    leads = sum(each.leader == host.node_id for topic in state.topics.values() for each in topic.partitions)
+    leads = sum(partition.leader == host.node_id for topic in state.topics.values() for partition in topic.partitions)
     return [f"{host.name}: {host.state}, leads {leads} partitions"]
 
 
@@ -128,13 +128,20 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 def logs(cluster: SimCluster) -> list[str]:
     """Each partition that has records or something the matter: who leads it, where it ends, what state it is in."""
     lines = []
-    odd = {one.partition.name: one.text for one in cluster.conditions.of()} if cluster.observed else {}
+    odd = (
+        {condition.partition.name: condition.text for condition in cluster.conditions.of()} if cluster.observed else {}
+    )
     for topic in cluster.state.topics.values():
-        for each in topic.partitions:
-            if each.log_end_offset or each.name in odd or each.leader < 0:
-                high = "" if each.high_watermark == each.log_end_offset else f", high watermark {each.high_watermark}"
-                text = f"{each.name}: leader {each.leader}, epoch {each.leader_epoch}, isr {each.isr}, ends at {each.log_end_offset}"
-                lines.append(text + high + (f"; {odd[each.name]}" if each.name in odd else ""))
+        for partition in topic.partitions:
+            if partition.log_end_offset or partition.name in odd or partition.leader < 0:
+                high = (
+                    ""
+                    if partition.high_watermark == partition.log_end_offset
+                    else f", high watermark {partition.high_watermark}"
+                )
+                leader = f"leader {partition.leader}, epoch {partition.leader_epoch}"
+                text = f"{partition.name}: {leader}, isr {partition.isr}, ends at {partition.log_end_offset}"
+                lines.append(text + high + (f"; {odd[partition.name]}" if partition.name in odd else ""))
     return lines
 
 
@@ -173,8 +180,8 @@ def moment(sim: Simulation) -> list[str]:
     lines = [f"the hosts at {sim.elapsed_s:.3f} s:", *(f"  {line}" for line in hosts(sim))]
     for cluster in sim.clusters:
         if cluster.observed:
-            found = under_way(cluster.journal.events, sim.now_ms)
-            lines += ["not answered yet:", *(f"  {line}" for line in found[:_SHOWN])] if found else []
+            pending = under_way(cluster.journal.events, sim.now_ms)
+            lines += ["not answered yet:", *(f"  {line}" for line in pending[:_SHOWN])] if pending else []
     return lines
 
 
