@@ -138,7 +138,7 @@ async def test_awaited(kafka):
         '.py:4: stable() runs in a task that is never awaited: asyncio.create_task(kafka.group("billing").stable())'
         in said
     )
-    assert ".py:7: wait() goes on in a task" in said
+    assert ".py:7: wait() runs in a task" in said
     assert ".py:11: " in said
 
 

@@ -97,7 +97,7 @@ async def test_the_log_of_a_group_that_is_not_there_is_no_log_unless_it_comes_la
     assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
     for operation, given in wrong.items():
         failed = await kafka.refused(operation, **given)
-        assert (failed.status, failed.told["nearest"]) == (404, GROUP), operation
+        assert (failed.status, failed.body["nearest"]) == (404, GROUP), operation
     assert (await kafka.do("state.list"))["states"] == []
     told = await kafka.do("state.set", log="offsets(audit)", state="stuck", ahead=True)
     assert len(told["states"]) == 1
@@ -112,7 +112,7 @@ async def test_nothing_is_told_of_a_group_that_nobody_knows(kafka: Brokers, coor
     assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
     for operation in ("group.explain", "group.timeline"):
         failed = await kafka.refused(operation, group="biling")
-        assert (failed.status, failed.told["nearest"]) == (404, GROUP), operation
+        assert (failed.status, failed.body["nearest"]) == (404, GROUP), operation
         assert await kafka.do(operation, group=GROUP)
 
 
@@ -180,7 +180,7 @@ async def test_loading_is_a_state_of_offsets_partitions(kafka: Brokers, coordina
         while commit_error(await coordinator.send(commit(), 8)) is not Err.NONE:
             await asyncio.sleep(0)
     failed = await kafka.refused("state.set", log="orders-0", state="loading")
-    assert (failed.status, failed.told["kind"]) == (400, "UsageError")
+    assert (failed.status, failed.body["kind"]) == (400, "UsageError")
 
 
 async def test_a_state_ends_by_itself_and_excludes_others_of_its_aspect(kafka: Brokers) -> None:
@@ -268,7 +268,7 @@ async def test_a_rule_that_never_hit_is_an_error_unless_told_otherwise(kafka: Br
         for more in ({}, {"must_hit": False}, {})
     ]
     failed = await kafka.refused("fault.remove", fault=rules[0])
-    assert (failed.status, failed.told["kind"]) == (409, "NeverHit")
+    assert (failed.status, failed.body["kind"]) == (409, "NeverHit")
     assert (await kafka.do("fault.remove", fault=rules[1]))["hits"] == 0
     assert (await kafka.do("fault.remove", fault=rules[2], must_hit=False))["hits"] == 0
     assert (await kafka.do("fault.list"))["faults"] == []
@@ -277,12 +277,12 @@ async def test_a_rule_that_never_hit_is_an_error_unless_told_otherwise(kafka: Br
 async def test_a_wait_in_vain_ends_at_its_deadline_with_the_story(kafka: Brokers) -> None:
     fault = await kafka.do("fault.add", api="DeleteGroups", hang=True)
     failed = await kafka.refused("fault.wait", fault=fault["id"], timeout="50ms")
-    assert (failed.status, failed.told["kind"]) == (408, "WaitTimeout")
+    assert (failed.status, failed.body["kind"]) == (408, "WaitTimeout")
     assert "1 hit of fault" in str(failed)
     failed = await kafka.refused("group.wait", group="nobody", state="Stable", members=3, timeout=0.05)
     assert failed.status == 408
     assert "group 'nobody': state Stable, members 3: not within 50 ms" in str(failed)
-    assert isinstance(failed.told["history"], str)
+    assert isinstance(failed.body["history"], str)
 
 
 # --- with real consumers ----------------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ async def test_an_operator_removes_a_member(kafka: Brokers) -> None:
         await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
         gone = asyncio.create_task(kafka.do("group.wait", group=GROUP, member_gone="app-1"))
         failed = await kafka.refused("group.remove_member", group=GROUP, member="app-2")
-        assert (failed.status, failed.told["nearest"]) == (404, "app-1")
+        assert (failed.status, failed.body["nearest"]) == (404, "app-1")
         group = await kafka.do("group.remove_member", group=GROUP, member="app-1")
         assert group["members"] == []
         await gone
@@ -503,8 +503,8 @@ async def test_an_event_of_the_journal_is_waited_for(kafka: Brokers, coordinator
     since = refused.result()["seq"]
     assert (await kafka.do("journal.next", **wanted, since=since))["action"] == "dropped"
     late = await kafka.refused("journal.next", **wanted, error="NONE", since=since, timeout="10ms")
-    assert (late.status, late.told["kind"]) == (408, "WaitTimeout")
-    assert "OffsetCommit" in late.told["error"]
+    assert (late.status, late.body["kind"]) == (408, "WaitTimeout")
+    assert "OffsetCommit" in late.body["error"]
 
 
 async def test_a_failed_test_hears_of_every_group_and_of_what_is_unanswered(kafka: Brokers, coordinator: Wire) -> None:
@@ -585,7 +585,7 @@ async def test_an_order_is_recorded_and_played_again(kafka: Brokers, coordinator
     assert (await kafka.do("order.unreplay"))["ended"]
     assert (await kafka.refused("order.replayed")).status == 404
     failed = await kafka.refused("order.replay", entries=[{"n": 1, "api": "OfsetCommit"}])
-    assert (failed.status, failed.told["nearest"]) == (400, "OffsetCommit")
+    assert (failed.status, failed.body["nearest"]) == (400, "OffsetCommit")
     await other.close()
 
 
@@ -594,7 +594,7 @@ async def test_an_order_that_does_not_come_again_has_diverged(kafka: Brokers, co
     await kafka.do("order.replay", entries=entries, deadline="50ms")
     answer = coordinator.start(commit(GROUP), 8)
     failed = await kafka.refused("order.replayed", done=True)
-    assert (failed.status, failed.told["kind"]) == (409, "Diverged")
+    assert (failed.status, failed.body["kind"]) == (409, "Diverged")
     assert "audit" in str(failed)
     async with asyncio.timeout(DEADLINE_S):
         assert commit_error(await answer) is Err.NONE

@@ -30,7 +30,7 @@ expect:
 def shown(text: str) -> str:
     """All that a file means; of a sign but the words and the function that it was made of."""
     found = parse(loads(text))
-    signs = [sign for one in found.expect for sign in one.signs]
+    signs = [sign for one in found.expect for sign in one.matchers]
     signs += [sign for step in found.steps for sign in step.when or ()]
     actions = [(action.name, action.params) for step in found.steps for action in step.actions]
     told = [{name: value for name, value in vars(sign).items() if name not in ("count", "what")} for sign in signs]
@@ -67,7 +67,7 @@ def test_a_scenario_says_the_same_in_other_spellings(usual: str, other: str) -> 
 
 def test_a_no_is_no_yes() -> None:
     text = "expect: [{happened: {api: Fetch, answered: 'no'}}]"
-    (sign,) = parse(loads(text)).expect[0].signs
+    (sign,) = parse(loads(text)).expect[0].matchers
     assert isinstance(sign, EventMatcher)
     assert sign.kind == "request"
 

@@ -169,7 +169,7 @@ def test_an_expectation_says_something_besides_its_time() -> None:
     with pytest.raises(WrongFile, match="no condition for billing; expected one of state, members"):
         parse(loads("outside: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
     text = "outside: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
-    (sign,) = parse(loads(text)).expect[0].signs
+    (sign,) = parse(loads(text)).expect[0].matchers
     assert sign.what == "request api JoinGroup, group billing"
 
 

@@ -101,7 +101,7 @@ async def test_locks_that_are_ended_by_hand_count_as_those_whose_time_is_over() 
         with pytest.raises(UsageError, match="needs its topic"):
             await group.expire_locks(partition=0)
         assert await group.expire_locks() == []
-        with pytest.raises(WaitTimeout, match="orders-0 0 locked by anybody"):
+        with pytest.raises(WaitTimeout, match="orders-0 0 locked by any member"):
             await group.locked(TOPIC, 0, 0, timeout="50ms")
 
 
