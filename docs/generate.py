@@ -250,14 +250,14 @@ def pins() -> str:
 
 def pipeline_tables() -> str:
     """The columns of every table of the pipeline."""
-    from broker_sim.pipeline.run import derived, derived_again
+    from broker_sim.pipeline.run import derived, tables_of_tables
     from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED
     from broker_sim.pipeline.tables.events import EVENTS
     from broker_sim.pipeline.tables.log_lines import LOG_LINES
     from broker_sim.pipeline.tables.seed_verdicts import SEED_VERDICTS
 
     nothing: Any = None  # no frame is touched before a table is made
-    made = (*derived(nothing, nothing, nothing, 0), *derived_again(nothing, nothing))
+    made = (*derived(nothing, nothing, nothing, 0), *tables_of_tables(nothing, nothing))
     all_of_them = [OFFSET_LOG, EVENTS, LOG_LINES, *made, SEED_VERDICTS, SKIPPED]
     return "\n\n".join(f"### {one.name}\n\n{one.description}\n\n{one.markdown()}" for one in all_of_them)
 

@@ -99,8 +99,8 @@ class _Reader:
         self.ended = None
         if step.moved:
             self._note(ts_ms, f"epoch {step.epoch}: {self._why(step, earlier)}")
-        self._look_at_topology(event, ts_ms)
-        self._look_for_waits(ts_ms)
+        self._check_topology(event, ts_ms)
+        self._update_waits(ts_ms)
 
     def _note(self, ts_ms: int, words: str) -> None:
         self.out.append(TimelineEntry(ts_ms, words, self.request))
@@ -137,7 +137,7 @@ class _Reader:
             *([f"{self._named(again)} joined again"] if again else []),
             *([f"the classic group went over to it with {self._named(step.over)}"] if step.over else []),
             *(f"{self.names[member]} came back under another id" for member in step.back),
-            *([self._gone(step)] if step.gone else []),
+            *([self._removed(step)] if step.gone else []),
         ]
         return "; ".join(said) or self._changed(step)
 
@@ -152,7 +152,7 @@ class _Reader:
         gone = f", as {self._named(step.gone)} {'was' if len(step.gone) == 1 else 'were'} gone" if step.gone else ""
         return f"the group went over to the classic protocol with {self._named(step.stays)}{gone}"
 
-    def _gone(self, step: EpochStep) -> str:
+    def _removed(self, step: EpochStep) -> str:
         names, api = self._named(step.gone), text(step.cause, "api")
         out = _OUT.get(text(step.cause, "timer") or "")
         if out is not None:
@@ -185,7 +185,7 @@ class _Reader:
             return f"its assignor is {step.assignor} now, it was {step.assignor_before}"
         return "its members' topics or subscriptions have changed (the journal doesn't say how)"
 
-    def _look_at_topology(self, event: Event, ts_ms: int) -> None:
+    def _check_topology(self, event: Event, ts_ms: int) -> None:
         """Whether the tasks of a streams group can be assigned, and which members have an older topology."""
         if "topology" not in event:
             return
@@ -223,11 +223,11 @@ class _Reader:
             known.times += 1
             return
         if known is not None:
-            self._tell_refusal(self.refusals.pop(client))
+            self._describe_refusal(self.refusals.pop(client))
         if error is not None and words:
             self.refusals[client] = _Refusal(number(event, "ts_ms") or 0, client, error, words)
 
-    def _tell_refusal(self, refusal: _Refusal) -> None:
+    def _describe_refusal(self, refusal: _Refusal) -> None:
         often = "" if refusal.times == 1 else f" {times(refusal.times)}"
         words = f"{refusal.client}'s heartbeat was refused{often}: {refusal.error}, {_lower(refusal.words.rstrip('.'))}"
         self.out.append(TimelineEntry(refusal.since_ms, words))
@@ -257,7 +257,7 @@ class _Reader:
             None,
         )
 
-    def _look_for_waits(self, ts_ms: int) -> None:
+    def _update_waits(self, ts_ms: int) -> None:
         owners = self._owners()
         lacking = {
             (member_id, unit): owner
@@ -271,11 +271,13 @@ class _Reader:
                 del self.waits[key]
                 over.setdefault((key[0], wait.owner, wait.since_ms), []).append(wait.unit)
         for (member_id, owner, since_ms), units in over.items():
-            self._tell(ts_ms, member_id, owner, since_ms, units, over=True)
+            self._describe_wait(ts_ms, member_id, owner, since_ms, units, over=True)
         for key, owner in lacking.items():
             self.waits.setdefault(key, _Wait(ts_ms, key[1], owner))
 
-    def _tell(self, ts_ms: int, member: str, owner: str, since_ms: int, units: list[Unit], *, over: bool) -> None:
+    def _describe_wait(
+        self, ts_ms: int, member: str, owner: str, since_ms: int, units: list[Unit], *, over: bool
+    ) -> None:
         if ts_ms - since_ms < _WORTH_TELLING_MS:
             return
         what = _words(units)
@@ -292,9 +294,9 @@ class _Reader:
         for (member, _), wait in self.waits.items():
             still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)
         for (member, owner, since_ms), units in still.items():
-            self._tell(last_ms, member, owner, since_ms, units, over=False)
+            self._describe_wait(last_ms, member, owner, since_ms, units, over=False)
         for refusal in self.refusals.values():
-            self._tell_refusal(refusal)
+            self._describe_refusal(refusal)
         return sorted(self.out, key=lambda line: line.ts_ms)
 
 

@@ -238,7 +238,7 @@ class _Reader:
         """``rebalances`` finds the rebalance; the members that joined and left are added here."""
         for turn, rebalance in self.rebalances.take(step):
             if turn == "found":
-                self._found(rebalance, step)
+                self._add_rebalance(rebalance, step)
             elif turn == "began":
                 self._began(rebalance, step)
             elif turn == "within":
@@ -248,7 +248,7 @@ class _Reader:
         if step.after is None or step.after.state == DEAD:
             self.causes.group_removed(step.cause, step.before, self.order)
 
-    def _found(self, rebalance: Rebalance, step: GroupStep) -> None:
+    def _add_rebalance(self, rebalance: Rebalance, step: GroupStep) -> None:
         rebalance.order = self.order
         before = step.before
         assert before is not None

@@ -88,10 +88,10 @@ class JournalOptions:
         return cls(
             tuple(names_of(options)),
             options.get("runId"),
-            _one_of("body", options.get("body", "true"), ("true", "false")) == "true",
+            _choice("body", options.get("body", "true"), ("true", "false")) == "true",
             _number("tasks", options.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
             _number("maxBytesPerTrigger", options.get("maxBytesPerTrigger")),
-            _one_of("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
+            _choice("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
         )
 
     def files(self) -> list[JournalFile]:
@@ -99,7 +99,7 @@ class JournalOptions:
         return find(self.paths, self.run_id)
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
     if value.lower() not in known:
         raise unknown(f"{name} of sim_journal", value, known)
     return value.lower()

@@ -85,10 +85,10 @@ class OffsetsOptions:
         return cls(
             tuple(names_of(options)),
             options.get("runId"),
-            _one_of("mode", options.get("mode", "permissive"), _MODES) == "failfast",
+            _choice("mode", options.get("mode", "permissive"), _MODES) == "failfast",
             _number("tasks", options.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
             _number("maxOffsetsPerTrigger", options.get("maxOffsetsPerTrigger")),
-            _one_of("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
+            _choice("startingOffsets", options.get("startingOffsets", "earliest"), _STARTS) == "latest",
         )
 
     def logs(self) -> list[Log]:
@@ -99,7 +99,7 @@ class OffsetsOptions:
         return logs.logs
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
     if value.lower() not in known:
         raise unknown(f"{name} of consumer_offsets", value, known)
     return value.lower()

@@ -53,11 +53,11 @@ __all__ = [
     "RunResult",
     "at_work",
     "derived",
-    "derived_again",
     "engine_for",
     "pipeline",
     "settings",
     "spark_s_reason",
+    "tables_of_tables",
 ]
 
 
@@ -328,7 +328,7 @@ def derived(
     }
 
 
-def derived_again(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[TableSchema, Callable[[], DataFrame]]:
+def tables_of_tables(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of others, which are written by then: ``tables``, by their names."""
     from broker_sim.pipeline.tables.offset_stalls import OFFSET_STALLS, offset_stalls
 
@@ -480,21 +480,21 @@ class PipelineRun:
         """All tables, two at a time: while one is planned, the other one computes."""
         with self.steps.step("tables") as step:
             made = self._all_of(self._tables())
-            made |= self._all_of(derived_again(self.tables["offset_log"], self.tables))
+            made |= self._all_of(tables_of_tables(self.tables["offset_log"], self.tables))
             step.done(f"{len(made)} with {count(sum(made.values()), 'row')}")
         self.facts.counts |= made
 
     def _all_of(self, tables: Mapping[TableSchema, Callable[[], DataFrame]]) -> dict[str, int]:
         """A table's name -> its rows."""
         with ThreadPoolExecutor(AT_ONCE if self.on_spark else 1) as pool:
-            made = [pool.submit(self._one, table, make) for table, make in tables.items()]
+            made = [pool.submit(self._write_table, table, make) for table, make in tables.items()]
             try:
                 rows = [table.result() for table in made]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
         return {table.name: number for table, number in zip(tables, rows, strict=True)}
 
-    def _one(self, table: TableSchema, make: Callable[[], DataFrame]) -> int:
+    def _write_table(self, table: TableSchema, make: Callable[[], DataFrame]) -> int:
         watch = stopwatch()
         number = self._keep(table, self.options.scope.filtered(table.name, make()), 1).count()
         self.steps.say(f"  {table.name}: {count(number, 'row')} ({watch():.1f} s)")

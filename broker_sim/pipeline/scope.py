@@ -115,7 +115,7 @@ class Scope:
             return log
         early = f.coalesce(f.col("record_ts_ms") < self.since_ms - CONTEXT_MS, f.lit(False))
         log = log.persist()
-        stood = _last_of_each(log.where(early))
+        stood = _last_records(log.where(early))
         before = log.where(early).join(stood, ["run_id", "log_partition", "log_offset"], "left_semi")
         return log.where(~early).unionByName(before)
 
@@ -207,7 +207,7 @@ def _moment(at_ms: int) -> str:
     return f"{date(at_ms)} {clock(at_ms)}"
 
 
-def _last_of_each(early: DataFrame) -> DataFrame:
+def _last_records(early: DataFrame) -> DataFrame:
     """Where the last records are of each group, of each partition of it, and of each other key; of a transaction's commits and markers
     all of them, since later ones decide which of them count."""
     kind, pending = f.col("kind"), f.col("is_txn") | f.col("kind").isin("txn_commit", "txn_abort")

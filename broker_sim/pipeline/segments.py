@@ -230,7 +230,7 @@ class _Framing:
 
     def _begins_at_start(self, position: int) -> bool:
         """Whether the first batch that is wanted lies there, so that all before it is not."""
-        good = self._good(position)
+        good = self._valid_batch(position)
         return good is not None and good[0] == self.start
 
     def _cut_quickly(self, data: bytes, position: int) -> tuple[Piece, int, int] | None:
@@ -306,7 +306,7 @@ class _Framing:
     def _previous_lies(self, data: bytes, previous: int, at: int, position: int, before: int) -> bool:
         """Whether a good batch that seems to go back shows that the one before it has a wrong offset: that no CRC covers."""
         lying = _FRAME.unpack_from(data, previous)[0]
-        good = self._good(position + at, before)
+        good = self._valid_batch(position + at, before)
         if lying == before or good is None:
             return False
         reason = f"a batch of offset {lying}, although offset {good[0]} comes behind it"
@@ -318,7 +318,7 @@ class _Framing:
     def _behind_bad(self, position: int) -> int:
         """Where the next good batch begins; the bytes between are reported as skipped."""
         reason = self._what_is_wrong(position)
-        behind = self._old_messages(position) or self._next_good(position)
+        behind = self._old_messages(position) or self._next_valid(position)
         if behind is None:
             behind = self.size
             if self._only_zeros(position):
@@ -344,7 +344,7 @@ class _Framing:
         except RecordBatchError as error:
             return str(error)
 
-    def _good(self, position: int, least: int | None = None) -> tuple[int, int] | None:
+    def _valid_batch(self, position: int, least: int | None = None) -> tuple[int, int] | None:
         """(base offset, bytes) of the good batch at a position, None if there is no valid one."""
         least = self.least if least is None else least
         head = self.source.read(position, _FRAME.size)
@@ -372,18 +372,22 @@ class _Framing:
             position += LENGTH_END + length
         return position if position > first else None
 
-    def _next_good(self, position: int) -> int | None:
+    def _next_valid(self, position: int) -> int | None:
         """Where the length of the bad batch leads, if there is a good one; else the first good one behind it."""
         head = self.source.read(position, LENGTH_END)
         length = int.from_bytes(head[8:12], "big", signed=True)
         declared = position + LENGTH_END + length
-        if len(head) == LENGTH_END and length > 0 and (declared == self.size or self._good(declared) is not None):
+        if (
+            len(head) == LENGTH_END
+            and length > 0
+            and (declared == self.size or self._valid_batch(declared) is not None)
+        ):
             return declared
         for begin in range(position + 1, min(self.size, position + MOST_SEARCHED), PIECE_BYTES):
             data = self.source.read(begin, PIECE_BYTES + MAGIC_END)
             at = data.find(b"\x02", MAGIC_END - 1)
             while at >= 0:
-                if at - 16 < PIECE_BYTES and self._good(begin + at - 16) is not None:
+                if at - 16 < PIECE_BYTES and self._valid_batch(begin + at - 16) is not None:
                     return begin + at - 16
                 at = data.find(b"\x02", at + 1)
         return None
@@ -426,7 +430,7 @@ def next_offset(segment: SegmentFile, known: SegmentEnd | None = None) -> Segmen
                 (delta,) = struct.unpack_from(">i", data, 23)
                 framing.least = base + delta + 1
             elif needs == 0 or (at == 0 and position + needs > size):
-                good = framing._old_messages(position) or framing._next_good(position)
+                good = framing._old_messages(position) or framing._next_valid(position)
                 if good is None or good >= size:
                     break
                 position = good

@@ -60,7 +60,7 @@ class AppendedStream:
         writer = writer.option("checkpointLocation", self.checkpoint)
         self._query = writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """After `check` has raised: go on where the checkpoint says; the batch that failed comes again (rule 1)."""
         assert self._begun is not None
         self._ours = None

@@ -302,7 +302,7 @@ class _WatchSession:
         if patience.waits_s is not None:
             if patience.since() >= patience.waits_s:
                 patience.waits_s = None
-                stream.begin_again()
+                stream.restart()
             return
         if stream.batches > patience.batches:  # it works
             for _ in range(stream.batches - patience.batches):
@@ -314,11 +314,11 @@ class _WatchSession:
             raise
         except Exception as error:
             patience.failed(error)
-            self._tell_failure(
+            self._report_failure(
                 f"the stream of {'the journal' if name == 'journal' else '__consumer_offsets'}", name, error
             )
 
-    def _tell_failure(self, what: str, name: str, error: Exception) -> None:
+    def _report_failure(self, what: str, name: str, error: Exception) -> None:
         self.watch.metrics.retried(name)
         why = spark_s_reason(error) or str(error) or type(error).__name__
         waits = duration_text(round((self._patience[name].waits_s or 0) * 1000))
@@ -340,7 +340,7 @@ class _WatchSession:
         reader = self.spark.readStream.option("runId", self.inputs.run_id)
         if inputs.journal is not None and not self.events.begun:
             frame = reader.format("sim_journal").option("body", "false").load(inputs.journal)
-            self.events.begin(frame, self.options.every_ms, self._came)
+            self.events.begin(frame, self.options.every_ms, self._on_events)
             self.steps.say(f"following the journal {inputs.journal}")
         reader = self.spark.readStream.option("runId", self.inputs.run_id)
         if inputs.log is not None and not self.log.begun:
@@ -349,7 +349,7 @@ class _WatchSession:
             )
             self.steps.say(f"following __consumer_offsets in {inputs.log}")
 
-    def _came(self, batch: DataFrame) -> None:
+    def _on_events(self, batch: DataFrame) -> None:
         """A batch of events, on a thread of Spark's that holds the lock."""
         self.alerts.add(batch)
         self._quiet = stopwatch()
@@ -364,14 +364,14 @@ class _WatchSession:
                 raise
             patience.failed(error)
             self._next_s = self._watch_s() + (patience.waits_s or 0)
-            self._tell_failure("making the tables", "tables", error)
+            self._report_failure("making the tables", "tables", error)
         else:
             patience.worked(0)
 
     def _make_now(self, *, last: bool) -> None:
         """The tables, the report and the findings, if anything has come since the last time; given up for the last ones."""
         batches = (self.events.batches, self.log.batches)
-        self._look_for_lines()
+        self._update_line_files()
         state = (*batches, *((file.path, file.size) for file in self.inputs.lines))
         if state == self._made or (batches == (0, 0) and not self.inputs.lines):
             return
@@ -393,7 +393,7 @@ class _WatchSession:
         self._made = state
         self._next_s = self._watch_s() + max(SHARE * took(), LEAST_PAUSE_S)
 
-    def _look_for_lines(self) -> None:
+    def _update_line_files(self) -> None:
         """Update the list of brokers' and clients' logs. If a name matches no file any more, its files are reported as deleted."""
         try:
             self.inputs = replace(self.inputs, lines=_lines(self.options))

@@ -329,7 +329,7 @@ def test_a_folder_without_segments_is_refused(tmp_path: Path) -> None:
         ((), "nothing to read; give --input DIR or --journal PATH"),
         (("--input", "nowhere"), "--input nowhere: there is no such folder"),
         (("--journal", "nowhere.ndjson"), "nowhere.ndjson"),
-        (("--input", ".", "--run-id", "a/b"), "--run-id 'a/b': not a name"),
+        (("--input", ".", "--run-id", "a/b"), "--run-id 'a/b': not a name (expected letters, digits"),
         (("--input", ".", "--window", "soon"), "'soon' is not a duration"),
         (("--input", ".", "--conf", "x"), "'x' is not KEY=VALUE"),
     ],

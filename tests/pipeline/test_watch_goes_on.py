@@ -48,7 +48,7 @@ class Stream:
         if error is not None:
             raise error
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         self.begun_again += 1
 
 
@@ -171,7 +171,7 @@ def test_a_stream_goes_on_where_it_failed_and_has_each_line_once(spark: Any, tmp
             events.caught_up()
         with pytest.raises(StreamFailed, match="once"):
             events.check()
-        events.begin_again()
+        events.restart()
         events.caught_up()
         events.check()
     finally:
@@ -239,11 +239,11 @@ def test_logs_that_are_gone_meanwhile_are_told_once_and_those_of_before_kept(
     bad = Bad(monkeypatch, retries=1)
     bad.watching.options = WatchOptions("out", str(tmp_path), broker_logs=(str(log),))
     bad.watching.inputs, bad.watching._missed = Inputs("run", None, None), ""
-    bad.watching._look_for_lines()
+    bad.watching._update_line_files()
     (kept,) = bad.watching.inputs.lines
     log.unlink()
     for _ in range(3):
-        bad.watching._look_for_lines()
+        bad.watching._update_line_files()
     assert bad.watching.inputs.lines == (kept,)
     assert bad.said.getvalue().count("there is no such file or folder any more") == 1
 
