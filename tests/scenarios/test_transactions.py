@@ -129,7 +129,7 @@ BUGS: dict[str, tuple[str, object, str, Callable[..., Any]]] = {
     "an abort publishes offsets": (
         "timeout-in-a-rebalance", GroupStore, "end_transaction", commits_what_was_aborted,
     ),
-    "a decided transaction is forgotten at a load": ("coordinator-dies-in-a-commit", ending, "take_up", never),
+    "a decided transaction is forgotten at a load": ("coordinator-dies-in-a-commit", ending, "resume", never),
     "a marker is tried once": ("marker-without-a-leader", shard._TIMERS, "markers", never),
     "any epoch is heard": ("zombie-is-fenced", ending, "_epoch_holds", goes_on),
 }  # fmt: skip
