@@ -49,8 +49,8 @@ class Band:
 @dataclass(slots=True)
 class Mark:
     """``kind``: removed, left, replaced, fault, heartbeat (REBALANCE_IN_PROGRESS), trouble (another error), failed (commit), join,
-    sync,
-    slow, unanswered (commit), lock (records that are acquired), unlocked (released or rejected), expired (lock or share session)."""
+    sync, slow, unanswered (commit), lock (records that are acquired), unlocked (released or rejected), expired (lock or share session).
+    """
 
     kind: str
     ts_ms: int

@@ -273,9 +273,7 @@ class _Apply:
 
         def undo() -> None:
             partition.isr_too_small = False
-            if (
-                partition.leader >= 0
-            ):  # without a leader they can't be in sync: they rejoin the ISR behind the next leader
+            if partition.leader >= 0:  # without one they can't be in sync: they rejoin the ISR behind the next leader
                 brokers, replicas, now = faults._state.brokers, partition.replicas, partition.isr
                 back = [node for node in isr if node in replicas and brokers[node].alive]
                 partition.isr = [*back, *(node for node in now if node not in back)]

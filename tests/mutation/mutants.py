@@ -66,7 +66,7 @@ _FAMILIES = (
         "recovery_point",
     ),
     ("replicas", "isr", "eligible"),
-    ("min_bytes", "max_bytes", "size", "limit", "partition_max_bytes", "read_bytes", "parked_bytes", "appended_bytes"),
+    ("min_bytes", "max_bytes", "size", "limit", "partition_max_bytes", "read_bytes", "waiting_bytes", "appended_bytes"),
     ("leader", "node_id", "index", "partition", "partition_index"),
     ("members", "pending", "offsets", "static"),
     ("session_timeout_ms", "rebalance_timeout_ms", "max_wait_ms", "timeout_ms"),
