@@ -27,41 +27,48 @@ class Policy:
 
     name: str
     commit_errors: dict[Err, Err]
-    """OffsetCommit, OffsetDelete and DeleteGroups."""
+    """OffsetCommit, OffsetDelete and DeleteGroups (GroupMetadataManager.storeOffsets, CoordinatorOperationExceptionHelper)."""
     sync_errors: dict[Err, Err]
-    """The leader's SyncGroup and a static member's rejoin, which store the group."""
+    """The leader's SyncGroup and a static member's rejoin, which store the group (GroupMetadataManager.storeGroup)."""
     commit_value_version: int
     """Version of the offset commit values written (v1 all the same where a commit has its own expiry)."""
     window_extends_for: str
     """Who extends the initial rebalance delay: joiners of generation 0 ("first generation") or of any group that was empty
     ("was empty")."""
     new_group_is_stored: bool
-    """A JoinGroup that makes the group but changes nothing else appends an empty group record."""
+    """A JoinGroup that makes the group but changes nothing else appends an empty group record, so that the group survives a load
+    (GroupMetadataManager.classicGroupJoinToClassicGroup; Scala creates it in memory alone)."""
     stable_sync_restarts_session: bool
-    """A SyncGroup that a Stable group answers at once counts as a sign of life."""
+    """A SyncGroup that a Stable group answers at once extends the session (GroupCoordinator.doSyncGroup;
+    GroupMetadataManager.classicGroupSyncToClassicGroup does not)."""
     sync_while_loading: Err
-    """What a SyncGroup is answered while the partition loads."""
+    """The error of a SyncGroup while the partition loads: GroupCoordinator.handleSyncGroup has the member rejoin, as no generation is
+    known yet."""
     absent_group_commit_v9: Err
-    """OffsetCommit v9+ with a generation, for a group that doesn't exist."""
+    """OffsetCommit v9+ with a generation, for a group that doesn't exist; GROUP_ID_NOT_FOUND is an error of v9 (KIP-848), older clients
+    get ILLEGAL_GENERATION (OffsetMetadataManager.validateOffsetCommit)."""
     late_append_is_published: bool
     """An append whose timeout was answered already is still published when the log commits it (else only at the next load)."""
     shares_batches: bool
     """Commits of several requests may share one record batch (group.coordinator.append.linger.ms)."""
     assignment_shown_while_preparing: bool
-    """DescribeGroups shows members' assignments during PreparingRebalance."""
+    """DescribeGroups shows members' assignments during PreparingRebalance (GroupMetadata.summary: of a Stable group alone)."""
     leave_rebalances_once: bool
-    """A LeaveGroup of several members starts one rebalance after the last of them, not one at each."""
+    """A LeaveGroup of several members (KIP-345) starts one rebalance after the last of them, not one at each
+    (GroupMetadataManager.classicGroupLeaveToClassicGroup; GroupCoordinator.removeMemberAndUpdateGroup for each member)."""
     empty_group_tombstone_needs_generation: bool
-    """Expiry writes a group's tombstone only if it has been through a generation."""
+    """Expiry writes a group's tombstone only if it has been through a generation: before, no record of it was written
+    (GroupMetadataManager.cleanupGroupMetadata)."""
     states_filter_folds_case: bool
-    """ListGroups compares state names without regard to case."""
+    """ListGroups compares state names without regard to case (GroupMetadataManager.listGroups)."""
     states_filter_strips_blanks: bool
     """And without the blanks around them."""
     refused_commits_stay_pending: bool
     """A partition whose metadata is too long, in a commit with valid partitions, counts as having a pending commit until it is
     committed or deleted: OffsetFetch with require_stable refuses it all that time."""
     tombstones_are_awaited: bool
-    """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
+    """DeleteGroups and OffsetDelete answer when the log has committed, as all writes of CoordinatorRuntime do (else at once, whatever
+    becomes of the append: GroupMetadataManager.cleanupGroupMetadata logs a failure)."""
     answers_partitions_once: bool
     """OffsetFetch is sorted into maps: a partition asked twice is answered once, a topic asked without partitions not at all."""
     commits_are_maps: bool
@@ -91,7 +98,8 @@ class Policy:
     (GroupMetadataManager.startup). Else each offsets partition has a timer of its own, which counts from its load
     (GroupCoordinatorService, GroupCoordinatorShard.scheduleGroupOffsetExpiration)."""
     load_error_disowns: bool
-    """A log that can't be loaded leaves the partition without a coordinator (else it is served as if it were empty)."""
+    """A log that can't be loaded leaves the partition without a coordinator (CoordinatorRuntime's state FAILED; else it is served as if
+    it were empty: GroupMetadataManager.loadGroupsAndOffsets logs the error)."""
     group_tombstone_ends_offsets: bool
     """At load a group's tombstone removes the offsets before it, too."""
     offset_read_makes_group: bool
@@ -107,7 +115,7 @@ class Policy:
     appends_need_min_isr: bool
     """Appends to the offsets partition ask for acks=all: refused below min.insync.replicas (else they are taken, and wait)."""
     nameless_protocol_is_null: bool
-    """JoinGroup v7+ returns null for a protocol with an empty name."""
+    """JoinGroup v7+ returns null for a protocol with an empty name (KafkaApis: a null name is what v7 added, KIP-559)."""
     votes_are_counted_in: str
     """The hash map whose order breaks ties of the protocol vote: of those with most votes its first one wins (``vote.ORDERS``)."""
     replaced_member_stays_new: bool
@@ -116,13 +124,14 @@ class Policy:
     deletion_begins_when_committed: bool
     """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
     has_epoch_groups: bool
-    """There are groups by epochs (KIP-848), and their records are read."""
+    """There are groups with member epochs (KIP-848), and their records are read."""
     first_epoch: int
     """The epoch of a new group by epochs, which its first effective join moves."""
     kept_partitions_commit_late: bool
-    """A member's OffsetCommit with an older epoch is good for the partitions that it has had since."""
+    """A member's OffsetCommit with an older epoch is valid for the partitions that it has had since: a commit may be sent before the
+    response that brings the new epoch arrives."""
     assignment_epochs_are_stored: bool
-    """A member's record says since which epoch it has each partition."""
+    """A member's record has the epoch since which it owns each partition, which ``kept_partitions_commit_late`` compares."""
     commits_by_name_store_topic_ids: bool
     """The record of a commit says which topic it is of even where the request named that (else only that of one by id)."""
     assignment_times_are_stored: bool

@@ -257,7 +257,7 @@ def what_was_staged_always_wins(p: Patches) -> None:
 
     def end(self: Any, producer_id: int, *, committed: bool) -> None:
         for group_id, topic, partition in self.transactions.get(producer_id, ()):
-            self.groups[group_id].staged[topic, partition].committed_at = -1
+            self.groups[group_id].pending_txn_offsets[topic, partition].committed_at = -1
         real(self, producer_id, committed=committed)
 
     p.put(GroupStore, "end_transaction", end)

@@ -75,8 +75,8 @@ def what_is_malformed_is_of_a_wrong_state(patch: pytest.MonkeyPatch) -> None:
 
     def add(self: Any, at: Any, batches: Any) -> Any:
         yield from real(self, at, batches)
-        if self.told[at].error is Err.INVALID_REQUEST:
-            self.told[at].error = Err.INVALID_RECORD_STATE
+        if self.answers[at].error is Err.INVALID_REQUEST:
+            self.answers[at].error = Err.INVALID_RECORD_STATE
 
     patch.setattr(share_acknowledging.Acknowledging, "add", add)
 

@@ -43,7 +43,7 @@ def test_what_is_in_doubt_may_be_there_once() -> None:
     log.sent([A])
     log.doubtful()
     assert log.read(0, [(0, A)], 1) is None
-    assert "there already" in (log.read(0, [(0, A), (1, A)], 2) or "")
+    assert "in the log already" in (log.read(0, [(0, A), (1, A)], 2) or "")
 
 
 def test_compaction_leaves_the_last_of_every_key() -> None:

@@ -120,9 +120,9 @@ def test_no_simulation_inside_a_running_loop() -> None:
         with simulate(1):
             pass
 
-    with pytest.raises(RuntimeError, match="no coroutine"):
+    with pytest.raises(RuntimeError, match="not a coroutine"):
         asyncio.run(nested())
-    with simulate(1), pytest.raises(RuntimeError, match="no coroutine"), simulate(2):
+    with simulate(1), pytest.raises(RuntimeError, match="not a coroutine"), simulate(2):
         pass
 
 
