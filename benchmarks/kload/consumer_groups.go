@@ -145,7 +145,9 @@ func (g *consumerGroup) settle(first *subscriber, poll time.Duration) (time.Dura
 		epochs[s.epoch]++
 		total += len(s.owned)
 	}
-	note := func(s *subscriber, err error) {
+	start := time.Now()
+	give := start.Add(120 * time.Second)
+	note := func(s *subscriber, err error) error {
 		mu.Lock()
 		defer mu.Unlock()
 		was := seen[s]
@@ -159,6 +161,9 @@ func (g *consumerGroup) settle(first *subscriber, poll time.Duration) (time.Dura
 		epochs[now[0]]++
 		total += int(now[1] - was[1])
 		seen[s] = now
+		if err == nil && time.Now().After(give) {
+			err = fmt.Errorf("not stable after 120 s: %d members by epoch %v, %d of %d partitions", len(g.members), epochs, total, g.partitions)
+		}
 		if err != nil && failed == nil {
 			failed = err
 		}
@@ -166,17 +171,11 @@ func (g *consumerGroup) settle(first *subscriber, poll time.Duration) (time.Dura
 			end = time.Now()
 			over.Store(true)
 		}
+		return err
 	}
-	start := time.Now()
-	give := start.Add(120 * time.Second)
 	loop := func(s *subscriber) {
 		for !over.Load() {
-			err := s.beat()
-			if err == nil && time.Now().After(give) {
-				err = fmt.Errorf("not stable after 120 s: %d members by epoch %v, %d of %d partitions", len(g.members), epochs, total, g.partitions)
-			}
-			note(s, err)
-			if err != nil {
+			if note(s, s.beat()) != nil {
 				return
 			}
 			if !s.unacked && !over.Load() {
@@ -184,10 +183,9 @@ func (g *consumerGroup) settle(first *subscriber, poll time.Duration) (time.Dura
 			}
 		}
 	}
-	if err := first.beat(); err != nil {
+	if err := note(first, first.beat()); err != nil {
 		return 0, err
 	}
-	note(first, nil)
 	for _, s := range g.members {
 		wg.Go(func() { loop(s) })
 	}
@@ -237,11 +235,9 @@ func consumerRebalanceLoad(o *options, res *result) error {
 		return fmt.Errorf("setup: %w", err)
 	}
 	var (
-		walls, cpus []float64
-		own         time.Duration
-		stop        atomic.Bool
-		worst       time.Duration
-		probed      = make(chan error, 1)
+		stop   atomic.Bool
+		worst  time.Duration
+		probed = make(chan error, 1)
 	)
 	if o.probe {
 		go func() {
@@ -252,34 +248,16 @@ func consumerRebalanceLoad(o *options, res *result) error {
 	} else {
 		probed <- nil
 	}
-	for range o.rounds {
-		s, err := g.add()
-		if err != nil {
-			return err
-		}
-		cpu0, own0 := cpuTime(o.pid), selfCPU()
-		wall, err := g.settle(s, o.poll)
-		own += selfCPU() - own0
-		if err != nil {
-			return err
-		}
-		walls = append(walls, float64(wall.Microseconds())/1e3)
-		cpus = append(cpus, float64((cpuTime(o.pid)-cpu0).Microseconds())/1e3)
-		res.Seconds += wall.Seconds()
-		res.Requests++
+	res.Version = verConsumerHeartbeat
+	err = rounds(o, res, setup, g.add, func(s *subscriber) (time.Duration, error) { return g.settle(s, o.poll) })
+	if err != nil {
+		return err
 	}
 	stop.Store(true)
 	if err := <-probed; err != nil {
 		return err
 	}
-	slices.Sort(walls)
-	slices.Sort(cpus)
-	res.OwnCPU, res.Version = own.Seconds(), verConsumerHeartbeat
-	res.Extra = map[string]any{
-		"members": o.members, "setup_s": setup.Seconds(), "worst_heartbeat_ms": float64(worst.Microseconds()) / 1e3,
-		"wall_ms_min": walls[0], "wall_ms_median": walls[len(walls)/2], "wall_ms_max": walls[len(walls)-1],
-		"cpu_ms_min": cpus[0], "cpu_ms_median": cpus[len(cpus)/2], "cpu_ms_max": cpus[len(cpus)-1],
-	}
+	res.Extra["worst_heartbeat_ms"] = float64(worst.Microseconds()) / 1e3
 	return nil
 }
 

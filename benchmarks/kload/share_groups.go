@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -189,30 +188,9 @@ func shareLoad(o *options, res *result) error {
 			s.c.Close()
 		}
 	}()
-	var (
-		mu    sync.Mutex
-		total *stats
-		start time.Time
-		cpu0  time.Duration
-	)
-	for _, seconds := range []float64{0.3, o.seconds} { // the first warms up
-		total, start, cpu0 = newStats(), time.Now(), cpuTime(o.pid)
-		deadline := start.Add(time.Duration(seconds * float64(time.Second)))
-		err := parallel(len(sharers), len(sharers), func(i int) error {
-			s, err := sharers[i].run(deadline)
-			mu.Lock()
-			defer mu.Unlock()
-			total.merge(s)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	res.fill(total, time.Since(start))
-	if o.pid > 0 {
-		res.CPUSeconds = (cpuTime(o.pid) - cpu0).Seconds()
-		res.CPUPerReq = res.CPUSeconds * 1e6 / float64(max(total.requests, 1))
+	total, err := timed(o, res, sharers)
+	if err != nil {
+		return err
 	}
 	res.Extra = map[string]any{"records_per_fetch": float64(total.records) / float64(max(total.requests, 1)), "mb_s": res.RxPerSec / 1e6}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -240,30 +239,8 @@ func transactionLoad(o *options, res *result) error {
 		}
 		producers = append(producers, p)
 	}
-	var (
-		mu    sync.Mutex
-		total *stats
-		start time.Time
-		cpu0  time.Duration
-	)
-	for _, seconds := range []float64{0.3, o.seconds} { // the first warms up
-		total, start, cpu0 = newStats(), time.Now(), cpuTime(o.pid)
-		deadline := start.Add(time.Duration(seconds * float64(time.Second)))
-		err := parallel(len(producers), len(producers), func(i int) error {
-			s, err := producers[i].run(deadline)
-			mu.Lock()
-			defer mu.Unlock()
-			total.merge(s)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	res.fill(total, time.Since(start))
-	if o.pid > 0 {
-		res.CPUSeconds = (cpuTime(o.pid) - cpu0).Seconds()
-		res.CPUPerReq = res.CPUSeconds * 1e6 / float64(max(total.requests, 1))
+	if _, err := timed(o, res, producers); err != nil {
+		return err
 	}
 	var busy uint64
 	for _, p := range producers {

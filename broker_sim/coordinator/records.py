@@ -3,9 +3,9 @@ effects are in ``store``."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.shard_loader import OtherRecord
@@ -24,6 +24,8 @@ from kafka_wire.offsets_log import (
     offset_commit_key,
     offset_commit_value,
 )
+
+T = TypeVar("T")
 
 _GROUP_VALUE_VERSION = 3  # both of Kafka's coordinators write it
 _LAST_INFLEXIBLE = 3
@@ -50,14 +52,21 @@ class GroupRecord:
 @dataclass(slots=True)
 class EpochRecord:
     """A record of a group by epochs, as messages of ``kafka_wire``, or its tombstone (``value`` None). ``type`` is the record type of
-    the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before. ``read``: the value
-    as the group has it, after it was applied for the first time."""
+    the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before. Its value
+    as the group has it is computed once (`parsed`), though ``latest`` and ``stored`` both apply it."""
 
     type: int
     key: Any
     value: Any | None
     encoded: bytes | None = field(default=None, repr=False, compare=False)
-    read: Any = field(default=None, repr=False, compare=False)
+    _parsed: Any = field(default=None, repr=False, compare=False)
+
+    def parsed(self, read: Callable[[Any], T]) -> T | None:
+        """The value as the group has it, by ``read``, always the same function for a type of record; None of a tombstone."""
+        if self._parsed is None and self.value is not None:
+            self._parsed = read(self.value)
+        parsed: T | None = self._parsed
+        return parsed
 
     @property
     def group_id(self) -> str:

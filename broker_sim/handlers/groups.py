@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from broker_sim.common.slices import Pace, distinct, in_order
@@ -104,23 +105,37 @@ class _MemberHeartbeat(Protocol):
     member_epoch: int
 
 
-Basis = tuple[Group, int, object] | None
-"""A group, its version and what it does not count of a member: what the member's heartbeats are answered by."""
+class _Response(Protocol):
+    error_code: int
 
 
-def basis_of(shard: Shard, request: _MemberHeartbeat) -> Basis:
-    """What a heartbeat (KIP-848, 932, 1071) is answered by; None: there is no such group yet."""
-    group = shard.groups.get(request.group_id)
-    return None if group is None else (group, group.version, group.current_of(request.member_id))
+A = TypeVar("A", bound=_Response)
 
 
-def may_repeat(shard: Shard, request: _MemberHeartbeat, before: Basis) -> bool:
-    """Whether the same heartbeat would be answered so again for as long as neither the group nor the member changes, as they have not
-    since ``before``. Not so a join: each of them may be another client's."""
-    if before is None or request.member_epoch <= 0 or basis_of(shard, request) != before:
-        return False
-    group = before[0]
-    return isinstance(group, EpochGroup) and group.repeats(request.member_id)
+def repeatable(ctx: RequestContext, shard: Shard, request: _MemberHeartbeat) -> Callable[[A], A]:
+    """For a heartbeat (KIP-848, 932, 1071) that goes to its group now: a function that passes its response on, and lets the connection
+    repeat it for as long as neither the group nor the member changes. It may not if they changed meanwhile, or if the member joins or
+    leaves: each join may be another client's."""
+
+    def answered_by() -> tuple[Group, int, object] | None:
+        group = shard.groups.get(request.group_id)
+        return None if group is None else (group, group.version, group.current_of(request.member_id))
+
+    before = answered_by()
+
+    def response(answer: A) -> A:
+        if (
+            answer.error_code == Err.NONE
+            and request.member_epoch > 0
+            and before is not None
+            and answered_by() == before
+        ):
+            group = before[0]
+            if isinstance(group, EpochGroup) and group.repeats(request.member_id):
+                ctx.repeats = partial(ctx.broker.runtime.unchanged, shard, request.group_id, request.member_id)
+        return answer
+
+    return response
 
 
 class _Described(Protocol):

@@ -22,9 +22,8 @@ from broker_sim.coordinator.consumer.heartbeat import (
 from broker_sim.coordinator.consumer.requests import check
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
-from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import basis_of, find_shard, may_repeat, with_names_in_order
+from broker_sim.handlers.groups import find_shard, repeatable, with_names_in_order
 from broker_sim.handlers.repeated import Again, Repeated
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
@@ -58,24 +57,9 @@ def handle(
     shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ConsumerGroupHeartbeatResponse(error_code=shard)
-    _submit(ctx, shard, request, request if expected is None else LongConsumerHeartbeat(request, expected))
+    body = request if expected is None else LongConsumerHeartbeat(request, expected)
+    ctx.broker.runtime.submit(shard, ctx, body, repeatable(ctx, shard, request))
     return None
-
-
-def _submit(
-    ctx: RequestContext,
-    shard: Shard,
-    request: ConsumerGroupHeartbeatRequest,
-    body: ConsumerGroupHeartbeatRequest | LongConsumerHeartbeat,
-) -> None:
-    runtime, before = ctx.broker.runtime, basis_of(shard, request)
-
-    def response(answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
-        if answer.error_code == Err.NONE and may_repeat(shard, request, before):
-            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
-        return answer
-
-    runtime.submit(shard, ctx, body, response)
 
 
 def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Again | None:
@@ -87,7 +71,7 @@ def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Aga
     def handle_again(ctx: RequestContext, epoch: int) -> None:
         again = replace(request, member_epoch=epoch)
         if epoch > 0:
-            _submit(ctx, shard, again, again)
+            runtime.submit(shard, ctx, again, repeatable(ctx, shard, again))
             return
         response: ConsumerGroupHeartbeatResponse | None = handle(ctx, again)  # it leaves, or joins with too little
         if response is not None:
@@ -99,8 +83,8 @@ def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Aga
         )
         return None if answer is None else encode(answer, version)
 
-    at_once_if_plain = at_once if is_plain(request) else None
-    return Again(handle_again, at_once_if_plain, partial(runtime.unchanged, shard, group_id, member_id))
+    unchanged = partial(runtime.unchanged, shard, group_id, member_id)
+    return Again(handle_again, at_once if is_plain(request) else None, unchanged)
 
 
 REPEATED = Repeated(_prepare, ids=2)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.heartbeat import LongShareHeartbeat, Member, check, expecting
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import basis_of, find_shard, may_repeat, with_names_in_order
+from broker_sim.handlers.groups import find_shard, repeatable, with_names_in_order
 from broker_sim.handlers.share_groups import are_off
 from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -29,12 +27,6 @@ def handle(
     shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ShareGroupHeartbeatResponse(error_code=shard)
-    before = basis_of(shard, request)
-
-    def response(answer: ShareGroupHeartbeatResponse) -> ShareGroupHeartbeatResponse:
-        if answer.error_code == Err.NONE and may_repeat(shard, request, before):
-            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
-        return answer
-
-    runtime.submit(shard, ctx, request if expected is None else LongShareHeartbeat(request, expected), response)
+    body = request if expected is None else LongShareHeartbeat(request, expected)
+    runtime.submit(shard, ctx, body, repeatable(ctx, shard, request))
     return None

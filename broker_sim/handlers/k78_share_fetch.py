@@ -199,15 +199,15 @@ class ShareFetch:
             offset = share.fetch_offset()
             if offset < share.next_offset:
                 return False
-            size += sum(header.size for _, header in self._read(live, offset, wanted)[1])
+            size += len(self._read(live, offset, wanted)[0])  # the log's bytes count, however few records are acquired
             if size >= wanted:
                 return False
         return True
 
     def _read(self, live: LivePartition, offset: int, limit: int) -> tuple[bytes, list[Head]]:
-        """The log from ``offset`` on, up to ``limit`` bytes, and the position and header of each batch in it. Batches behind those with
-        as many records as may be acquired are not used, and left out; so is nothing where records are delivered again, as some of those
-        that were read may be another member's. (Kafka reads everything, without a copy.)"""
+        """The log's bytes from ``offset`` on, up to ``limit`` of them, and the position and header of each batch. Headers of new records
+        are parsed only until there are as many records as may be acquired; of records that are delivered again all are, as some may be
+        another member's. (Kafka reads everything, without a copy.)"""
         partition, share = live.partition, live.share
         assert share is not None
         end = partition.last_stable_offset if live.read_committed else partition.high_watermark

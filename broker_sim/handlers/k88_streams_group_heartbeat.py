@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping
-from functools import partial
 from itertools import chain
 from operator import attrgetter
 
@@ -22,7 +21,7 @@ from broker_sim.coordinator.streams.heartbeat import expecting
 from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking, reading_tags
 from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import basis_of, find_shard, may_repeat
+from broker_sim.handlers.groups import find_shard, repeatable
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
 from broker_sim.metadata.topics import INTERNAL_TOPICS, KafkaError, check_topic_name
 from broker_sim.runtime.group_coordinator import GroupCoordinator
@@ -87,18 +86,16 @@ def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Sha
 
 def _submit(ctx: RequestContext, body: Heartbeat, shard: Shard) -> None:
     runtime, request = ctx.broker.runtime, body.request
-    before = basis_of(shard, request)
+    passed_on = repeatable(ctx, shard, request)
 
     def response(answered: Answer) -> StreamsGroupHeartbeatResponse:
         answer, missing = answered
-        if answer.error_code == Err.NONE and may_repeat(shard, request, before):
-            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
         if missing:
             _status_of_failures(answer, missing, runtime.failed_internal_topics)
             job = _creating(ctx.broker.state, runtime, missing)
             if not ended(job):
                 ctx.broker.state.slices.add(job, ended)
-        return answer
+        return passed_on(answer)
 
     runtime.submit(shard, ctx, body, response)
 

@@ -7,15 +7,12 @@ As in test_repeats, two clusters run side by side. What a member knows is read f
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers import Route
 from broker_sim.metadata.entity_configs import Entity
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -30,6 +27,7 @@ from kafka_wire.messages.k09_offset_fetch import (
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.coordinator import test_fast_paths
 from tests.coordinator.test_fast_paths import Pair, pair
+from tests.coordinator.test_repeats import Steady, decoded_requests
 
 GROUP = "g1"
 SEATS = 8
@@ -220,7 +218,7 @@ async def test_they_wait_alike_for_a_log_that_is_held_up(seed: int) -> None:
 async def stable(both: Pair) -> Members:
     """Eight members that have all partitions of two topics between them, and have sent a few plain heartbeats."""
     members = Members(both)
-    members.rng = _Steady(1)
+    members.rng = Steady(1)
     for number in range(SEATS):
         members.send(
             number, 0, rebalance_timeout_ms=5_000, subscribed_topic_names=["a", "long-name"], topic_partitions=[]
@@ -239,26 +237,12 @@ async def stable(both: Pair) -> Members:
     return members
 
 
-class _Steady(random.Random):
-    """Always the usual thing."""
-
-    def random(self) -> float:
-        return 0.5
-
-
 async def test_a_new_epoch_is_taken_up_without_a_request_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     async with pair(1, "4.1") as both:
         members = await stable(both)
         members.send(7, -1)
         await both.settle()
-        decoded: list[tuple[bool, str]] = []
-        decode = Route.decode
-
-        def noted(route: Route, frame: bytes, body: int) -> object:
-            decoded.append((route.repeated is None, route.name))
-            return decode(route, frame, body)
-
-        monkeypatch.setattr(Route, "decode", noted)
+        slow, fast = decoded_requests(monkeypatch)
         for _ in range(3):
             for number in range(7):
                 members.plain(number)
@@ -266,7 +250,6 @@ async def test_a_new_epoch_is_taken_up_without_a_request_being_decoded(monkeypat
         both.compare()
         epochs = [members.epoch(number) for number in range(7)]
         assert len(set(epochs)) == 1
-        fast, slow = (Counter(name for is_slow, name in decoded if is_slow is side) for side in (False, True))
         assert slow == {"ConsumerGroupHeartbeat": 21}
         assert not fast
 

@@ -28,8 +28,8 @@ class EpochGroup(Group, Generic[S]):
 
     states: ClassVar[type[Any]]
     layout: ClassVar[Layout[Any]]
-    counts_no_currents: ClassVar[bool] = True
-    """Whether members are answered without regard to where others stand."""
+    answers_are_independent: ClassVar[bool] = True
+    """Whether a member's responses do not depend on the epochs and assignments of others, once it has reached the target epoch."""
 
     stored: S = field(kw_only=True)
     latest: S = field(kw_only=True)
@@ -87,8 +87,8 @@ class EpochGroup(Group, Generic[S]):
 
     def apply(self, record: EpochRecord) -> None:
         """Apply a record to ``latest``. ``version`` does not count that a member's epoch or assignment follows another one."""
-        is_own = record.type == self.layout.current and record.value is not None and self.counts_no_currents
-        if not is_own or record.key.member_id not in self.latest.currents:
+        is_own = record.type == self.layout.current and record.value is not None
+        if not (is_own and self.answers_are_independent) or record.key.member_id not in self.latest.currents:
             self.version += 1
         self.latest.replay(record)
 

@@ -57,13 +57,9 @@ class EpochState(Generic[K, M]):
         layout, kind, value = self.layout, record.type, record.value
         self.is_known = self.is_known or value is not None
         if kind == layout.current:
-            if record.read is None and value is not None:
-                record.read = layout.read_current(value)
-            self._put_current(record.key.member_id, record.read)
+            self._put_current(record.key.member_id, record.parsed(layout.read_current))
         elif kind == layout.target:
-            if record.read is None and value is not None:
-                record.read = layout.read_target(value)
-            self._aim(record.key.member_id, record.read)
+            self._aim(record.key.member_id, record.parsed(layout.read_target))
         elif kind == layout.member:
             self.put_member(record.key.member_id, value)
         elif kind == layout.group:

@@ -180,7 +180,7 @@ class StreamsGroup(EpochGroup[StreamsState]):
     offsets by member; ``shown``: the topology as the last heartbeat found it."""
 
     kind: ClassVar[str] = "streams"
-    counts_no_currents = False  # members are sent the user endpoints and tasks of others
+    answers_are_independent = False  # members are sent the user endpoints and tasks of others
     states = StreamsState
     layout = LAYOUT
 
