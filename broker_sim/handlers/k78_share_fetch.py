@@ -205,7 +205,7 @@ class ShareFetch:
         return True
 
     def _read(self, live: LivePartition, offset: int, limit: int) -> tuple[bytes, list[Head]]:
-        """The log's bytes from ``offset`` on, up to ``limit`` of them, and the position and header of each batch. Headers of new records
+        """The log's bytes from ``offset`` on, up to ``limit``, and the position and header of each batch. Headers of new records
         are parsed only until there are as many records as may be acquired; of records that are delivered again all are, as some may be
         another member's. (Kafka reads everything, without a copy.)"""
         partition, share = live.partition, live.share
