@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
-from broker_sim.coordinator.regular_expressions import PatternError
+from broker_sim.coordinator.regular_expressions import PatternError, compiling
 from broker_sim.coordinator.transaction import queries
 from broker_sim.coordinator.transaction.queries import Filters
 from broker_sim.handlers.context import RequestContext
@@ -22,15 +22,12 @@ _PIECE = 5000
 
 def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse | None:
     """Return all transactional ids that match the filters, and the unknown names of states in the request."""
-    try:
-        filters = queries.filters_of(
-            request.state_filters,
-            request.producer_id_filters,
-            request.duration_filter,
-            request.transactional_id_pattern,
-        )
-    except PatternError:
-        return ListTransactionsResponse(error_code=Err.INVALID_REGULAR_EXPRESSION)
+    filters = queries.filters_of(
+        request.state_filters,
+        request.producer_id_filters,
+        request.duration_filter,
+        request.transactional_id_pattern,
+    )
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in queries.STATES]
     response: ListTransactionsResponse | None = ctx.in_pieces(_list_all(ctx, filters, unknown))
     return response
@@ -39,6 +36,11 @@ def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransac
 def _list_all(
     ctx: RequestContext, filters: Filters, unknown: list[str]
 ) -> Generator[None, None, ListTransactionsResponse]:
+    if filters.pattern is not None:
+        try:
+            yield from compiling(filters.pattern)
+        except PatternError:
+            return ListTransactionsResponse(error_code=Err.INVALID_REGULAR_EXPRESSION)
     rows: list[TransactionState] = []
     pace, now_ms = Pace(_PIECE), ctx.broker.state.clock.now_ms()
     for shard in list(ctx.broker.transactions.shards(ctx.broker)):

@@ -8,6 +8,8 @@ client with ``group.protocol=consumer`` that finds the API missing looks for ano
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +24,7 @@ from broker_sim.coordinator.consumer.heartbeat import (
 from broker_sim.coordinator.consumer.requests import check
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.regular_expressions import LONG, PatternError, compiling
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, repeatable, with_names_in_order
 from broker_sim.handlers.repeated import Again, Repeated
@@ -40,8 +43,26 @@ _BY_DEFAULT = (4, 0)
 _WORDS = "The consumer protocol of KIP-848 is switched off: use group.protocol=classic"
 
 
+def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
+    """Compile a long regular expression; then as `_handle`."""
+    expression = request.subscribed_topic_regex
+    if expression is None or len(expression) < LONG:
+        return _handle(ctx, request)
+    response: ConsumerGroupHeartbeatResponse | None = ctx.in_pieces(_compile_first(ctx, request, expression))
+    return response
+
+
+def _compile_first(
+    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, expression: str
+) -> Generator[None, None, ConsumerGroupHeartbeatResponse | None]:
+    with suppress(PatternError):  # refused by the group, after its other checks
+        yield from compiling(expression)
+    yield
+    return _handle(ctx, request)
+
+
 @with_names_in_order(expecting)
-def handle(
+def _handle(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, expected: Expected[Member] | None
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Whether there is such a protocol, the request's form, the coordinator check; then the group."""

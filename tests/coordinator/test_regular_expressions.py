@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import subprocess
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_sim.coordinator import regular_expressions
-from broker_sim.coordinator.regular_expressions import Pattern, PatternError
+from broker_sim.coordinator.regular_expressions import ALPHABET, Matcher, PatternError, compiling
+from broker_sim.coordinator.regular_expressions import pattern as compiled
 from kafka_wire.errors import Err
 from tests.coordinator.consumer.crowd import Crowd
 from tests.support.real_kafka import java_command
@@ -36,6 +38,10 @@ IDS = ["pay 1", "zahlung-ä", "Ä", "λ/1", "платёж", "支払", "a\tb", "a
 """What transactional ids may hold and topics may not."""
 
 
+def matcher_of(text: str, alphabet: frozenset[str] = ALPHABET) -> Matcher:
+    return compiled(text, alphabet).matcher()
+
+
 @pytest.mark.parametrize(
     ("text", "matched"),
     [
@@ -56,8 +62,8 @@ IDS = ["pay 1", "zahlung-ä", "Ä", "λ/1", "платёж", "支払", "a\tb", "a
     ],
 )
 def test_what_matches_a_whole_name(text: str, matched: list[str]) -> None:
-    pattern = Pattern(text)
-    assert [name for name in NAMES if pattern.matches(name)] == matched
+    matcher = matcher_of(text)
+    assert [name for name in NAMES if matcher.matches(name)] == matched
 
 
 @pytest.mark.parametrize(
@@ -79,9 +85,10 @@ def test_what_matches_a_whole_name(text: str, matched: list[str]) -> None:
     ids=lambda text: text[:20],
 )
 def test_what_is_none_of_re2s(text: str, words: str) -> None:
-    with pytest.raises(PatternError) as refused:
-        Pattern(text)
-    assert str(refused.value).partition(": `")[0] == words
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(PatternError) as refused:
+            compiled(text)
+        assert str(refused.value).partition(": `")[0] == words
 
 
 def test_an_alphabet_of_its_own() -> None:
@@ -89,8 +96,8 @@ def test_an_alphabet_of_its_own() -> None:
     alphabet = frozenset("".join(names))
 
     def matched(text: str) -> list[str]:
-        pattern = Pattern(text, alphabet)
-        return [name for name in names if pattern.matches(name)]
+        matcher = matcher_of(text, alphabet)
+        return [name for name in names if matcher.matches(name)]
 
     assert matched("pay.1") == ["pay-1", "pay 1"]
     assert matched("pay[^-]1") == ["pay 1"]
@@ -105,13 +112,13 @@ def test_an_alphabet_of_its_own() -> None:
 
 def test_what_would_make_pythons_own_think_for_hours_takes_no_time() -> None:
     """Pytest's timeout is its limit."""
-    assert not Pattern("(a*)*(a|a)*(a?){50}b").matches("a" * 249)
+    assert not matcher_of("(a*)*(a|a)*(a?){50}b").matches("a" * 249)
 
 
 def test_a_name_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of what is gone through counts: a piece may be one step too long, and what is known already costs a look."""
     monkeypatch.setattr(regular_expressions, "_PIECE", 1000)
-    wanted = Pattern("n" + "0*" * 900 + "x")
+    wanted = matcher_of("n" + "0*" * 900 + "x")
     gone_through: list[int] = []
     reached = wanted._reached
 
@@ -130,9 +137,50 @@ def test_a_name_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(gone_through) < 10  # each set of states is one object, whichever name came to it
 
 
+@pytest.mark.parametrize("part", ["n0*1x|", "0*", "(.*)*", "(?i)a", "a{"])
+def test_an_expression_is_compiled_in_pieces(part: str) -> None:
+    def pieces(characters: int) -> int:
+        return len(list(compiling(part * (characters // len(part)))))
+
+    assert pieces(1000) == 0
+    assert pieces(28_000) > pieces(14_000) > 2
+
+
+def test_the_pieces_do_not_depend_on_what_was_matched_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else two equal simulations in one process would differ."""
+    monkeypatch.setattr(regular_expressions, "_PIECE", 50)
+
+    def pieces() -> list[bool | None]:
+        matcher = matcher_of("n[0-9]*x")
+        return [is_match for number in range(40) for is_match in matcher.matching(f"n{number}x")]
+
+    first = pieces()
+    assert None in first
+    assert pieces() == first
+
+
+def test_an_expression_is_compiled_again_whether_it_is_cached_or_not() -> None:
+    text = "orders-[0-9]*|" * 1000
+    assert list(compiling(text)) == list(compiling(text)) != []
+    assert compiled(text) is compiled(text)
+
+
+def test_cached_expressions_are_the_last_ones_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_expressions, "_cache", OrderedDict())
+    monkeypatch.setattr(regular_expressions, "_CACHED", 2)
+    first = compiled("cached-1")
+    compiled("cached-2")
+    assert compiled("cached-1") is first
+    compiled("cached-3")
+    assert compiled("cached-1") is first
+    compiled("cached-2")
+    compiled("cached-3")
+    assert compiled("cached-1") is not first
+
+
 def test_what_an_expression_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regular_expressions, "_KEPT", 500)
-    wanted = Pattern("(a|b)*a(a|b){40}")
+    wanted = matcher_of("(a|b)*a(a|b){40}")
     rng = random.Random(1)
     for _ in range(50):
         name = "".join(rng.choice("ab") for _ in range(100))
@@ -253,8 +301,8 @@ def test_re2j_answers_alike() -> None:
 
 def ours(text: str) -> str:
     try:
-        of_topics = Pattern(text)
-        of_any = Pattern(text, frozenset("".join((*NAMES, *IDS))))
+        of_topics = matcher_of(text)
+        of_any = matcher_of(text, frozenset("".join((*NAMES, *IDS))))
     except PatternError:
         return "no"
     assert [of_topics.matches(name) for name in NAMES] == [of_any.matches(name) for name in NAMES]

@@ -11,7 +11,7 @@ from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup, Matchin
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import TimerKey
-from broker_sim.coordinator.regular_expressions import PatternError, pattern
+from broker_sim.coordinator.regular_expressions import PatternError, compiling, pattern
 from broker_sim.coordinator.state import ShardState
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
@@ -92,10 +92,10 @@ def refresh(shard: ShardState, key: TimerKey) -> None:
 def _matching(texts: list[str], names: list[str]) -> Matching:
     topics_by_pattern: dict[str, list[str]] = {}
     for text in texts:
-        compiled = pattern(text)
+        matcher = (yield from compiling(text)).matcher()
         topics = topics_by_pattern[text] = []
         for name in names:  # internal ones, too, as at Kafka
-            for is_match in compiled.matching(name):
+            for is_match in matcher.matching(name):
                 if is_match is None:
                     yield None
                 elif is_match:

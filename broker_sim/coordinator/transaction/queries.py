@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from broker_sim.coordinator.regular_expressions import Pattern
-from broker_sim.coordinator.regular_expressions import pattern as expression
+from broker_sim.coordinator.regular_expressions import compiling
 from broker_sim.coordinator.transaction.state import TransactionState
 from broker_sim.coordinator.transaction.transaction import State, Transaction
 from kafka_wire.errors import Err
@@ -42,9 +41,7 @@ class Filters:
 
 
 def filters_of(states: Sequence[str], producer_ids: Sequence[int], longer_than_ms: int, pattern: str | None) -> Filters:
-    """Those of a request: empty ones let all pass, names of states that aren't known none. Raises PatternError."""
-    if pattern:
-        expression(pattern)
+    """Those of a request: empty ones let all pass, names of states that aren't known none."""
     return Filters(
         frozenset(STATES[name] for name in states if name in STATES) if states else None,
         frozenset(producer_ids) if producer_ids else None,
@@ -68,9 +65,10 @@ def listing(
         yield from rows
         return
     yield None  # an expression may take as long as a piece
-    wanted = Pattern(filters.pattern, frozenset(char for item in rows for char in item.transactional_id))
+    alphabet = frozenset(char for item in rows for char in item.transactional_id)
+    matcher = (yield from compiling(filters.pattern, alphabet)).matcher()
     for row in rows:
-        for is_match in wanted.matching(row.transactional_id):
+        for is_match in matcher.matching(row.transactional_id):
             if is_match is None:
                 yield None
             elif is_match:
