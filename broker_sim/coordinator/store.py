@@ -74,7 +74,10 @@ class GroupStore:
     def replay_commit(self, commit: RepeatedCommit, position: int = -1) -> None:
         """Apply the records of a commit that repeats a layout, the first of them at ``position``; as a whole, unless open transactions
         have pending offsets of the group."""
-        group = self._holder_or_new(commit.layout.command.group_id)
+        group_id = commit.layout.command.group_id
+        group = None if self.pending_deletion else self.groups.get(group_id)  # fast path, without a call
+        if group is None:
+            group = self._holder_or_new(group_id)
         if not group.pending_txn_offsets:
             group.put_repeated(commit)
             return

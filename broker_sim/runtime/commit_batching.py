@@ -240,7 +240,9 @@ def flush_commits(runtime: GroupCoordinator, context: GroupShardContext, now_ms:
         return
     context.shard.step(CommitsLogged(commits, last_offset, high_watermark), now_ms)
     for commit in commits:
-        _restart_session(runtime, context, commit.layout, now_ms)
+        validation = commit.layout.validation
+        if validation is not None and validation.session is not None:
+            _restart_session(runtime, context, commit.layout, validation.session, now_ms)
         before, behind = commit.answer.good
         commit.reply += (before, commit.correlation_id, behind)
         commit.connection.replied()
@@ -262,11 +264,11 @@ def _are_still_valid(context: GroupShardContext, commits: Sequence[BatchedCommit
     return True
 
 
-def _restart_session(runtime: GroupCoordinator, context: GroupShardContext, layout: CommitLayout, now_ms: int) -> None:
+def _restart_session(
+    runtime: GroupCoordinator, context: GroupShardContext, layout: CommitLayout, of: tuple[TimerKey, int], now_ms: int
+) -> None:
     """Restart the session of the layout's member, as the outcome of its commit does."""
-    if layout.validation is None or layout.validation.session is None:
-        return
-    session, timeout_ms = layout.validation.session
+    session, timeout_ms = of
     deadline_ms, armed = now_ms + timeout_ms, layout.armed
     if armed is not None and armed.alive and armed.deadline_ms <= deadline_ms:
         armed.deadline_ms = deadline_ms

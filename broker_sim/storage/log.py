@@ -221,8 +221,10 @@ class PartitionLog:
         """Append one batch of the broker's own from ``count`` encoded records (`record_batch.batch_of`); returns its last offset and
         its bytes. Its effect and its exceptions are those of `append` with that batch."""
         config, base = self.config, self.log_end_offset
-        head = {} if within is None else within.head
-        data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence, **head)
+        if within is None:  # without a dict of arguments: a commit's batch is made in a microsecond
+            data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence)
+        else:
+            data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence, **within.head)
         size, last = len(data), base + count - 1
         if config.is_log_append_time or size > config.max_message_bytes:
             info = self.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
