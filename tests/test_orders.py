@@ -60,6 +60,7 @@ def orders(pytester: pytest.Pytester, *arguments: str, load: str | None = None) 
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are counted in /proc")
 @pytest.mark.parametrize(
     ("load", "loops", "told"),
@@ -83,6 +84,7 @@ def test_every_run_has_another_order_and_its_load(
     assert called.stdout.endswith("2 runs in a row were green\n")
 
 
+@pytest.mark.slow
 def test_the_first_red_run_is_the_last_and_can_be_repeated(pytester: pytest.Pytester) -> None:
     (pytester.path / "red").touch()
     called = orders(pytester, "5", load="1")

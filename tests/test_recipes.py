@@ -100,6 +100,7 @@ def test_an_api_is_two_files(tree: Path) -> None:
     assert files == "| 1000 | CountRecords | `handlers/k1000_count_records.py` | test_recipes |"
 
 
+@pytest.mark.slow
 def test_a_version_is_a_range_and_its_fields(tree: Path) -> None:
     add_the_api(tree)
     add_the_version(tree)

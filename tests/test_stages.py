@@ -56,6 +56,7 @@ def fails_until(number: int) -> str:
     return f'def test_late():\n    assert tried("late") >= {number}\n\ndef test_other():\n    tried("other")\n'
 
 
+@pytest.mark.slow
 def test_each_stage_runs_and_what_failed_in_each_is_listed(project: Project) -> None:
     """Also what hangs, with where it does, and a file that can't be loaded."""
     planted = [
@@ -94,6 +95,7 @@ def test_what_passes_alone_in_the_end_is_unsteady_and_the_run_is_green(
     assert lines[1].strip().startswith("unsteady: test_real.py::test_late failed")
 
 
+@pytest.mark.slow
 def test_what_fails_three_times_is_red(project: Project) -> None:
     result = project.run(project.stage("real", fails_until(4), again=True))
     assert (project.folder / "late").read_text() == "3"
@@ -141,6 +143,7 @@ def test_runs_that_tests_start_are_not_counted(project: Project) -> None:
     assert (result.code, result.passed, result.failed) == (0, 1, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side_by_side", [(), ("-n", "2")])
 def test_side_by_side_or_not_the_same_is_told(project: Project, side_by_side: tuple[str, ...]) -> None:
     stage = project.stage("one", "def test_wrong():\n    assert 1 == 2\n\ndef test_right(): pass\n")

@@ -53,7 +53,7 @@ _SCRIPTS = frozenset(
 )
 """The known scripts; a character's script follows from its name in Unicode, as Python's tables have no scripts."""
 _NAMED = {"HAN": "CJK"}
-_SPECIAL = frozenset("[\\*+?{.^$")
+_SPECIAL = frozenset("\\*+?{.^$")
 _ESCAPED = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 TEXT_START, TEXT_END, LINE_START, LINE_END, BOUNDARY, NO_BOUNDARY = range(6)
@@ -137,6 +137,9 @@ class Parser:
                 self.flags, node = frame.flags, frame.node()
                 frame = outer.pop()
                 frame.parts.append(self.repeated(node))
+            elif char == "[":
+                node = Node("chars", (yield from self.character_class()))
+                frame.parts.append(self.repeated(node))
             else:
                 frame.parts.append(self.repeated(self.piece()))
         if outer:
@@ -144,13 +147,11 @@ class Parser:
         return frame.node()
 
     def piece(self) -> Node:
-        """A character, a class of characters, an escape or an assertion."""
+        """A character, an escape or an assertion."""
         char = self.text[self.at]
         if char not in _SPECIAL:
             self.at += 1
             return self._literal_node(char)
-        if char == "[":
-            return Node("chars", self.character_class())
         if char == "\\":
             return self.escape()
         if char in "*+?":
@@ -203,6 +204,8 @@ class Parser:
 
     def _counts(self) -> tuple[int, int | None, int] | None:
         """The counts of ``{n}``, ``{n,}`` or ``{n,m}`` here and where they end; None where the brace is itself."""
+        if self.text[self.at + 1 : self.at + 2] not in _DIGITS:
+            return None
         end = self.text.find("}", self.at, self.at + _COUNT_SIZE)
         first, comma, second = self.text[self.at + 1 : end].partition(",") if end >= 0 else ("", "", "")
         if not _is_number(first) or (second and not _is_number(second)):
@@ -253,7 +256,8 @@ class Parser:
             end = self.text.find("\\E", self.at + 2)
             literal = self.text[self.at + 2 : end if end >= 0 else None]
             self.at = end + 2 if end >= 0 else len(self.text)
-            return Node("then", parts=[self._literal_node(char) for char in literal])
+            nodes = {char: self._literal_node(char) for char in set(literal)}
+            return Node("then", parts=[nodes[char] for char in literal])
         assertion = {"A": TEXT_START, "z": TEXT_END, "b": BOUNDARY, "B": NO_BOUNDARY}.get(char)
         if assertion is not None:
             self.at += 2
@@ -313,8 +317,10 @@ class Parser:
             return char
         raise PatternError(f"invalid escape sequence: `{self.text[begin : self.at]}`")
 
-    def character_class(self) -> frozenset[str]:
+    def character_class(self) -> Generator[None, None, frozenset[str]]:
+        """The characters of a class in brackets; yields where other requests may be served."""
         begin = self.at
+        piece_ends = begin + _PIECE
         self.at += 1
         negated = self.text.startswith("^", self.at)
         self.at += negated
@@ -323,6 +329,9 @@ class Parser:
         while first or not self.text.startswith("]", self.at):
             if self.at >= len(self.text):
                 raise PatternError("missing closing ]")
+            if self.at >= piece_ends:
+                piece_ends = self.at + _PIECE
+                yield
             first = False
             named = self._posix()
             if named is None and self.text[self.at] == "\\":

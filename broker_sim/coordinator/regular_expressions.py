@@ -215,6 +215,8 @@ def compiling(text: str, alphabet: frozenset[str] = ALPHABET) -> Generator[None,
     result: Pattern | PatternError
     try:
         node = yield from Parser(text, alphabet).parsing()
+        if len(text) >= LONG:
+            yield
         result = Pattern()
         result.first = yield from _Compiler(result).compiling(node, 0)
     except PatternError as error:

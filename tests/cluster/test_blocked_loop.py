@@ -126,6 +126,7 @@ async def test_who_is_in_another_place_at_each_look_is_merely_busy() -> None:
     assert told.texts == []
 
 
+@pytest.mark.slow
 def test_the_report_of_a_test_names_it_and_so_does_the_terminal_before_that(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
 import socket

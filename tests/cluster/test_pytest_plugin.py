@@ -42,6 +42,7 @@ def passes(pytester: pytest.Pytester, code: str, passed: int, *arguments: str) -
     result.assert_outcomes(passed=passed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 def test_async_tests_get_a_cluster_each_on_their_loop(pytester: pytest.Pytester, mode: str) -> None:
     code = """
@@ -63,6 +64,7 @@ async def test_fresh(kafka, plain, number):
     passes(pytester, code, 3, "-o", f"asyncio_mode={mode}", "-o", "asyncio_default_fixture_loop_scope=function")
 
 
+@pytest.mark.slow
 def test_the_marker_has_the_clusters_arguments(pytester: pytest.Pytester) -> None:
     code = """
 pytestmark = pytest.mark.kafka(brokers=3, config={"num.partitions": 5})
@@ -79,6 +81,7 @@ async def test_options(kafka):
     passes(pytester, code, 1, "--strict-markers", "-o", "asyncio_mode=auto", "-o", scope)
 
 
+@pytest.mark.slow
 def test_synchronous_tests_get_one_on_a_thread(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.kafka(topics={"a": 2})
@@ -121,6 +124,7 @@ def test_position(kafka_server): pass
     assert "Traceback" not in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_settings_are_those_of_the_release_that_another_marker_names(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
 import pytest

@@ -22,6 +22,7 @@ def run(pytester: pytest.Pytester, code: str, *arguments: str) -> pytest.RunResu
     return pytester.runpytest_subprocess(*OPTIONS, *SCOPE, *arguments, timeout=300)
 
 
+@pytest.mark.slow
 def test_a_test_that_failed_shows_what_became_of_its_groups(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.kafka(topics={"orders": 1}, as_version="3.9", clock="manual")
@@ -53,6 +54,7 @@ async def test_failing(kafka):
     assert "<svg" in picture.read_text()
 
 
+@pytest.mark.slow
 def test_a_synchronous_test_shows_it_too(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.kafka(topics={"orders": 1})
@@ -76,6 +78,7 @@ def test_failing(kafka_server):
     result.stdout.fnmatch_lines(["*Kafka groups*", "group billing: *", "*stuck: on*", "*app left*"])
 
 
+@pytest.mark.slow
 def test_requests_without_an_answer_are_named(pytester: pytest.Pytester) -> None:
     code = """
 from kafka_wire.codec import encode
@@ -127,6 +130,7 @@ async def test_passing(kafka):
     result.stdout.no_fnmatch_line("*Kafka groups*")
 
 
+@pytest.mark.slow
 def test_a_fixture_that_failed_shows_it_too(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.fixture
@@ -153,6 +157,7 @@ async def test_failing_with_a_member(kafka, app): pass
     result.stdout.fnmatch_lines(["*Kafka groups*", "group billing: *"])
 
 
+@pytest.mark.slow
 def test_a_rule_that_never_hit_fails_a_test_that_passed(pytester: pytest.Pytester) -> None:
     code = """
 async def test_left_over(kafka):

@@ -191,6 +191,7 @@ def test_a_name_that_is_not_there_breaks_nothing_and_is_told(kafka: Outside) -> 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "broker-sim journal read: no event fits that\n")
 
 
+@pytest.mark.slow
 def test_nothing_that_a_client_chose_does_something_to_the_terminal(
     outside: Callable[..., Outside], tmp_path: Path
 ) -> None:
@@ -265,6 +266,7 @@ def test_an_incident_on_the_command_line(kafka: Outside, tmp_path: Path) -> None
     assert ok("cluster", "delete", "c1") == "deleted  c1\n"
 
 
+@pytest.mark.slow
 async def test_a_groups_story_live_and_out_of_its_journal(outside: Callable[..., Outside], tmp_path: Path) -> None:
     directory = tmp_path / "journal"
     kafka = outside("--topic", "orders:2", "--journal", str(directory), *FAST_GROUPS)
@@ -300,6 +302,7 @@ async def test_a_groups_story_live_and_out_of_its_journal(outside: Callable[...,
     assert offline[: len(events)] == events
 
 
+@pytest.mark.slow
 async def test_a_group_is_watched(kafka: Outside) -> None:
     command = [sys.executable, "-m", "broker_sim", "group", GROUP, "--watch", "--control", kafka.url]
     watcher = processes.start(
@@ -321,6 +324,7 @@ async def test_a_group_is_watched(kafka: Outside) -> None:
     assert all(f"  {GROUP}: " in line for line in out.splitlines())
 
 
+@pytest.mark.slow
 def test_a_follower_that_is_cut_off_ends(kafka: Outside) -> None:
     command = [sys.executable, "-m", "broker_sim", "journal", "--follow", "--control", kafka.url]
     follower = processes.start(command)

@@ -23,6 +23,7 @@ def api() -> dict[str, Any]:
     return document()
 
 
+@pytest.mark.slow
 def test_it_is_valid_openapi(api: dict[str, Any]) -> None:
     assert api["openapi"].startswith("3.1.")
     validate(api)

@@ -165,7 +165,7 @@ class Members:
 
 
 @pytest.mark.parametrize("as_version", ["4.1", "4.4"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
 async def test_members_that_repeat_themselves_get_the_same_bytes(
     seed: int, as_version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

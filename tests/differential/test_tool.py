@@ -52,6 +52,7 @@ def test_a_sequence_is_a_function_of_its_seed_and_comes_back_from_its_file(kind:
         assert Sequence.loads("# a comment\n" + made.dumps()) == made
 
 
+@pytest.mark.slow
 def test_every_version_of_every_api_is_drawn() -> None:
     drawn = {(step.api, step.version) for seed in range(4000) for step in generators.sequence(seed, VERSIONS).steps}
     wanted = {(api, version) for api, (low, high) in VERSIONS.items() for version in range(low, high + 1)}
@@ -192,6 +193,7 @@ async def test_a_simulator_equals_itself(tmp_path: Path) -> None:
     assert runner.tally.log_records > 0
 
 
+@pytest.mark.slow
 async def test_a_cluster_equals_itself_while_leaders_and_brokers_go_and_come(tmp_path: Path) -> None:
     told: list[str] = []
     async with simulator(brokers=3) as one, simulator(brokers=3) as other:

@@ -74,6 +74,7 @@ def test_what_was_on_and_what_failed_is_seen() -> None:
     assert "C commit failed" in "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_many_members_are_folded() -> None:
     members = [f"app-{number}~{number:04x}" for number in range(120)]
     script = Script().formed(members).at(60)
@@ -171,6 +172,7 @@ def test_what_users_choose_is_escaped() -> None:
     assert page.tags.count("script") == 1  # ours
 
 
+@pytest.mark.slow
 def test_many_members_and_rebalances_make_a_picture_of_bearable_size() -> None:
     members = [f"app-{number}~{number:04x}" for number in range(200)]
     script = Script().formed(members)

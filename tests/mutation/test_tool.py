@@ -15,6 +15,7 @@ from tests.mutation.mutants import KINDS, ROOMS, ROOT, all_mutants, mutants_of, 
 from tests.mutation.score import Scored, table
 
 
+@pytest.mark.slow
 def test_every_mutant_of_a_module_is_another_program() -> None:
     path = ROOT / "coordinator/classic/group.py"
     original = ast.unparse(ast.parse(path.read_text()))
@@ -24,6 +25,7 @@ def test_every_mutant_of_a_module_is_another_program() -> None:
     assert [mutant.name for mutant in found] == [mutant.name for mutant in mutants_of(path)]
 
 
+@pytest.mark.slow
 def test_every_room_has_mutants_and_every_kind_is_made() -> None:
     found = all_mutants()
     assert {mutant.room for mutant in found} == set(ROOMS)

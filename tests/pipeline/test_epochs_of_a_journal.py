@@ -81,6 +81,7 @@ def causes(told: dict[str, list[Row]]) -> list[tuple[Any, ...]]:
     return [(row["kind"], row["cause"], row["who_clients"], row["cause_changes"]) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_version", ["4.1", "4.4"])
 def test_a_consumer_group(as_version: str, tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
@@ -95,6 +96,7 @@ def test_a_consumer_group(as_version: str, tmp_path: Path) -> None:
     assert journal["offset_resets"] == []
 
 
+@pytest.mark.slow
 def test_a_streams_group(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         await streams_script(kafka.bootstrap, lambda s: kafka.time.advance(s))
@@ -104,6 +106,7 @@ def test_a_streams_group(tmp_path: Path) -> None:
     assert [row[1] for row in causes(journal)] == ["join", "metadata change", "join", "leave"]
 
 
+@pytest.mark.slow
 def test_a_share_group(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         kafka.state.ensure_offsets_topic()
@@ -161,6 +164,7 @@ def test_a_classic_group_that_goes_over_and_back(tmp_path: Path) -> None:
         assert [churn[name] for name in ("members", "joins", "departures", "present")] == [2, 2, 1, 1]
 
 
+@pytest.mark.slow
 def test_what_moves_an_epoch_without_a_member(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         a = await Consumer.joined(kafka, "A")

@@ -157,6 +157,7 @@ def some_batches(draw: Any) -> bytes:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(some_batches(), max_size=5))
 def test_columns_are_what_the_decoders_give(batches: list[bytes]) -> None:
     both(piece(*batches, position=1000))
@@ -176,6 +177,7 @@ def test_so_they_are_where_bytes_have_changed(batches: list[bytes], data: st.Dat
     both(piece(*batches))
 
 
+@pytest.mark.slow
 @given(st.lists(some_batches(), min_size=1, max_size=3), st.integers(0, 2**41), st.integers(0, 2**41))
 def test_offsets_are_those_in_the_range(batches: list[bytes], start: int, more: int) -> None:
     wanted = RowSelection(ORIGIN, start, start + more)

@@ -99,6 +99,7 @@ def test_until_a_moment_nothing_later_has_a_say(kept: dict[str, Path], tmp_path:
     assert outcome.to_dict()["scope"] == "until 2026-11-24 09:34:50.000"
 
 
+@pytest.mark.slow
 def test_what_began_before_the_window_is_told_as_that_and_what_was_over_is_not(
     kept: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_what_began_before_the_window_is_told_as_that_and_what_was_over_is_not(
     assert min(row["window_start_ms"] + row["window_ms"] for row in lag) > BEHIND
 
 
+@pytest.mark.slow
 def test_of_what_is_older_how_things_stood_is_known(
     kept: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +164,7 @@ def test_of_some_groups_nothing_is_said_that_others_would_have_to_show(kept: dic
     assert "only groups scores-*, quotes-batch" in page
 
 
+@pytest.mark.slow
 def test_groups_alone_tell_what_they_tell_among_others(kept: dict[str, Path], tmp_path: Path) -> None:
     """The tables of one group are those that it has in a run of all."""
     folder = kept["membership-3.4.0-2"]

@@ -257,6 +257,7 @@ def test_a_run_tells_names_lists_and_skips(copied: Path, tmp_path: Path) -> None
     assert "Share groups&#39; deliveries" in page or "Share groups' deliveries" in page
 
 
+@pytest.mark.slow
 def test_a_scope_leaves_out_groups_and_what_came_later(copied: Path, tmp_path: Path) -> None:
     from pyarrow import parquet
 

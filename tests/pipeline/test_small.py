@@ -34,6 +34,7 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_without_spark(incident: Path, tmp_path: Path) -> None:
     """In a process of its own, which may import neither PySpark nor pandas."""
     program = (
@@ -56,6 +57,7 @@ def test_the_example_of_the_readme_without_spark(incident: Path, tmp_path: Path)
     assert "<svg" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_journal_alone_a_log_alone(incident: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, given in enumerate(
         (["--journal", str(incident / "journal")], ["--input", str(incident / "data"), "--no-journal"])

@@ -136,6 +136,7 @@ TOLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in INCIDENTS if name not in ("coordinator-dies-in-a-commit", "state-stuck")]
 )

@@ -50,6 +50,7 @@ MORE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "group"), [*PLAYED, *(pytest.param(*one, marks=pytest.mark.long) for one in MORE)])
 def test_it_happens_again(
     kept: dict[str, Path], name: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -78,6 +79,7 @@ PARTITIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "group", "kind", "version"), PARTITIONS)
 def test_what_happened_to_a_partition_happens_again_at_its_time(
     kept: dict[str, Path],
@@ -114,6 +116,7 @@ def test_without_lines_nobody_can_say_that_it_was_stuck(kept: dict[str, Path], t
     assert (tmp_path / "out" / "data").exists() == (code == 0 or "err" not in told)
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_elected_again_moves_nobody(kept: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
     """3.4: each change of the ISR by the controller begins an epoch. Groups that are told of nothing else have nothing to play."""
     folder = kept["stuck-shrunk-3.4.0-2"]
@@ -130,6 +133,7 @@ def test_a_release_that_is_none_is_said_in_a_line(kept: dict[str, Path], tmp_pat
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "group", "release", "why"),
     [
@@ -143,6 +147,7 @@ def test_records_alone_show_which_line_of_releases_wrote_them(
     assert read(str(kept[name] / "data"), Steps(sys.stderr, quiet=True), group=group).release() == (release, why)
 
 
+@pytest.mark.slow
 def test_a_quiet_group_is_nothing_to_play(kept: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
     code, told = reproduced(kept, "healthy-4.1.0-1", tmp_path / "out", capsys, "--group", "orders-sync")
     assert code == 1
@@ -150,6 +155,7 @@ def test_a_quiet_group_is_nothing_to_play(kept: dict[str, Path], tmp_path: Path,
     assert told["err"].count("\n") == 1
 
 
+@pytest.mark.slow
 def test_before_it_happened_there_is_nothing(kept: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
     """--until: the crash of returns-index-2 is at +45 s of the ledger's time."""
     ledger = json.loads((kept["membership-3.4.0-2"] / "ledger.json").read_text(encoding="utf-8"))
@@ -160,6 +166,7 @@ def test_before_it_happened_there_is_nothing(kept: dict[str, Path], tmp_path: Pa
     assert "not reproduced" in told["err"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -27,6 +27,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
     return processes.run(command)
 
 
+@pytest.mark.slow
 def test_a_scenario_that_holds_holds_with_every_seed() -> None:
     seen: list[int] = []
     found = sweep(find("crash-without-leave"), range(5, 25), jobs=2, progress=lambda each: seen.append(each.runs))

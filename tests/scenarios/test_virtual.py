@@ -360,6 +360,7 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow
 def test_the_command_tells_hashes_that_no_process_changes(tmp_path: Path) -> None:
     name, picture = "crash-without-leave", tmp_path / "a.svg"
     told = []
@@ -374,6 +375,7 @@ def test_the_command_tells_hashes_that_no_process_changes(tmp_path: Path) -> Non
     assert picture.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["aiokafka", "kafka-python"])
 def test_repeated_runs_are_compared_to_the_byte(kind: str) -> None:
     done = cli("rolling-restart-of-static-members", "--virtual", "--repeat", "3", "--quiet", "--client", kind)
@@ -382,6 +384,7 @@ def test_repeated_runs_are_compared_to_the_byte(kind: str) -> None:
     assert "3 runs: equal to the byte, journal " in done.stdout
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for arguments in (("--client", "confluent"), ("--clock", "manual"), ("--attach", "--", "ls")):
         done = cli("crash-without-leave", "--virtual", "--quiet", *arguments)
@@ -391,6 +394,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert cli(str(path), "--virtual", "--quiet").returncode == 1
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_journal_and_can_be_interrupted(tmp_path: Path) -> None:
     path, journal = tmp_path / "story.yaml", tmp_path / "journal"
     path.write_text(CONSUMER)
@@ -433,6 +437,7 @@ def test_an_interrupt_that_a_finaliser_swallows_ends_the_run_all_the_same() -> N
 # --- pytest --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.scenario("hanging-consumer-holds-the-rebalance", virtual=True, seed=5)
 async def test_the_marker_plays_in_virtual_time_beside_a_running_loop(scenario: Outcome) -> None:
     assert (scenario.code, scenario.seconds > 12) == (0, True)
@@ -440,6 +445,7 @@ async def test_the_marker_plays_in_virtual_time_beside_a_running_loop(scenario: 
     assert scenario.journal_hash == again.journal_hash
 
 
+@pytest.mark.slow
 def test_a_project_with_virtual_scenarios_has_its_hash_seed_pinned(pytester: pytest.Pytester) -> None:
     (pytester.path / "story.yaml").write_text(HELD)
     pytester.makepyfile(
@@ -462,6 +468,7 @@ def test_a_project_with_virtual_scenarios_has_its_hash_seed_pinned(pytester: pyt
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_files_are_tests_in_virtual_time_where_the_project_says_so(pytester: pytest.Pytester) -> None:
     minutes = HELD.replace("kind: crowd, members: 1, ", "").replace(
         "expect", "  - {name: ten minutes, after: 10m}\nexpect"

@@ -161,6 +161,7 @@ async def test_every_whole_frame_is_taken(as_version: str, caplog: pytest.LogCap
     assert [line for line in lines if not any(words in line for words in refused)] == []
 
 
+@pytest.mark.slow
 @hypothesis.given(rng=st.randoms(use_true_random=False))
 @hypothesis.settings(max_examples=40, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 async def test_damaged_frames(rng: Random) -> None:

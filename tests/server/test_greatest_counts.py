@@ -22,7 +22,6 @@ from tests.support.wire import api_key_of, response_class_of
 _SIZE, _SIZE_TAGGED = 40_000, 70_000
 _ONE_STEP = (
     "an assignment of very many partitions",  # a topic's 10,000 are shared out anew in one step
-    "regular expression",  # is read at once: a string has 32 KB at most
     "topic names of a share group",  # a member is given a topic's 10,000 partitions in one step
     "tasks of a member",  # the same of its tasks
     "topology: a chain of subtopologies",  # has a task for each
@@ -82,7 +81,14 @@ class Counted:
         return answer
 
 
-@pytest.mark.parametrize("name", _NAMES)
+_LONG = ("compaction", "gzip", "topology", "regular")
+"""Some seconds each, most of them to make the request."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if any(word in name for word in _LONG) else name for name in _NAMES],
+)
 def test_a_turn_of_the_loop_is_short(broker: ClusterThread, name: str) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
     thread = broker.run(lambda _: threading.get_ident())

@@ -437,6 +437,7 @@ def rung_at(places: Iterable[int]) -> None:
             raise
 
 
+@pytest.mark.slow
 def test_an_alarm_may_ring_anywhere() -> None:
     rung_at(random.sample(range(1, lines_of_a_short_life() + 1), 10))
 

@@ -286,6 +286,7 @@ def test_clients_of_crashed_processes_are_not_warned_of_after_the_simulation(res
     assert [str(each.message) for each in warned] == []
 
 
+@pytest.mark.slow
 def test_a_client_that_the_test_itself_leaves_open_is_warned_of() -> None:
     kept: list[Any] = []
 

@@ -118,6 +118,7 @@ def test_a_client_leaves_out_what_the_broker_says_is_aborted() -> None:
 # --- the bank at work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["bank", "tellers"])
 @pytest.mark.parametrize("version", ["3.4", "4.1"])
 def test_the_same_seed_is_the_same_run_and_clean(workload: str, version: str) -> None:

@@ -74,6 +74,7 @@ def test_twenty_minutes_take_a_few_cpu_seconds_and_are_the_same_in_another_proce
     assert own["cpu_s"] < 20, f"{1200 / own['cpu_s']:.0f} virtual seconds per CPU second"
 
 
+@pytest.mark.slow
 def test_the_same_seed_again_in_one_process_is_the_same_run_and_others_are_not() -> None:
     def run(seed: int) -> tuple[str, str]:
         with simulate(seed) as sim:
@@ -103,12 +104,14 @@ def test_runs_differ_from_the_first_difference_on_and_not_before() -> None:
     assert after != after_too
 
 
+@pytest.mark.slow
 def test_the_order_of_tasks_changes_the_schedule_and_loses_nothing() -> None:
     with simulate(7, order="tasks") as sim:
         group = two_minutes(sim)
         assert not group.lost()
 
 
+@pytest.mark.slow
 def test_a_pinned_hash_seed_is_seen() -> None:
     code = "from broker_sim.simulation.virtual.hashseed import is_pinned, pin; import os; print(is_pinned()); pin(); print(is_pinned())"
     for seed, expected in (("random", "False\nTrue"), ("0", "True\nTrue"), ("77", "True\nTrue")):

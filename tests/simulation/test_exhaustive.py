@@ -26,6 +26,7 @@ def test_nothing_breaks_a_rule_in_any_order_of_three_actions(name: str) -> None:
     assert found.states > 120
 
 
+@pytest.mark.slow
 def test_what_is_drawn_is_the_same_again_and_breaks_nothing() -> None:
     first, again = (drawn(seed, steps=60) for seed in (7, 7))
     assert (first.states, first.steps, first.by_depth) == (again.states, again.steps, again.by_depth)

@@ -89,6 +89,7 @@ def test_moments_may_be_given() -> None:
     assert [each.case.turns[-1].at_s for each in out.futures] == [0.5, 1.25]
 
 
+@pytest.mark.slow
 def test_a_future_with_a_planted_bug_fails_again_from_the_beginning_and_is_made_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -62,6 +62,7 @@ def test_commits_of_a_stuck_offsets_partition_wait_and_come_through() -> None:
         assert not group.lost()
 
 
+@pytest.mark.slow
 def test_a_parked_join_longer_than_the_clients_patience_makes_no_phantoms() -> None:
     """Requests of a connection are served one at a time, so a client that is tired of waiting comes on a new connection."""
     with simulate(6) as sim:

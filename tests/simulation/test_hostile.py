@@ -67,6 +67,7 @@ def test_a_journal_changes_nothing_that_clients_see(monkeypatch: pytest.MonkeyPa
     assert runs[0] == runs[1]
 
 
+@pytest.mark.slow
 def test_the_hostile_client_hears_every_refusal_and_the_members_live_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     beats = sum(rough_life(seed).beats for seed in (*range(8), 18))
@@ -78,6 +79,7 @@ def test_the_hostile_client_hears_every_refusal_and_the_members_live_on(monkeypa
     assert ("JoinGroup", Err.MEMBER_ID_REQUIRED) in heard
 
 
+@pytest.mark.slow
 def test_every_deed_is_done_in_some_run(monkeypatch: pytest.MonkeyPatch) -> None:
     deeds = [name for name in dir(Hostile) if name.startswith("_do_")]
     done: set[str] = set()

@@ -26,6 +26,7 @@ def _instead(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
     return args, kwargs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [time.time, time.asctime, time.sleep, time.strftime, open, sys.getrefcount])
 def test_a_function_of_c_becomes_a_call_of_another_whatever_arguments_it_took(function: Any) -> None:
     """One for each convention of calling: none, any, one, a tuple, with keywords."""

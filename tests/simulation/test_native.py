@@ -242,6 +242,7 @@ for sync in (False, True):
 """
 
 
+@pytest.mark.slow
 def test_who_imports_it_in_a_simulation_for_the_first_time_is_refused_too() -> None:
     """In processes that have not imported it yet; behind the run its clients are as they should be."""
     done = subprocess.run(

@@ -124,6 +124,7 @@ def test_a_number_of_seeds(sim):
     assert result.stderr.str() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpinned")
 def test_a_failure_tells_how_to_see_it_again_and_what_it_takes(pytester: pytest.Pytester) -> None:
     result = play(pytester, CRASHES)
@@ -197,6 +198,7 @@ def test_fails_anyhow(sim):
     )
 
 
+@pytest.mark.slow
 def test_plans_that_the_test_injects_are_made_small_too(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.sim(seeds=[5], faults=[[1, "pause", {"host": "x", "for_s": 1}]], order="tasks")
@@ -227,6 +229,7 @@ def test_prints(sim):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "seeds"),
     [(("--sim-seed=-3..-1",), [-3, -2]), (("--sim-seeds", "2"), [0, 1])],
@@ -304,6 +307,7 @@ def test_clocks(sim):
 """
 
 
+@pytest.mark.slow
 def test_tests_that_are_not_deterministic_are_told_so(pytester: pytest.Pytester) -> None:
     result = play(pytester, SAYS + NOT_THE_SAME)
     result.assert_outcomes(failed=3)
@@ -330,6 +334,7 @@ def test_it(sim):
 # --- beside other plugins --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpinned")
 def test_with_xdist_the_workers_are_pinned(pytester: pytest.Pytester) -> None:
     code = """
@@ -343,6 +348,7 @@ def test_other(): ...
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpinned")
 def test_a_random_order_is_the_one_that_was_announced(pytester: pytest.Pytester) -> None:
     tests = "\n".join(f"def test_{n}(sim): print('SEED', random.random())" for n in range(5))
@@ -369,6 +375,7 @@ def test_with_and_without_others(pytester: pytest.Pytester, options: tuple[str, 
     assert 'errors="0" failures="1" skipped="0" tests="2"' in (pytester.path / "told.xml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpinned")
 def test_python_m_pytest_and_a_debugger(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
@@ -381,6 +388,7 @@ def test_python_m_pytest_and_a_debugger(pytester: pytest.Pytester) -> None:
     assert done.stdout.count("test session starts") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpinned")
 def test_nothing_starts_again_where_nothing_with_sim_is_run(pytester: pytest.Pytester) -> None:
     code = """
@@ -413,6 +421,7 @@ def test_a_program_that_calls_pytest_is_not_replaced(pytester: pytest.Pytester) 
     )
 
 
+@pytest.mark.slow
 def test_a_hash_seed_of_the_users_own_stays_and_is_told(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,6 +465,7 @@ def test_fails_by_word(sim):
     result.stdout.fnmatch_lines(["*Failed: so it is*", "again: pytest *::test_fails_by_word --sim-seed 0"])
 
 
+@pytest.mark.slow
 def test_a_timeout_names_the_seed_and_is_not_shrunk(pytester: pytest.Pytester) -> None:
     code = """
 import signal

@@ -97,6 +97,7 @@ def test_where_it_fails_the_world_can_be_looked_at(monkeypatch: pytest.MonkeyPat
     assert 11 <= answers(text)[0] < 12
 
 
+@pytest.mark.slow
 def test_on_the_command_line_it_reads_commands_from_stdin(tmp_path: Path) -> None:
     file = tmp_path / "case.json"
     file.write_text(json.dumps(CASE.to_dict()))

@@ -118,6 +118,7 @@ def test_equal_failures_are_counted_as_one_and_kinds_end_it(monkeypatch: pytest.
     assert summary.runs < 12
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_run_that_differs_the_second_time_is_told_by_its_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = 0
@@ -218,6 +219,7 @@ def test_a_sweep_ends_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> No
     assert 9000 < summary.left_s < 12000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_failure_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -258,6 +260,7 @@ def test_workers_have_their_hash_seed_pinned(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ["PYTHONHASHSEED"] == "random"
 
 
+@pytest.mark.slow
 def test_workers_are_replaced_after_a_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_RUNS_A_WORKER", 2)
     with workers.pool(1) as some:
@@ -315,6 +318,7 @@ def test_what_other_work_brings_is_no_result() -> None:
         assert work.results(reversed(wanted)) == [6, 4]
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_sweep_that_is_killed() -> None:
     code = (
         "from broker_sim.simulation.sweeps.workers import pool; import os, sys\n"
@@ -343,6 +347,7 @@ def _runs(pid: int) -> bool:
 # --- the command ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "alone", "--seeds", "3..5", "--jobs", "1", "--seconds", "10", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -350,6 +355,7 @@ def test_the_command_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["virtual_s"] > 20
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_the_command_tells_what_it_found(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -423,6 +429,7 @@ def test_what_came_about_is_told_by_kind_in_lines_that_fit() -> None:
     assert any(line.startswith("  log was ") and " stuck, " in line for line in lines[never:])
 
 
+@pytest.mark.slow
 def test_workloads_on_the_wire_protocol_need_no_aiokafka(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -464,6 +471,7 @@ def test_the_quick_pass_is_the_same_run_with_the_same_checks(name: str) -> None:
     assert quick.failure is None
 
 
+@pytest.mark.slow
 def test_the_quick_pass_finds_what_the_other_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     commits_are_not_loaded(monkeypatch)
     moves = Fault(4.0, "move", {"log": "offsets(billing)", "step": 1})

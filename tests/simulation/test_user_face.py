@@ -129,6 +129,7 @@ def test_faults_without_anything_to_break_are_a_mistake() -> None:
 # --- swarms ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_swarm_is_drawn_by_the_seed_and_finds_its_targets() -> None:
     def drawn(seed: int, **options: Any) -> list[Fault]:
         with simulate(seed, faults=Swarm(during="20s", **options)) as sim:
@@ -224,6 +225,7 @@ def test_plans_can_be_injected_later_and_all_of_them_replaced() -> None:
 # --- healing and checking --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_heal_ends_whatever_is_broken() -> None:
     plan = [
         Fault(0, "state", {"log": "orders-0", "state": "stuck"}),
@@ -261,6 +263,7 @@ def test_check_heals_and_waits_as_long_as_the_groups_timers_allow() -> None:
         assert group.lost() == set()
 
 
+@pytest.mark.slow
 def test_check_tells_what_is_lacking_and_how_it_came_to_it() -> None:
     with simulate(4) as sim:
         group = a_group(sim)
@@ -278,6 +281,7 @@ def test_check_tells_what_is_lacking_and_how_it_came_to_it() -> None:
             sim.check(also=lambda: False, within="2s")
 
 
+@pytest.mark.slow
 def test_check_wants_everything_read_and_committed() -> None:
     with simulate(4) as sim:
         group = a_group(sim)
@@ -304,6 +308,7 @@ def test_check_notices_acknowledged_records_that_are_gone() -> None:
             sim.check(groups={GROUP: 3})
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_deleted_and_made_again_has_lost_nothing() -> None:
     with simulate(4) as sim:
         group = a_group(sim)
@@ -427,6 +432,7 @@ def test_a_former_name_of_an_invariant_is_taken_with_a_warning() -> None:
         sim.cluster()
 
 
+@pytest.mark.slow
 def test_invariants_can_be_waived_by_name_or_left_out() -> None:
     def broken(**options: Any) -> str | None:
         with simulate(4, **options) as sim:

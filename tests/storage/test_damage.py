@@ -33,6 +33,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(data_dir)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_log_with_any_damage_opens_and_goes_on(

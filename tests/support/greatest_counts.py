@@ -450,6 +450,7 @@ _REGEXES: dict[str, Callable[[int], str]] = {
     "named groups": lambda n: "".join(f"(?P<n{k}>)" for k in range(n // 12)),
     "classes": lambda n: "[a-z]" * (n // 5),
     "a class of ranges": lambda n: "[" + "a-z" * (n // 3 - 1) + "]",
+    "a quotation": lambda n: r"\Q" + "n0" * (n // 2 - 2) + r"\E",
     "classes of unicode": lambda n: r"\pL" * (n // 3),
     "questions": lambda n: "n?" * (n // 4) + "n" * (n // 4),
     "dots": lambda n: "(.*)*" * (n // 5),

@@ -91,6 +91,7 @@ TOPOLOGIES: dict[str, Callable[[], Subtopology]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", TOPOLOGIES)
 def test_a_topology_is_read_compared_and_described_in_pieces(what: str) -> None:
     topology = Topology(0, [TOPOLOGIES[what]()])
