@@ -69,7 +69,8 @@ _EVERY_RUNS = 100
 
 
 def register(commands: Commands, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of ``broker-sim simulate``. One list, in the order of --help: what runs, what is recorded, what happens to
+    failures."""
     verb = add_command(
         commands,
         name,

@@ -271,6 +271,7 @@ class TopicProber(Prober):
         return [(node, hosts[node - 1], 9092) for node, broker in self.state.brokers.items() if broker.alive]
 
     async def _do_ask_for_metadata(self) -> None:
+        # one request and all that its response must contain; most fields depend on the version, so the checks can't be a table
         version = self.pick(MetadataRequest, 1)
         every, by_id = self.rng.random() < 0.3, version >= 12 and self.rng.random() < 0.5
         some = self.rng.sample(self.topics, self.rng.randint(0, len(self.topics)))
