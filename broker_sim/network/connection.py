@@ -464,7 +464,7 @@ class Connection(asyncio.Protocol):
         self._write()
 
     def mute(self, muted: bool) -> None:
-        """As ``ConnectionLike.mute``."""
+        """As ``ConnectionLike.mute``; unmuting handles the frames that were received meanwhile."""
         if muted:
             self._stop |= _MUTED
         else:

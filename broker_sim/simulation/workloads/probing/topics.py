@@ -66,7 +66,7 @@ class _Mine:
 
 
 class TopicProber(Prober):
-    """See the module."""
+    """Creates, grows, configures and deletes topics of its own, and checks what the cluster's metadata says of them."""
 
     PAUSE_S = 0.05
 
