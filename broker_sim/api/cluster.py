@@ -358,7 +358,7 @@ class Cluster:
 
     @property
     def transactions(self) -> TransactionCoordinator:
-        """The transaction coordinators."""
+        """The transaction coordinators of all brokers. Raises ClusterError if the cluster is not running."""
         return self.coordinators.transactions
 
     def _prepare(self, runtime: GroupCoordinator) -> None:
@@ -444,7 +444,7 @@ class Cluster:
 
     @property
     def faults(self) -> Faults:
-        """The request rules."""
+        """The request rules. The first access starts the observation of requests (`observe`)."""
         self.observe()
         assert self._observation.faults is not None
         return self._observation.faults

@@ -145,7 +145,7 @@ class TopicsKind(FieldKind[dict[str, Any]]):
 
 
 class Release(FieldKind[str]):
-    """A release of Kafka."""
+    """The Kafka release to behave as, a text such as ``"3.9"``; reading it raises if it is none that the broker knows."""
 
     meant = "a release of Kafka in quotes, as in '3.9'"
     metavar = "X.Y"
@@ -161,12 +161,11 @@ class Release(FieldKind[str]):
         return value
 
     def schema(self) -> dict[str, Any]:
-        """A text."""
         return Text().schema()
 
 
 class ClockName(FieldKind[str]):
-    """How a clock goes."""
+    """The mode of the brokers' clock: ``real``, ``manual``, or ``scaled:10`` for ten times as fast."""
 
     meant = "'real', 'scaled:10' or 'manual'"
 
@@ -178,7 +177,6 @@ class ClockName(FieldKind[str]):
         return value
 
     def schema(self) -> dict[str, Any]:
-        """A text."""
         return Text().schema()
 
 

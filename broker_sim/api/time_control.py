@@ -84,7 +84,7 @@ class TimeControl:
 
     @property
     def mode(self) -> str:
-        """``real``, ``scaled`` or ``manual``."""
+        """How the brokers' clock runs: ``real``, ``scaled`` or ``manual``."""
         if isinstance(self._clock, ManualClock):
             return "manual"
         return "scaled" if isinstance(self._clock, ScaledClock) else "real"

@@ -216,6 +216,7 @@ def _grouped() -> str:
 
 
 def _add_serve(commands: Commands) -> None:
+    # options in the order of --help; most have no type, since `Cluster` checks them and reports all errors together
     serve = add_command(
         commands,
         "serve",

@@ -89,7 +89,7 @@ class ControlServer:
 
     @property
     def url(self) -> str:
-        """``http://HOST:PORT``, once started."""
+        """``http://HOST:PORT`` of the running server; an IPv6 address is in brackets."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     async def start(self) -> None:

@@ -37,13 +37,13 @@ def shown(cluster: Cluster, node_id: int) -> dict[str, Any]:
 
 @operation("broker.list", "GET /brokers", answer={"brokers": [BROKER]})
 async def list_brokers(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """List all brokers."""
+    """List all brokers: address, rack, whether they are alive, number of led partitions."""
     return {"brokers": [shown(cluster, node_id) for node_id in cluster.state.brokers]}
 
 
 @operation("broker.get", "GET /brokers/{broker}", NODE, answer=BROKER)
 async def get_broker(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Show a broker."""
+    """Show a broker: address, rack, whether it is alive, number of led partitions."""
     check_broker(cluster, given["broker"])
     return shown(cluster, given["broker"])
 
@@ -112,7 +112,7 @@ def _clock(cluster: Cluster) -> dict[str, Any]:
 
 @operation("clock.get", "GET /clock", answer=CLOCK)
 async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Show the brokers' time."""
+    """Show the brokers' clock: mode, rate, time, next timer."""
     return _clock(cluster)
 
 
@@ -165,7 +165,7 @@ async def list_clusters(clusters: Clusters, given: dict[str, Any]) -> Any:
 
 @operation("cluster.get", "GET /clusters/{cluster}", CLUSTER_ID, answer=CLUSTER, on="clusters")
 async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
-    """Show a virtual cluster."""
+    """Show a virtual cluster: bootstrap address, release, clock, topics."""
     return overview(clusters, given["cluster"])
 
 

@@ -101,7 +101,7 @@ def require_in_journal(events: Iterable[dict[str, Any]], group: str) -> None:
 
 @operation("group.list", "GET /groups", answer={"groups": [GROUP]})
 async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """List all groups."""
+    """List all groups with their states and members."""
     return {"groups": [shown(cluster.group(name)) for name in cluster.groups()]}
 
 

@@ -63,7 +63,7 @@ async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("order.list", "GET /order", answer={"holds": [HOLD]})
 async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """List the holds."""
+    """List the holds and the requests that wait in them."""
     return {"holds": [_shown(hold) for hold in cluster.order.holds]}
 
 
@@ -144,7 +144,7 @@ async def record(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 @operation("order.recorded", "GET /order/recording", answer={"entries": [ENTRY]})
 async def show_recording(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Show the recorded order."""
+    """Show the requests of the recorded order."""
     return _recorded(_recording(cluster))
 
 

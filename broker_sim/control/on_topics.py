@@ -1,4 +1,4 @@
-"""Operations on topics."""
+"""Operations on topics: list, show, create, fill, grow, delete."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def shown(topic: Topic) -> dict[str, Any]:
 
 @operation("topic.list", "GET /topics", answer={"topics": [TOPIC]})
 async def list_topics(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """List all topics."""
+    """List all topics, internal ones included."""
     return {"topics": [shown(topic) for topic in cluster.state.topics.values()]}
 
 
 @operation("topic.get", "GET /topics/{topic}", TOPIC_NAME, answer=TOPIC)
 async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Show a topic."""
+    """Show a topic: partitions, replication factor, number of records."""
     return shown(topic_of(cluster, given["topic"]))
 
 
@@ -56,7 +56,7 @@ async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     answer=TOPIC,
 )
 async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Create a topic."""
+    """Create a topic; without a number of partitions it gets the broker's default."""
     topic = cluster.create_topic(
         given["topic"],
         given.get("partitions", -1),

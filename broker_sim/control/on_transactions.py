@@ -46,7 +46,7 @@ def shown(transaction: TransactionHandle) -> dict[str, Any]:
 
 @operation("transaction.list", "GET /transactions", answer={"transactions": [TRANSACTION]})
 async def list_transactions(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """List all transactional ids."""
+    """List all transactional ids with their states, producer ids and epochs."""
     from broker_sim.api.handles.transactions import ids_of
 
     return {"transactions": [shown(cluster.transaction(name)) for name in ids_of(cluster)]}

@@ -116,7 +116,7 @@ def group_line(ts_ms: int, group: Mapping[str, Any]) -> str:
 
 
 def clock(ts_ms: int) -> str:
-    """``12:34:56.789``, UTC."""
+    """The time of day in UTC of ``ts_ms`` (ms since 1970): ``12:34:56.789``."""
     seconds, ms = divmod(ts_ms, 1000)
     return f"{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
 

@@ -236,7 +236,7 @@ class RepeatedCommit(Protocol):
     def layout(self) -> Layout: ...
 
     def offsets(self) -> list[tuple[str, int, Offset]]:
-        """As ``CommitOffsets.offsets``."""
+        """Topic, partition and offset of each row, decoded from the request at each call."""
 
 
 @dataclass(slots=True)

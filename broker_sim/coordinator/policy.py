@@ -31,10 +31,12 @@ class Policy:
     sync_errors: dict[Err, Err]
     """The leader's SyncGroup and a static member's rejoin, which store the group (GroupMetadataManager.storeGroup)."""
     commit_value_version: int
-    """Version of the offset commit values written (v1 all the same where a commit has its own expiry)."""
+    """Version of the offset commit values written: GroupMetadataManager.offsetCommitValue writes 3, 4.1 writes 4, which has topic ids
+    (KAFKA-19141). A commit with its own expiry has version 1 in both."""
     window_extends_for: str
-    """Who extends the initial rebalance delay: joiners of generation 0 ("first generation") or of any group that was empty
-    ("was empty")."""
+    """Which joiners extend the initial rebalance delay: those of generation 0 ("first generation",
+    GroupCoordinator.addMemberAndRebalance) or of any group that was empty ("was empty",
+    GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin)."""
     new_group_is_stored: bool
     """A JoinGroup that makes the group but changes nothing else appends an empty group record, so that the group survives a load
     (GroupMetadataManager.classicGroupJoinToClassicGroup; Scala creates it in memory alone)."""
@@ -48,9 +50,10 @@ class Policy:
     """OffsetCommit v9+ with a generation, for a group that doesn't exist; GROUP_ID_NOT_FOUND is an error of v9 (KIP-848), older clients
     get ILLEGAL_GENERATION (OffsetMetadataManager.validateOffsetCommit)."""
     late_append_is_published: bool
-    """An append whose timeout was answered already is still published when the log commits it (else only at the next load)."""
+    """An append whose timeout was answered already is still published when the log commits it: CoordinatorRuntime has replayed its
+    records. Else only at the next load: GroupMetadataManager.storeOffsets has failed the pending commit."""
     shares_batches: bool
-    """Commits of several requests may share one record batch (group.coordinator.append.linger.ms)."""
+    """Commits of several requests may share one record batch (group.coordinator.append.linger.ms, CoordinatorRuntime)."""
     assignment_shown_while_preparing: bool
     """DescribeGroups shows members' assignments during PreparingRebalance (GroupMetadata.summary: of a Stable group alone)."""
     leave_rebalances_once: bool
@@ -60,39 +63,50 @@ class Policy:
     """Expiry writes a group's tombstone only if it has been through a generation: before, no record of it was written
     (GroupMetadataManager.cleanupGroupMetadata)."""
     states_filter_folds_case: bool
-    """ListGroups compares state names without regard to case (GroupMetadataManager.listGroups)."""
+    """ListGroups compares state names without regard to case (GroupMetadataManager.listGroups; GroupCoordinator.handleListGroups since
+    KAFKA-16095)."""
     states_filter_strips_blanks: bool
-    """And without the blanks around them."""
+    """ListGroups ignores the blanks around a state's name (GroupMetadataManager.listGroups trims it)."""
     refused_commits_stay_pending: bool
     """A partition whose metadata is too long, in a commit with valid partitions, counts as having a pending commit until it is
-    committed or deleted: OffsetFetch with require_stable refuses it all that time."""
+    committed or deleted: OffsetFetch with require_stable refuses it all that time (KAFKA-16371, mended in 3.8)."""
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed, as all writes of CoordinatorRuntime do (else at once, whatever
     becomes of the append: GroupMetadataManager.cleanupGroupMetadata logs a failure)."""
     answers_partitions_once: bool
-    """OffsetFetch is sorted into maps: a partition asked twice is answered once, a topic asked without partitions not at all."""
+    """OffsetFetch is sorted into maps (KafkaApis.handleOffsetFetchRequest, GroupMetadataManager.getOffsets): a partition asked twice is
+    answered once, a topic asked without partitions not at all."""
     commits_are_maps: bool
-    """The same for OffsetCommit and OffsetDelete."""
+    """The same for OffsetCommit and OffsetDelete, which GroupCoordinator takes as maps by TopicPartition."""
     missing_are_maps: bool
-    """So are the partitions in them that do not exist."""
+    """The partitions of an OffsetCommit or OffsetDelete that do not exist are a map as well: KafkaApis keeps their errors in one until
+    3.4. Since 3.5 it adds them to the response one by one."""
     clean_up_removes_group: bool
-    """OffsetDelete and the deletion of a topic end an empty group that has lost its last offset."""
+    """OffsetDelete and the deletion of a topic end an empty group that has lost its last offset
+    (GroupMetadataManager.cleanupGroupMetadata, which both call; Java leaves it to the expiry,
+    OffsetMetadataManager.cleanupExpiredOffsets)."""
     old_leave_returns_top_errors: bool
-    """LeaveGroup v0-2 can say an error of the whole (3.4 finds no member to put it at, and says UNSUPPORTED_VERSION)."""
+    """LeaveGroup v0-2 can return an error of the whole request. 3.4 returns UNSUPPORTED_VERSION: its LeaveGroupResponse takes the error
+    of these versions from its only member, and an error of the whole has no member."""
     group_record_sequence: int
-    """Base sequence of batches that hold anything but offset commits."""
+    """Base sequence of batches that contain anything but offset commits: GroupMetadataManager.storeGroup calls MemoryRecords.builder
+    without one; CoordinatorRuntime's MemoryRecordsBuilder gets 0."""
     group_operations: int
-    """Authorized operations of a group for all clients, as bits by AclOperation's codes."""
+    """Authorized operations of a group for all clients, as bits by AclOperation's codes; those of configs are added with the settings
+    of groups (KAFKA-14510)."""
     members_join_again: bool
-    """A member of a consumer group that is in may send epoch 0, as one that has lost its epoch does. Else it is fenced until it has
-    left, or its session is over."""
+    """A member of a consumer, share or streams group may send epoch 0 again, as one that was fenced or has lost its response does
+    (KAFKA-19233). Else it is fenced until it has left, or its session has expired."""
     revoked_partitions_are_free: bool
-    """What a member of a consumer group says that it has given up it may be given again by the same answer. Else by the next one."""
+    """Partitions that a member of a consumer group reports as revoked may be assigned to it again by the same response (KAFKA-19449,
+    CurrentAssignmentBuilder). Else by the next one."""
     other_assignor_moves_group: bool
-    """A consumer group's epoch moves where another assignor has most votes than before. Else that counts at the next occasion."""
+    """A consumer group's epoch is incremented when another assignor than before has most votes (KAFKA-20434). Else the vote counts when
+    the epoch is next incremented."""
     refused_join_completes: bool
-    """Every JoinGroup, also a refused one, checks whether the join phase is complete. Else only one that adds a member does: after an
-    id is refused for ``group.max.size``, which the phase no longer waits for, it still ends only at its timeout."""
+    """Every JoinGroup, also a refused one, checks whether the join phase is complete (GroupCoordinator.handleJoinGroup:
+    rebalancePurgatory.checkAndComplete). Else only one that adds a member does: after an id is refused for ``group.max.size``, which
+    the phase no longer waits for, it still ends only at its timeout."""
     clean_up_counts_from_start: bool
     """Expired offsets are looked for every ``offsets.retention.check.interval.ms`` from the broker's start on
     (GroupMetadataManager.startup). Else each offsets partition has a timer of its own, which counts from its load
@@ -101,80 +115,101 @@ class Policy:
     """A log that can't be loaded leaves the partition without a coordinator (CoordinatorRuntime's state FAILED; else it is served as if
     it were empty: GroupMetadataManager.loadGroupsAndOffsets logs the error)."""
     group_tombstone_ends_offsets: bool
-    """At load a group's tombstone removes the offsets before it, too."""
+    """At load a group's tombstone removes the offsets before it as well: GroupMetadataManager.replay removes the group, and its offsets
+    are not found without it. GroupMetadataManager.loadGroupsAndOffsets makes an empty group for them."""
     offset_read_makes_group: bool
-    """At load a group is there from its first offset on, although that was removed or its transaction aborted."""
+    """At load a group exists from its first offset on, even if that was removed or its transaction aborted
+    (OffsetMetadataManager.replay creates a simple group; loadGroupsAndOffsets does so for the offsets that remain)."""
     simple_group_exists_at_once: bool
-    """A first commit without a generation makes the group before its append is committed."""
+    """A first commit without a generation makes the group before its append is committed (GroupCoordinator.handleCommitOffsets adds it
+    to the cache; OffsetMetadataManager.replay creates it with the record)."""
     answers_wait_for_writes: bool
     """Every request that could write - Heartbeat, LeaveGroup, a deferred JoinGroup or SyncGroup, OffsetFetch with require_stable -
     ends when all that the partition was given before is committed, and fails after ``offsets.commit.timeout.ms``
     (CoordinatorRuntime.java)."""
     stable_fetch_errors: dict[Err, Err]
-    """OffsetFetch with require_stable, where it waits."""
+    """OffsetFetch with require_stable, if it waits for writes: its clients retry NOT_COORDINATOR, but older ones do not expect
+    REQUEST_TIMED_OUT (GroupCoordinatorService.handleOffsetFetchException)."""
     appends_need_min_isr: bool
-    """Appends to the offsets partition ask for acks=all: refused below min.insync.replicas (else they are taken, and wait)."""
+    """Appends to the offsets partition ask for acks=all (offsets.commit.required.acks): refused below min.insync.replicas. Else for
+    acks=1 (CoordinatorPartitionWriter): they are appended, and wait for the high watermark."""
     nameless_protocol_is_null: bool
     """JoinGroup v7+ returns null for a protocol with an empty name (KafkaApis: a null name is what v7 added, KIP-559)."""
     votes_are_counted_in: str
-    """The hash map whose order breaks ties of the protocol vote: of those with most votes its first one wins (``vote.ORDERS``)."""
+    """The hash map whose order breaks ties of the protocol vote (GroupMetadata.selectProtocol, ClassicGroup.selectProtocol): of those
+    with most votes its first one wins (``vote.ORDERS``)."""
     replaced_member_stays_new: bool
-    """A static member that is replaced while it waits in its first JoinGroup remains a new member, and its session expires even
-    while it waits (else the replacing member is an old one, whose session a deferred JoinGroup keeps alive)."""
+    """A static member that is replaced while it waits in its first JoinGroup remains a new member, and its session expires even while
+    it waits: GroupMetadata.replaceStaticMember keeps MemberMetadata.isNew. Else the replacing member is an old one, whose session a
+    deferred JoinGroup keeps alive (ClassicGroup.replaceStaticMember makes another ClassicGroupMember)."""
     deletion_begins_when_committed: bool
-    """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
+    """DeleteGroups does nothing before all that was written earlier is committed: GroupCoordinatorService.deleteGroups looks for share
+    groups first, and that read waits (measured on 4.1.0)."""
     has_epoch_groups: bool
     """There are groups with member epochs (KIP-848), and their records are read."""
     first_epoch: int
-    """The epoch of a new group by epochs, which its first effective join moves."""
+    """The epoch of a new group by epochs, which its first effective join increments. Since 4.3 an assignment may be computed later, so
+    a member needs an epoch between 0 and that of the first assignment (KAFKA-20268)."""
     kept_partitions_commit_late: bool
-    """A member's OffsetCommit with an older epoch is valid for the partitions that it has had since: a commit may be sent before the
-    response that brings the new epoch arrives."""
+    """A member's OffsetCommit with an older epoch is valid for the partitions that it has owned since: a commit may be sent before the
+    response that brings the new epoch arrives (KIP-1251, ConsumerGroup.validateOffsetCommit)."""
     assignment_epochs_are_stored: bool
-    """A member's record has the epoch since which it owns each partition, which ``kept_partitions_commit_late`` compares."""
+    """A member's record contains the epoch since which it owns each partition, which ``kept_partitions_commit_late`` compares
+    (KIP-1251, ConsumerGroupCurrentMemberAssignmentValue.AssignmentEpochs)."""
     commits_by_name_store_topic_ids: bool
-    """The record of a commit says which topic it is of even where the request named that (else only that of one by id)."""
+    """The record of a commit contains the topic's id even if the request has its name alone (OffsetCommitValue.TopicId, KAFKA-19141;
+    measured on 4.4.0). Else only a commit by id stores it."""
     assignment_times_are_stored: bool
-    """A group's target has the time of its computation, and is not computed again within the assignment interval."""
+    """A group's target has the time of its computation, and is not computed again within the assignment interval (KIP-1263,
+    KAFKA-20266)."""
     emptied_group_target_is_stored: bool
-    """When the last member of a group by epochs leaves, the group's target follows its epoch at once."""
+    """When the last member of a consumer or share group leaves, the epoch of the target follows the group's at once (KAFKA-20442)."""
     absent_group_commit_in_transaction: Err
-    """TxnOffsetCommit with a generation, for a group that doesn't exist."""
+    """TxnOffsetCommit with a generation, for a group that doesn't exist: GroupCoordinator.handleTxnCommitOffsets creates the group, in
+    which the member is unknown; OffsetMetadataManager.validateTransactionalOffsetCommit finds no group."""
     tombstones_end_pending_txn_offsets: bool
     """The tombstone of an offset discards its pending offsets in open transactions: a deletion writes one also for an offset that is
-    only pending, and expiry keeps such an offset (else pending offsets are discarded without a record, and a load restores them)."""
+    only pending, and expiry keeps such an offset (OffsetMetadataManager.replay, deleteAllOffsets). Else pending offsets are
+    discarded without a record, and a load restores them (GroupMetadata.removeOffsets)."""
     revoked_partitions_are_described: bool
-    """ConsumerGroupDescribe includes partitions that a member was asked to revoke and still owns."""
+    """ConsumerGroupDescribe includes partitions that a member was asked to revoke and still owns (measured: 4.4.0 does, 4.1.0 does
+    not)."""
     misdirected_join_names_member: bool
-    """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id that it names."""
+    """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id of the request
+    (GroupCoordinator.handleJoinGroup; GroupCoordinatorService.joinGroup sets the error alone)."""
     has_share_records: bool
     """Share groups' records are read (KIP-932), whether there may be new ones or not."""
     has_streams_records: bool
     """Streams groups' records are read (KIP-1071)."""
     has_static_streams_members: bool
-    """Members of streams groups may have an instance id."""
+    """Members of streams groups may have an instance id (KAFKA-20169)."""
     has_task_offsets: bool
-    """Members of streams groups report changelog offsets, which the assignor looks at."""
+    """Members of streams groups report changelog offsets, which the assignor uses (KIP-1071: TaskOffsetIntervalMs of
+    StreamsGroupHeartbeat is 0 before 4.4, which disables the reports)."""
     streams_roles_change_in_place: bool
-    """A member of a streams group keeps a task that changes between active and standby. Else it gives it up first."""
+    """A member of a streams group keeps a task that changes between active and standby (KAFKA-20665). Else it revokes it first."""
     emptied_streams_target_is_stored: bool
-    """As ``emptied_group_target_is_stored``, of a streams group."""
+    """As ``emptied_group_target_is_stored``, of a streams group (KAFKA-20442; measured on 4.4.0)."""
     share_assignor: str
-    """How share groups share partitions out (``assignors.simple``): each release's own ``SimpleAssignor``."""
+    """How share groups distribute partitions (``assignors.simple``): each release's own ``SimpleAssignor``, which 4.1 replaced
+    (KAFKA-19362, KAFKA-19363)."""
     share_initialization_waits_for_target: bool
-    """Partitions whose state was made move a share group's epoch only while no target is to be computed."""
+    """Partitions whose state was initialized increment a share group's epoch only if no target is to be computed; else each heartbeat
+    would while the assignment interval delays that (KAFKA-20291)."""
     share_deletion_clears_state: bool
-    """DeleteGroups writes that a share group has no partitions' state, though it had none."""
+    """DeleteGroups writes the record that a share group has no partitions' state, even if it had none (measured: 4.4.0 does, 4.1.0 does
+    not)."""
     old_share_epoch_gets_previous: bool
-    """The error for a share member with an old epoch mentions that the previous epoch is accepted."""
+    """The error for a share member with an old epoch mentions that the previous epoch is accepted (measured: 4.4.0 does, 4.1.0 does
+    not)."""
     nameless_share_member_gets_text: bool
-    """The error for a ShareGroupHeartbeat without a member id names the missing field."""
+    """The error for a ShareGroupHeartbeat without a member id names the missing field (measured: 4.1.0 does, 4.4.0 sends no text)."""
     disabled_migration_refuses_joins: bool
-    """With group.consumer.migration.policy disabled no classic member joins a consumer group that has members."""
+    """With group.consumer.migration.policy disabled no classic member joins a consumer group that has members (KAFKA-20640)."""
     share_offsets_may_be_altered: bool
-    """AlterShareGroupOffsets does what it says (4.1.0 does nothing, and says nothing of topics that are there)."""
+    """AlterShareGroupOffsets alters offsets (measured: 4.1.0 alters none, and returns no topic that exists)."""
     missing_share_topics_come_first: bool
-    """DescribeShareGroupOffsets has topics that do not exist before those that do."""
+    """DescribeShareGroupOffsets returns missing topics before existing ones (measured: 4.1.0 does, 4.4.0 returns them last)."""
 
 
 SCALA = Policy(

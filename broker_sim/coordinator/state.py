@@ -72,7 +72,8 @@ class Write:
         shard.reply(self.token, self.failure(shard.settings.policy.commit_errors.get(error, error)))
 
     def failure(self, error: Err) -> Any:
-        """The answer with ``error``."""
+        """The response for ``error``, which is already mapped for the client; a write whose response is not the bare error
+        overrides it."""
         return error
 
 
@@ -148,7 +149,6 @@ class ShardState:
         return group if isinstance(group, ClassicGroup) else None
 
     def classic_groups(self) -> list[ClassicGroup]:
-        """All classic groups."""
         return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
 
     def consumer_setting(self, group_id: str, name: str) -> int:
@@ -220,7 +220,8 @@ class ShardState:
         self.out.timers.append((key, None))
 
     def write(self, write: Write) -> None:
-        """Append a write's records."""
+        """Request the append of a write's records. The write is completed by its ticket, when the log has committed or refused
+        them."""
         ticket = self.next_ticket
         self.next_ticket += 1
         self.out.appends.append(write.append(ticket, self.settings.policy))

@@ -104,7 +104,6 @@ class GroupStore:
         group.pending_txn_offsets.pop((topic, partition), None)
 
     def abort_transactions(self) -> None:
-        """Abort all open transactions."""
         for producer_id in list(self.transactions):
             self.end_transaction(producer_id, committed=False)
 

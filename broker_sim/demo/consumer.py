@@ -57,7 +57,7 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     async def run(self) -> None:
-        """Read until cancelled."""
+        """Read records until the task is cancelled. The lock keeps a rebalance from interrupting a record's handling."""
         self.consumer.subscribe([TOPIC], listener=self)
         await self.consumer.start()
         try:

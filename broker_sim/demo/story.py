@@ -248,7 +248,7 @@ class DemoRun:
         await self.until("the last commit", lambda: self.ledger.all_committed)
 
     async def close(self) -> None:
-        """End every process."""
+        """End the watching client, the member processes and the broker."""
         if self.watch is not None:
             with contextlib.suppress(KafkaError, OSError):
                 await self.watch.stop()

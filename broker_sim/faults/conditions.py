@@ -377,8 +377,7 @@ class _Late:
     def __init__(self, faults: PartitionFaults, fault: PartitionFault) -> None:
         self._faults, self._fault, self._last_ms = faults, fault, 0
 
-    def before(self, size: int) -> None:
-        """Accept every append."""
+    def before(self, size: int) -> None: ...
 
     def after(self, end: int) -> None:
         """The high watermark follows later."""

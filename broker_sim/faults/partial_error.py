@@ -40,7 +40,7 @@ class _Shape:
         return name or "", getattr(topic, self.topic_id) if self.topic_id else ZERO_UUID
 
     def index_of(self, row: Any) -> int:
-        """A partition's index."""
+        """The partition index of a row, which is the row itself if the API lists bare indexes."""
         index: int = getattr(row, self.index) if self.index else row
         return index
 

@@ -134,7 +134,7 @@ class ConnectionLike(Protocol):
         """For TappedContext: bytes that go out before the reply that is waited for."""
 
     def abort(self) -> None:
-        """Reset the connection."""
+        """Reset the connection (RST); replies that are not written yet are lost."""
 
     def close(self) -> None:
         """Close once everything answered is written."""
@@ -366,7 +366,7 @@ class Tap(Protocol):
     """Intercepts requests to observe or fail them; see the module. One for all brokers of a cluster."""
 
     def opened(self, connection: ConnectionLike) -> None:
-        """A client connected."""
+        """Called when a client has connected, before its first request."""
 
     def closed(self, connection: ConnectionLike) -> None:
         """A connection was closed; ``connection.reason`` is the reason if the broker closed it."""
@@ -429,7 +429,7 @@ class TappedContext(RequestContext):
             super().reply(response)
 
     def finish_frames(self, frames: list[bytes]) -> None:
-        """Answer with these bytes."""
+        """Answer past the tap with encoded frames, size prefix included, unless the connection is closed."""
         if self._open():
             self.frames = frames
             self.connection.replied(self)

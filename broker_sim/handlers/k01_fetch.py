@@ -289,6 +289,7 @@ class Fetch:
     def _read_one(
         self, partition: Partition, requested: FetchPartition, limit: int, first: bool, version: int
     ) -> PartitionData:
+        # in the order of Partition.fetchRecords and readRecords: leader epoch, diverging epoch, offset range, records
         broker, request = self.ctx.broker, self.request
         epoch = max(requested.current_leader_epoch, NO_EPOCH)
         error = access_error(partition, broker.node_id, epoch, version >= 11)

@@ -59,6 +59,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     return answered
 
 
+# In the order of KafkaApis.handleOffsetCommitRequest: missing partitions first, as their errors don't depend on the coordinator.
 def _commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> Generator[None, None, OffsetCommitResponse | Deferred | None]:

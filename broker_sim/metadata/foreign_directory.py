@@ -133,6 +133,8 @@ def survey(
 ) -> Survey:
     """Look at the logs ``found`` in ``directory``. ``partitions`` is a number of offsets partitions that was asked for, ``known`` are
     topics that need no logs, ``old`` says that the broker to be can't read what Kafka 3.5 and later write. Raises StoreError, OSError.
+
+    First metadata, then logs, then offsets logs: each fills what the one before left open (partitions without logs, missing topics).
     """
     out = Survey(lines=passed_over(directory))
     topics = read_topics(directory)

@@ -245,7 +245,10 @@ class Connection(asyncio.Protocol):
             self._keep(data, pos)
 
     def _handle_frames(self, data: bytes, pos: int) -> int:
-        """Handle whole frames; returns the position after the last one. Raises the errors of a malformed frame or a fast path."""
+        """Handle whole frames; returns the position after the last one. Raises the errors of a malformed frame or a fast path.
+
+        One loop over what was received, with repeated requests and fast paths inline: clients pipeline, and each call costs.
+        """
         replies, out = self._replies, self._replies.out
         size_out = 0
         total = len(data)
@@ -461,7 +464,7 @@ class Connection(asyncio.Protocol):
         self._write()
 
     def mute(self, muted: bool) -> None:
-        """As ``ConnectionLike.mute``."""
+        """As ``ConnectionLike.mute``; unmuting handles the frames that were received meanwhile."""
         if muted:
             self._stop |= _MUTED
         else:

@@ -191,7 +191,7 @@ class BrokerServer:
             self._arm()
 
     def closed(self, connection: Connection) -> None:
-        """Remove a closed connection."""
+        """Remove a closed connection and report it to the tap, to the broker's callbacks and to a waiting `close`."""
         self.connections.pop(connection, None)
         if self.tap is not None:
             self.tap.closed(connection)

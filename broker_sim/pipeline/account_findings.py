@@ -36,7 +36,8 @@ def lost_members(row: Row) -> list[str]:
 
 
 def _lost(facts: ReportFacts) -> Iterable[Finding]:
-    """Members of which nothing arrived until their sessions ran out."""
+    """Members whose sessions expired: one finding per group, as the causes (a crash, a cut) often hit several members. Groups that lose
+    them often get other findings."""
     for group, rows in by_group(facts.rebalances):
         lost = [(row, names) for row in rows if (names := lost_members(row)) and at_of(row) is not None]
         if not lost or (len(lost) >= FEW and lost[0][0]["source"] == "journal"):
@@ -172,7 +173,8 @@ def _resets(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _stalled(facts: ReportFacts) -> Iterable[Finding]:
-    """Partitions that stand still: one finding for each group, of the one that stood longest."""
+    """Partitions whose committed offset did not advance: one finding per group, of the one that lags most. A group that rebalances
+    meanwhile has another cause (a record that kills its consumers) than one that does not (a consumer that hangs)."""
     groups: dict[tuple[str, bool], list[Row]] = defaultdict(list)
     for row in facts.stalls:
         if not _explained(facts, row):

@@ -104,6 +104,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def _add_run(verbs: Any) -> None:
+    # one list, in the order of --help: what is read, which part of it, what is written, what computes it
     verb = add_command(
         verbs,
         "run",

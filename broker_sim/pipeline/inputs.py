@@ -54,7 +54,8 @@ def find(
     broker_logs: Iterable[str] = (),
     client_logs: Iterable[str] = (),
 ) -> Inputs:
-    """What there is to read. Raises UsageError."""
+    """The files to read: data directory, journal (with ``look`` also one beside the directory), logs of brokers and clients. All are
+    found before an engine starts, so that a wrong path is reported at once. Raises UsageError."""
     if directory is None and journal is None:
         raise UsageError("nothing to read; give --input DIR or --journal PATH")
     lines = (*reading.find(broker_logs, "broker"), *reading.find(client_logs, "client"))

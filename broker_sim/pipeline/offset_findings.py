@@ -73,6 +73,7 @@ _CLEANED = (
 
 
 def _regressions(facts: ReportFacts) -> Iterable[Finding]:
+    """Offsets that went back: one finding per group and cause, as each cause has its own advice; its text has the largest step."""
     kinds: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
     reset = {row["group"] for row in facts.resets}
     for row in facts.regressions:
@@ -318,6 +319,7 @@ def _offsets(row: Row) -> str:
 
 
 def _lag(facts: ReportFacts) -> Iterable[Finding]:
+    """At most one finding per group, the most serious one that is true: it stopped committing, its lag grows, its lag was high."""
     for group, rows in facts.lag.items():
         known = [row for row in rows if row["lag"] is not None]
         if not known:

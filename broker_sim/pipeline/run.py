@@ -282,7 +282,9 @@ def derived(
     shares: DataFrame | None = None,
 ) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
-    `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries."""
+    `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries.
+
+    The modules are imported here, since they import an engine; the tables are functions, so that only requested ones are planned."""
     from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
     from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES, coordinator_moves
     from broker_sim.pipeline.tables.data_losses import DATA_LOSSES, data_losses

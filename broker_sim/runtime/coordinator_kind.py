@@ -63,7 +63,7 @@ class ShardObserver(Protocol[Seen]):
         """A request is about to be stepped."""
 
     def answered(self, token: int) -> None:
-        """A request was answered."""
+        """Called when the request with this token was answered."""
 
     def appended(self, log: str, shard: Seen, tickets: list[int], last_offset: int, error: Err, end: int) -> None:
         """An append was done, or failed; ``end`` is the high watermark. Called before the shard gets the result."""

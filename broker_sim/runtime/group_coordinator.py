@@ -190,7 +190,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         self._persister().ask(request.commands, answered)
 
     def discard(self, shard: Shard) -> None:
-        """Discard the shard's groups."""
+        """Discard the shard's groups: it is unloaded, and a later load reads them from the log."""
         shard.groups.clear()
 
     def on_started(self, context: GroupShardContext) -> None:

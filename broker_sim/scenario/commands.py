@@ -172,7 +172,7 @@ def find(name: str) -> Path:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """``broker-sim run``."""
+    """The verb ``broker-sim run``: run one scenario file. Returns the exit code."""
     import asyncio
 
     from broker_sim.api.cluster import ClusterError
@@ -355,7 +355,7 @@ def picture(outcome: Outcome, path: Path) -> None:
 
 
 def scenario(arguments: argparse.Namespace) -> int:
-    """``broker-sim scenario``."""
+    """The verbs of ``broker-sim scenario``: list, show or check scenario files. Returns the exit code."""
     from broker_sim.scenario.model import read
 
     if arguments.action == "list":

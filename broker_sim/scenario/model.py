@@ -381,6 +381,7 @@ def _actions(table: Table, declared: _Declared) -> list[Action]:
     return table.take("do", lambda value: [_action(table_of(value, "do"), declared)], [])
 
 
+# A chain of conditions and no table: the first key names the form, and most forms are one line, the operation that they stand for.
 def _action(table: Table, declared: _Declared) -> Action:
     words = ", ".join(f"{key} {value}" for key, value in table.plain().items())
     place = table.place

@@ -307,7 +307,8 @@ class _Names:
             self._wrong(where, f"no broker {number}; {there}")
 
     def _log(self, text: str, where: str) -> None:
-        """``offsets(billing)``, ``transactions(orders-app)``, ``orders-0``, ``__consumer_offsets-12``."""
+        """Check that a log's name (``offsets(billing)``, ``transactions(orders-app)``, ``orders-0``) refers to something that the
+        scenario defines."""
         try:
             named = examine_log(text)
         except UsageError as error:

@@ -49,12 +49,12 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Its IPv4 address."""
+        """The host's IPv4 address on the simulated network."""
         return self.machine.address
 
     @property
     def state(self) -> str:
-        """``up``, ``paused`` or ``crashed``."""
+        """Whether the host is ``up``, ``paused`` or ``crashed``."""
         return ("up", "paused", "crashed")[self.process.state]
 
     @property
@@ -199,7 +199,7 @@ class BrokerHost(Host):
 
     @property
     def state(self) -> str:
-        """``up``, ``paused`` or ``crashed``."""
+        """Whether the broker's host is ``up``, ``paused`` or ``crashed``; all hosts are crashed while the cluster is."""
         return "crashed" if self._down or self.cluster.dead else "paused" if self.machine.held else "up"
 
     def spawn(self, program: Program, name: str | None = None, *, again: object = None) -> SimTask:

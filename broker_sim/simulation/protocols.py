@@ -61,7 +61,7 @@ class Target(Protocol):
 
     @property
     def state(self) -> str:
-        """``up``, ``paused`` or ``crashed``."""
+        """Whether the host is ``up``, ``paused`` or ``crashed``."""
 
     @property
     def restarts(self) -> bool:
@@ -99,7 +99,7 @@ class FaultTargets(Protocol):
 
     @property
     def hosts(self) -> Mapping[str, Target]:
-        """All hosts, by name."""
+        """All hosts by name, those of brokers included."""
 
     def fail(self, error: BaseException, where: str = "noticed") -> None:
         """End the run with ``error``: an invalid plan, or a disk that lost synced data. ``where``: when it was noticed."""

@@ -151,7 +151,7 @@ class DecoderSource(_Source):
             self.line("yield")  # a generator, also where the message has no array
 
     def flush(self) -> None:
-        """Read the run."""
+        """Write the lines that read the collected run of fixed-size fields in one call of struct."""
         if not self.run:
             return
         if _suffix(self.run) == "B":
@@ -350,7 +350,7 @@ class EncoderSource(_Source):
         return f"{function}({', '.join(value for value, _ in run)})"
 
     def flush(self) -> None:
-        """Write the run."""
+        """Write the line that packs the collected run of fixed-size fields in one call of struct."""
         if self.run:
             self.write(self.packed(self.run))
             self.run.clear()

@@ -11,7 +11,7 @@ from kafka_wire.record_errors import CorruptRecord, DecompressedTooLarge, Unsupp
 
 
 def unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
-    """As `unpacked`, without pieces."""
+    """The plain bytes of records at once, of which there may be ``max_bytes``. Raises as `unpacked`."""
     with _kafkas_errors():
         return compression.decompress(codec, data, max_bytes)
 

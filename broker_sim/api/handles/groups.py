@@ -531,7 +531,7 @@ def story(journal: Journal, group: str | None) -> str:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """``orders-0`` -> ("orders", 0)."""
+    """The topic and the index of a partition's name: ``orders-0`` -> ``("orders", 0)``. Raises ValueError if no index follows."""
     topic, _, index = name.rpartition("-")
     return topic, int(index)
 

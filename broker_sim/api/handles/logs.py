@@ -186,7 +186,7 @@ class LogHandle:
 
     @property
     def states(self) -> list[str]:
-        """Its active states."""
+        """The names of the partition's active states, in the order in which they were set."""
         return [condition.kind.name for condition in self.cluster.conditions.of(self.partition)]
 
     # states
@@ -216,7 +216,7 @@ class LogHandle:
         return self.set("loading", for_=for_)
 
     def no_leader(self, *, for_: object = None) -> StateGuard:
-        """No replica is alive."""
+        """No replica is alive: metadata has no leader for the partition, groups on it have no coordinator."""
         return self.set("no_leader", for_=for_)
 
     def not_leader(self, *, for_: object = None) -> StateGuard:

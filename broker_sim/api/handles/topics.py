@@ -24,7 +24,7 @@ class TopicHandle:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions."""
+        """The topic's number of partitions. Raises UsageError for a topic that does not exist."""
         return len(find_topic(self._cluster.state, self.name).partitions)
 
     def log(self, partition: int) -> LogHandle:

@@ -256,7 +256,7 @@ class StaticWrite(Write):
         answer_join(shard, group, member, answer)
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """Undo the replacement."""
+        """Undo the replacement and answer the JoinGroup with the mapped error (GroupCoordinator.updateStaticMemberAndRebalance)."""
         group = shard.classic(self.group_id)
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None:

@@ -42,7 +42,8 @@ _KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come b
 
 
 def join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
-    """JoinGroup: answered at once, without a leader."""
+    """JoinGroup of a classic member of a consumer group: answered at once, without a leader. Checks and records are in the order of
+    GroupMetadataManager.classicGroupJoinToConsumerGroup, as the first failed check is the response's error."""
     group = shard.groups[request.group_id]
     assert isinstance(group, ConsumerGroup)
     if not group.latest.members:

@@ -148,7 +148,7 @@ def to_classic(
     shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str]
 ) -> tuple[ClassicGroup, list[Record]]:
     """Convert a consumer group to a classic group with the members that stay; it rebalances at once if any member leaves. Its records
-    end the one and begin the other."""
+    end the one and begin the other, in the order of GroupMetadataManager.convertToClassicGroup: a load replays them one by one."""
     latest, group_id = group.latest, group.group_id
     order = [*leaving_ids, *(member_id for member_id in latest.members if member_id not in leaving_ids)]
     records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, member_id), None) for member_id in order]

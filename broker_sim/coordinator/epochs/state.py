@@ -108,7 +108,7 @@ class EpochState(Generic[K, M]):
         return self.currents.get(member_id) or Current()
 
     def target(self, member_id: str) -> Units[K]:
-        """A member's target assignment."""
+        """The target assignment of a member; empty if the assignor has not seen the member."""
         return self.targets.get(member_id, {})
 
     def is_taken(self, key: K, number: int) -> bool:

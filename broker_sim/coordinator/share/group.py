@@ -91,8 +91,7 @@ class ShareGroupState(EpochState[bytes, Member]):
     def _own(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
         """Without effect: partitions of share groups have no owners."""
 
-    def _release(self, member_id: str, owned: UnitEpochs[bytes]) -> None:
-        """Without effect, as ``_own``."""
+    def _release(self, member_id: str, owned: UnitEpochs[bytes]) -> None: ...
 
     @property
     def has_partitions(self) -> bool:

@@ -93,6 +93,8 @@ def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
 
 
 def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -> None:
+    """In the order of GroupMetadataManager.streamsGroupHeartbeat: all checks precede the first record, so that a refused heartbeat
+    changes nothing; then member, topology, group epoch, target, reconciliation, response."""
     request, received = body.request, body.received
     member_id, reported = request.member_id, _reported(request)
     changes = _changes_of(shard, request)

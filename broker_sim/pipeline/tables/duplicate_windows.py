@@ -100,7 +100,8 @@ _ENDS = ("delivered", "reached", "sent")
 
 @on_its_engine
 def duplicate_windows(events: DataFrame) -> DataFrame:
-    """`DUPLICATE_WINDOWS` of a journal's events."""
+    """`DUPLICATE_WINDOWS` of a journal's events. Each tenure is compared with the farthest one before it, and not with each: an offset
+    that was read three times is one window per repetition."""
     earlier = Window.partitionBy(*_WHERE).orderBy("at").rowsBetween(Window.unboundedPreceding, -1)
 
     def farthest(end: str) -> SparkColumn:

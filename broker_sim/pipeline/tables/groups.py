@@ -100,7 +100,8 @@ def sizes(log: DataFrame) -> DataFrame:
 
 @on_its_engine
 def groups(log: DataFrame) -> DataFrame:
-    """GROUPS of an offset_log, or of a `journal_log`."""
+    """GROUPS of an offset_log, or of a `journal_log`. Two aggregations, joined: states come from steps, counts from all records, since
+    a simple group has commits and no step."""
     steps = sizes(log)
     order = Window.partitionBy(*_PER).orderBy("log_offset")
     state = f.when(f.col("ended"), "ended").when(f.col("members") > 0, "members").otherwise("empty")

@@ -336,6 +336,8 @@ def _of_produce(rows: DataFrame, least_ms: int) -> DataFrame:
 
 
 def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
+    """STUCK_PARTITIONS of the signs: periods between successes, of ``least_ms`` or more. Window functions number the periods before one
+    aggregation, since a join of each failure with the next success would be quadratic in a partition that is stuck for long."""
     ordered = Window.partitionBy("run_id", "log").orderBy("journal", "seq")
     before = ordered.rowsBetween(Window.unboundedPreceding, -1)
     hard = F.col("evidence") != "answers"

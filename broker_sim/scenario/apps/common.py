@@ -134,7 +134,7 @@ class Leaving(Protocol):
         """Its life, until it is cancelled."""
 
     async def leave(self) -> None:
-        """Leave the group."""
+        """Leave the group as the client's close() does. Called once, before the program ends."""
 
 
 async def until_told_to_leave(member: Leaving, line: ScenarioPipe) -> int:

@@ -58,7 +58,7 @@ class HeartbeatingMember(ABC):
                 await asyncio.sleep(_RETRY_S)
 
     async def leave(self) -> None:
-        """Leave the group."""
+        """Leave the group with a last heartbeat, if the member has joined, and close the connection. A lost coordinator is ignored."""
         if self.epoch > 0:
             try:
                 await self._find()

@@ -113,7 +113,7 @@ class Member(HeartbeatingMember):
 
 
 def _named(tasks: set[Task]) -> list[str]:
-    """``0_3``, and ``standby 0_3``."""
+    """Tasks as Kafka Streams names them, in order: ``0_3``, a standby task ``standby 0_3``."""
     return [f"{'' if role == _ROLES[0] else role + ' '}{_SUBTOPOLOGY}_{number}" for role, number in sorted(tasks)]
 
 

@@ -32,7 +32,7 @@ exit codes: 0 nothing found, 1 a rule is broken (the shortest sequence is printe
 
 
 def register(commands: Commands, name: str) -> None:
-    """Add the parser."""
+    """Add the parser of ``broker-sim explore``."""
     verb = add_command(
         commands,
         name,
@@ -56,7 +56,7 @@ def register(commands: Commands, name: str) -> None:
 
 
 def explore_worlds(arguments: argparse.Namespace) -> int:
-    """See ``broker-sim explore --help``."""
+    """The verb ``broker-sim explore``. Returns the exit code."""
     from broker_sim.simulation.exhaustive.catalogue import STORIES, WORLDS
 
     if arguments.list:

@@ -66,7 +66,7 @@ class Explored:
 
 
 def replay(make: Callable[[], ModelState], path: Sequence[Action]) -> ModelState:
-    """The world after ``path``."""
+    """A new world after the actions of ``path``, whose steps are not checked again."""
     world = make()
     for action in path:
         world.take(action, watched=False)

@@ -75,7 +75,7 @@ FaultPlan = list[Fault]
 
 
 def to_json(plan: Iterable[Fault]) -> list[list[Any]]:
-    """``[[12.5, "state", {...}], ...]``."""
+    """A plan as JSON values, one list per fault: ``[[12.5, "state", {...}], ...]``, times in virtual seconds."""
     return [[fault.t_s, fault.kind, dict(fault.args)] for fault in plan]
 
 

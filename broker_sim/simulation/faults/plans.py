@@ -153,7 +153,7 @@ def _seconds(value: object) -> float:
 
 
 def _plain(args: Mapping[str, Any]) -> dict[str, Any]:
-    """``for="15s"`` is ``for_s="15s"``."""
+    """Arguments with ``for_s`` in place of ``for``, which is no name in Python."""
     return {"for_s" if name == "for" else name: value for name, value in args.items()}
 
 

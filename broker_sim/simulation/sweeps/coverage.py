@@ -67,7 +67,7 @@ EXPECTED: tuple[str, ...] = (
 
 
 class Coverage:
-    """See the module."""
+    """Counts what a run of ``kafka`` reaches, from its journal; nothing if the cluster has none."""
 
     def __init__(self, kafka: Cluster) -> None:
         self.reached: Counter[str] = Counter()

@@ -116,7 +116,6 @@ class Shell:
 
     @property
     def kafka(self) -> SimCluster:
-        """The workload's cluster."""
         return self._sim.clusters[0]
 
     def _events(self) -> list[dict[str, Any]]:

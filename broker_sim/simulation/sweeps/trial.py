@@ -264,7 +264,7 @@ def run(
     """Run a case. ``events``: keep the journal's events, as text, and where it fails what there is to tell of the world. With a
     ``visitor`` it takes its time. ``quick``: leave out what no check uses: bodies of requests in the journal, and its hash; the run
     and its checks are the same. ``follow``: the times from which more than one future is run (`futures`). Raises UsageError for an
-    invalid case."""
+    invalid case. Log handlers and levels are restored in any case: a worker runs thousands of cases in one process."""
     if case.workload not in WORKLOADS:
         raise unknown("workload", case.workload, WORKLOADS)
     case = settled(case)
@@ -360,7 +360,8 @@ def _lives(
     read: frozenset[str] | None,
     followed: Followed | None,
 ) -> None:
-    """A start, the safety phase with its faults, then the healing and the liveness phase."""
+    """A start, the safety phase with its faults, then the healing and the liveness phase. Counts are written in ``finally``, since the
+    report of a failed run needs them."""
     workload = WORKLOADS[case.workload]
     if case.brokers is not None:
         workload = replace(workload, brokers=case.brokers)

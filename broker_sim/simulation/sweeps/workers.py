@@ -106,7 +106,7 @@ class WorkQueue:
         return future
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt."""
+        """Raise KeyboardInterrupt if a signal has arrived since the block began."""
         if self._interrupted:
             raise KeyboardInterrupt
 

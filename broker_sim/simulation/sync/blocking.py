@@ -96,7 +96,7 @@ def _locks(p: Patches, threads: Threads) -> None:
 
 
 class _Waiter:
-    """What ``Condition.notify`` releases."""
+    """A thread that waits in a Condition, until ``notify`` releases it."""
 
     def __init__(self, thread: SimThread) -> None:
         self.thread, self.released = thread, False

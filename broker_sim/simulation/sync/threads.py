@@ -484,7 +484,7 @@ class SimLock:
 
 
 class SimRLock(SimLock):
-    """As ``threading.RLock``."""
+    """A reentrant lock as ``threading.RLock``; outside a simulated thread it is a real one."""
 
     _make_real = staticmethod(_thread.RLock)
 

@@ -43,7 +43,7 @@ _NO_ARGUMENTS, _ONE_ARGUMENT, _FAST_WITH_KEYWORDS = 0x04, 0x08, 0x80 | 0x02
 
 
 class _Definition(ctypes.Structure):
-    """``PyMethodDef``."""
+    """CPython's ``PyMethodDef``, through which a built-in method is replaced in place."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),

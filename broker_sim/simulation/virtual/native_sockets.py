@@ -34,7 +34,7 @@ class NativeSockets:
         self._known = set(self._all())
 
     def _all(self) -> dict[str, int]:
-        """``socket:[inode]`` -> its descriptor."""
+        """All sockets of this process with their descriptors, by ``socket:[inode]``; empty on systems without /proc."""
         sockets: dict[str, int] = {}
         with contextlib.suppress(OSError):  # not Linux
             for number in os.listdir(_DESCRIPTORS):

@@ -253,7 +253,8 @@ class SimNetwork:
         return server
 
     async def connect(self, factory: Callable[[], Any], host: Any, port: Any) -> tuple[SimTransport, Any]:
-        """As ``loop.create_connection``. Raises OSError."""
+        """Connect as ``loop.create_connection``, with SYN retries in virtual time. Raises OSError (refused, unreachable, timed
+        out)."""
         mine, other, port = self._mine(), self._resolve(host), int(port)
         key = (mine.name, other.name, port)
         number = self._made[key] = self._made.get(key, 0) + 1
@@ -325,7 +326,7 @@ class SimNetwork:
         return self._cut([way for a in names for b in others for way in ((a, b), (b, a))])
 
     def heal(self) -> None:
-        """Heal all cuts."""
+        """End all cuts between hosts; connections that survived them continue."""
         for cut in list(self._cuts):
             self.uncut(cut)
 

@@ -49,13 +49,13 @@ class _Files:
         p.then(self._end)
 
     def open(self, file: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the built-in ``open``."""
+        """The built-in ``open`` that records the file as one of the running process."""
         opened = self.p.real(builtins, "open")(file, *args, **kwargs)
         self._taken(opened.fileno(), file, weakref.ref(opened))
         return opened
 
     def os_open(self, path: Any, *args: Any, **kwargs: Any) -> int:
-        """As ``os.open``."""
+        """``os.open`` that records the descriptor as one of the running process."""
         number: int = self.p.real(os, "open")(path, *args, **kwargs)
         self._taken(number, path)
         return number
@@ -131,7 +131,7 @@ class _Databases:
         p.then(self._end)
 
     def connect(self, database: Any, timeout: float = 5.0, *args: Any, **kwargs: Any) -> Any:
-        """As ``sqlite3.connect``."""
+        """``sqlite3.connect`` whose connection belongs to the running process and never waits for a lock in real time."""
         if len(args) > 2:  # the thread that has the connection is one of many that take turns
             args = (*args[:2], False, *args[3:])
         else:

@@ -71,7 +71,7 @@ def _waived(watch: InvariantWatch, plan: Iterable[Fault]) -> frozenset[str]:
 
 
 class ByEpochs:
-    """See the module."""
+    """The workload of a consumer group (KIP-848): its cluster, members, topics and checks."""
 
     describer: type[RawClient] = Describer
     """Who asks in the end how the group is described."""

@@ -91,12 +91,12 @@ class UncheckedAnswers(Answers):
     """Checks nothing: for clients among others whom it does not see."""
 
     def sent(self, api: str, body: object, version: int, broker: int) -> SentRequest:
-        """As `Answers.sent`."""
+        """A request as `Answers.sent` returns it, which is not kept for checks."""
         now_s = self._now_s()
         return SentRequest(api, version, body, broker, "", "", None, -1, 0, now_s, -1, False, now_s)
 
     def answered(self, ask: SentRequest, body: object) -> None:
-        """Ignore the response."""
+        """Ignore the response: nothing is known of the state that it must follow from."""
 
     def lost(self, ask: SentRequest) -> None:
         """Ignore that the response is missing."""
@@ -173,7 +173,7 @@ class RawConnection(asyncio.Protocol):
             future.set_result(response)
 
     def close(self) -> None:
-        """Abort the connection."""
+        """Abort the connection; its open requests count as lost."""
         self._transport.abort()
 
     def forget(self) -> None:
@@ -327,7 +327,7 @@ def sync_request(
 def commit_request(
     member: str, instance: str | None, generation: int, values: dict[int, int], topic: str = TOPIC
 ) -> OffsetCommitRequest:
-    """``values``: offset by partition."""
+    """An OffsetCommit of `GROUP` for ``topic``; ``values``: offset by partition."""
     parts = [OffsetCommitRequestPartition(index, value) for index, value in values.items()]
     return OffsetCommitRequest(
         GROUP, generation, member, instance, topics=[OffsetCommitRequestTopic(topic, partitions=parts)]

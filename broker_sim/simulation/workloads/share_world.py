@@ -60,7 +60,7 @@ _PRODUCING_S = 0.4
 
 
 class Shares:
-    """See the module."""
+    """The workload of a share group (KIP-932): its cluster, members, records and checks."""
 
     def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch

@@ -38,7 +38,7 @@ _STATIC, _STANDBY = 0.4, 0.6
 
 
 class ByStreams(ByEpochs):
-    """See the module."""
+    """The workload of a streams group (KIP-1071): its cluster, processes, members and checks."""
 
     describer = StreamsDescriber
 

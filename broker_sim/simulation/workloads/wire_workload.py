@@ -54,7 +54,7 @@ def _waived(watch: InvariantWatch, plan: Iterable[Fault]) -> frozenset[str]:
 
 
 class WireWorkload:
-    """See the module."""
+    """The workload of a classic group of raw clients: its cluster, members, hostile client and checks."""
 
     def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch

@@ -159,7 +159,7 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """As in ``accounts-0``."""
+        """The name of the partition, as in ``accounts-0``."""
         return f"{self.place[0]}-{self.place[1]}"
 
     def gave(self, offset: int, producer_id: int, entry: BookEntry) -> None:

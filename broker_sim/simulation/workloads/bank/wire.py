@@ -183,7 +183,7 @@ class Clerk(RawClient):
         self.over = False
 
     async def run(self) -> None:
-        """Until it is over."""
+        """Live one life after another until `over`: a fenced producer or a lost connection begins the next one."""
         self.begin()
         while not self.over:
             with contextlib.suppress(FencedError, OSError):

@@ -46,7 +46,7 @@ _HANGS_S = 6.0
 
 
 class Bank:
-    """See the module."""
+    """The bank's cluster and clients in a sweep; the bank itself is `book`."""
 
     def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch, self.workload = sim, watch, workload
@@ -115,7 +115,6 @@ class Bank:
         return {teller.host.name: hang(teller) for teller in self.tellers if isinstance(teller, AiokafkaTeller)}
 
     def finish(self) -> None:
-        """Stop placing orders."""
         self.clerk.over = True
 
     # --- the second phase

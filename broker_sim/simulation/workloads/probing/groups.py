@@ -314,7 +314,7 @@ class GroupProber(Prober):
         await self._doing(delete)
 
     async def delete(self, group: str, wanted: Err) -> None:
-        """Raises Unsure, OSError."""
+        """Delete ``group``, expecting the error ``wanted``. Raises Unsure if a fault made the response uncertain, OSError."""
         answer, _ = await self.ask_of(group, DeleteGroupsRequest([group]))
         row = answer.results[0]
         self.expect(

@@ -66,7 +66,7 @@ class Troupe:
 
 
 class MemberProber(GroupProber):
-    """See the module."""
+    """Checks the responses of small groups of its own, one life of a group after another."""
 
     async def _do_live(self) -> None:
         if self.calm.for_s(0.3):

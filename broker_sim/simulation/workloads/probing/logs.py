@@ -75,7 +75,7 @@ class OwnTopic:
 
 
 class LogProber(Prober):
-    """See the module."""
+    """Produces to topics of its own in every allowed and invalid way, and checks the responses with `LogModel`."""
 
     MOST_TOPICS = 2
 
@@ -364,7 +364,7 @@ class LogProber(Prober):
             log.exact = True
 
     async def list_offset(self, topic: OwnTopic, index: int, timestamp: int) -> Any:
-        """Made by `ReadingProber`."""
+        """ListOffsets of one partition at ``timestamp`` (ms, or Kafka's negative constants); implemented by `ReadingProber`."""
         raise NotImplementedError
 
     # --- what must be refused

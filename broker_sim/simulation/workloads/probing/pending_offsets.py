@@ -54,7 +54,7 @@ class PendingOffsetsTransaction:
         return state
 
     async def _ask(self, request: Any, version: int) -> Any:
-        """Of the group's coordinator."""
+        """Send a request to the group's coordinator. Raises Unsure if the coordinator changed meanwhile."""
         before = self._stands()
         log = self.prober.state.topics[OFFSETS]
         leader = log.partitions[offsets_partition(self.life.name, len(log.partitions))].leader

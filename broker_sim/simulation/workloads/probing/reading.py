@@ -51,7 +51,7 @@ class Answered:
 
 
 class ReadingProber(LogProber):
-    """See the module."""
+    """A `LogProber` that reads: Fetch with and without sessions, ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
     def fetch_request(
         self, asked: list[tuple[OwnTopic, int, int]], version: int, *, epoch: int = -1, **options: Any

@@ -66,7 +66,7 @@ class _Mine:
 
 
 class TopicProber(Prober):
-    """See the module."""
+    """Creates, grows, configures and deletes topics of its own, and checks what the cluster's metadata says of them."""
 
     PAUSE_S = 0.05
 
@@ -271,6 +271,7 @@ class TopicProber(Prober):
         return [(node, hosts[node - 1], 9092) for node, broker in self.state.brokers.items() if broker.alive]
 
     async def _do_ask_for_metadata(self) -> None:
+        # one request and all that its response must contain; most fields depend on the version, so the checks can't be a table
         version = self.pick(MetadataRequest, 1)
         every, by_id = self.rng.random() < 0.3, version >= 12 and self.rng.random() < 0.5
         some = self.rng.sample(self.topics, self.rng.randint(0, len(self.topics)))

@@ -46,7 +46,7 @@ _NO_PARTITION = 7
 
 
 class TransactionProber(Prober):
-    """See the module."""
+    """Runs transactions of its own and checks what each isolation level, marker and error must be."""
 
     PAUSE_S = 0.1
 

@@ -57,7 +57,7 @@ def _drawn_config(dice: random.Random) -> dict[str, object]:
 
 
 class Probing:
-    """See the module."""
+    """The workload of probers: a cluster whose configuration the seed draws, and the probers on it."""
 
     def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch
@@ -109,7 +109,7 @@ class Probing:
         self.calm.plan(plan)
 
     def hangs(self) -> Mapping[str, Callable[[float], object]]:
-        """Their applications never hang."""
+        """Empty: probers have no application that could hang."""
         return {}
 
     def finish(self) -> None:
