@@ -89,7 +89,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Called by MkDocs for each page."""
+    """Called by MkDocs for each page. In the search, source files and the changes rank below the pages that explain them."""
     name = page.file.src_uri
+    if name.startswith(f"{OUTSIDE}/") and not name.endswith("README.md"):
+        page.meta["search"] = {"boost": 0.1}
     path = ROOT / name.removeprefix(f"{OUTSIDE}/") if name.startswith(f"{OUTSIDE}/") else DOCS / name
     return rewritten(markdown, path) if path.is_file() else markdown

@@ -328,7 +328,7 @@ class Cluster:
         except (StoreError, StorageError) as error:
             raise ClusterError(f"data directory {self._data_dir}: {error}") from None
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or str(error)
             raise ClusterError(f"data directory {self._data_dir} can't be used: {reason}") from None
         never = state.why_never(OFFSETS_TOPIC)
         if never is not None:

@@ -127,7 +127,9 @@ class TimeControl:
         """
         clock = self._clock
         if not isinstance(clock, ManualClock):
-            raise UsageError(f"advance() needs clock='manual'; this cluster's clock is {self.mode}")
+            raise UsageError(
+                f"advance needs a manual clock (clock='manual', serve --clock manual); this cluster's clock is {self.mode}"
+            )
         ms, wait_ms = duration_ms(by, "advance"), duration_ms(wait, "wait")
         if ms > LONGEST_MS:
             raise UsageError(f"advance: {duration_text(ms)} is more than ten years, the maximum of one call")

@@ -414,8 +414,14 @@ def _complete(words: Sequence[str]) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
+    from broker_sim.config.settings import ConfigError, parse_release
     from broker_sim.demo import play
 
+    try:
+        parse_release(arguments.as_version)
+    except ConfigError as error:
+        complain("broker-sim demo", f"--as-version: {error}")
+        return 2
     return play(arguments.data, arguments.as_version)
 
 

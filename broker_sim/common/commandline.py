@@ -101,7 +101,7 @@ def seeds(text: str) -> range:
     first = int(match[1])
     numbers = range(first, int(match[2]) if match[2] else first + 1)
     if not numbers:
-        raise argparse.ArgumentTypeError(f"{text}: an empty range of seeds: {match[2]}, its end, is not above {first}")
+        raise argparse.ArgumentTypeError(f"{text!r} is an empty range of seeds (expected e.g. 0..1000)")
     return numbers
 
 

@@ -140,13 +140,14 @@ def expected(word: object, known: Iterable[str], meant: str | None = None) -> st
     return f"{hint}expected one of {', '.join(few)}, .. ({len(names)} in all)"
 
 
-def unknown(what: str, word: object, known: Iterable[str], meant: str | None = None) -> UsageError:
+def unknown(what: str, word: object, known: Iterable[str], meant: str | None = None, of: str = "") -> UsageError:
     """The error for an unknown name: ``no state 'stuk'; did you mean 'stuck'? expected one of stuck, slow, full``.
 
-    ``what``: the noun. ``known``: the valid names. ``meant``: the one that was probably meant, if its spelling is not similar.
+    ``what``: the noun. ``known``: the valid names. ``meant``: the one that was probably meant, if its spelling is not similar. ``of``:
+    what it belongs to, as in ``no member 'ap' of group 'billing'``.
     """
     names = list(known)
-    error = UsageError(f"no {what} {word!r}; {expected(word, names, meant)}")
+    error = UsageError(f"no {what} {word!r}{of and f' of {of}'}; {expected(word, names, meant)}")
     error.nearest = meant or nearest(str(word), names)
     return error
 

@@ -185,7 +185,7 @@ def parse_release(as_version: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", as_version)
     release = (int(match[1]), int(match[2])) if match else (0, 0)
     if not FIRST_RELEASE <= release <= LAST_RELEASE or (release[0] == 3 and release[1] > 9):
-        raise ConfigError(f"Kafka {as_version!r} is not known: expected a release from 3.4 to 3.9 or from 4.0 to 4.4")
+        raise ConfigError(f"no Kafka release {as_version!r} (expected 3.4 to 3.9, or 4.0 to 4.4)")
     return release
 
 

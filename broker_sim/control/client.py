@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from broker_sim.common.text import UsageError
 from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import find
 from broker_sim.control.routes import FORMS, PREFIX
@@ -44,6 +46,10 @@ class ControlClient:
         if url.isdigit():
             url = f"127.0.0.1:{url}"
         self.url = (url if "://" in url else f"http://{url}").rstrip("/")
+        if not re.fullmatch(r"https?://[^/]+", self.url):
+            raise UsageError(
+                f"control server {url!r} is not an address (expected http://HOST:PORT, HOST:PORT or a port)"
+            )
         self.cluster = cluster
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -487,10 +487,14 @@ def _replay_order(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
 
 def _events(path: str) -> list[dict[str, Any]]:
+    """The events of a journal's file or directory. Raises UsageError, also for one without events."""
     try:
-        return list(read(path))
+        events = list(read(path))
     except JournalError as error:
         raise UsageError(str(error)) from None
+    if not events:
+        raise UsageError(f"{path}: a journal without events")
+    return events
 
 
 def _explain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:

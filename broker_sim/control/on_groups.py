@@ -250,6 +250,6 @@ async def remove_member(cluster: Cluster, given: dict[str, Any]) -> Any:
         name for member in group.members for name in (member.member_id, member.instance_id, member.client_id) if name
     }
     if given["member"] not in named:
-        raise not_there(f"member of group {given['group']!r}", given["member"], sorted(named))
+        raise not_there("member", given["member"], sorted(named), of=f"group {given['group']!r}")
     await group.remove(given["member"], timeout=given["timeout"])
     return shown(group)

@@ -30,7 +30,7 @@ _OF = (
 
 def _group(cluster: Cluster, given: dict[str, Any]) -> ShareGroupHandle:
     """The share group that the parameter ``group`` names. Raises NotThere if it never existed."""
-    group_of(cluster, given["group"])
+    group_of(cluster, given["group"], ahead=None)
     return cluster.share_group(given["group"])
 
 
@@ -132,7 +132,7 @@ async def tell_deliveries(cluster: Cluster, given: dict[str, Any]) -> Any:
     log, offset = f"{given['topic']}-{given['partition']}", given["offset"]
     delivered = group.deliveries(given["topic"], given["partition"])
     if offset not in delivered:
-        raise not_there(f"delivered record of {log}", str(offset), [str(number) for number in sorted(delivered)])
+        raise not_there("delivered record", str(offset), [str(number) for number in sorted(delivered)], of=str(log))
     return {
         "group": group.group_id,
         "log": log,

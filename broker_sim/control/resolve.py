@@ -36,6 +36,7 @@ OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
 AHEAD = Field("ahead", Flag(), "allow a group or transactional id that does not exist yet")
 """Of every operation that does something where a group, or a transactional id, lives. Any text has its partition, so a wrong name
 would break another one."""
+_AHEAD_HINT = " (ahead=true allows one that does not exist yet)"
 
 
 def examine_log(text: str) -> tuple[str, int] | str | TransactionalIdLog:
@@ -67,8 +68,9 @@ def log_of(cluster: Cluster, text: str, *, ahead: bool = False) -> LogHandle:
     return cluster.log(topic, partition)
 
 
-def group_of(cluster: Cluster, name: str, *, ahead: bool = False) -> GroupHandle:
-    """The group of that id, which is there, or was, or can't be seen now; with ``ahead`` any group. Raises NotThere."""
+def group_of(cluster: Cluster, name: str, *, ahead: bool | None = False) -> GroupHandle:
+    """The group of that id, which is there, or was, or can't be seen now; with ``ahead`` any group (None: the operation has no such
+    parameter). Raises NotThere."""
     group = cluster.group(name)
     if (
         not ahead
@@ -76,7 +78,7 @@ def group_of(cluster: Cluster, name: str, *, ahead: bool = False) -> GroupHandle
         and group.visible
         and not heard_of(cluster.observe().events, name)
     ):
-        raise not_there("group", name, cluster.groups(), hint=" (for one that comes later: ahead)")
+        raise not_there("group", name, cluster.groups(), hint="" if ahead is None else _AHEAD_HINT)
     return group
 
 
@@ -87,7 +89,7 @@ def transaction_of(cluster: Cluster, name: str, *, ahead: bool = False) -> Trans
     transaction = cluster.transaction(name)
     events = cluster.observe().events
     if not ahead and transaction.state == GONE and not any(event.get("transactional_id") == name for event in events):
-        raise not_there("transactional id", name, ids_of(cluster), hint=" (for one that comes later: ahead)")
+        raise not_there("transactional id", name, ids_of(cluster), hint=_AHEAD_HINT)
     return transaction
 
 
@@ -127,8 +129,8 @@ def check_broker(cluster: Cluster, node_id: int) -> None:
         raise not_there("broker", node_id, list(map(str, cluster.state.brokers)))
 
 
-def not_there(what: str, name: object, known: list[str], *, hint: str = "") -> NotThere:
-    """The error for a thing that isn't there; ``hint``: what else could have been meant."""
-    error = NotThere(f"no {what} {name!r}; {expected(name, known)}{hint}")
+def not_there(what: str, name: object, known: list[str], *, of: str = "", hint: str = "") -> NotThere:
+    """The error for a missing thing; ``of``: what it belongs to; ``hint``: the end of the message."""
+    error = NotThere(f"no {what} {name!r}{of and f' of {of}'}; {expected(name, known)}{hint}")
     error.nearest = nearest(str(name), known)
     return error

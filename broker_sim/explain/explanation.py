@@ -251,7 +251,7 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     if by_epochs is not None and not past.existed:
         return "\n".join([by_epochs[0], *(f"  {line}" for line in _lines(past, by_epochs[1])[-max(limit, 1) :])])
     if not past.existed and not past.calls:
-        return f"group {visible(group)}: the journal holds nothing of it"
+        return f"group {visible(group)}: no events in the journal"
     lines = [f"group {past.group}: {standing(past)}"]
     on = [span_words(past, span, past.last_ms) for span in past.spans if span.to_ms is None]
     lines += [f"  now: {words}" for words in on]

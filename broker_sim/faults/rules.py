@@ -229,7 +229,7 @@ def rule_from(
 
     ``must_hit`` is true unless given, but for a rule with a probability: chance owes nothing.
     """
-    given = read(FIELDS, values, "a rule", "key of a rule")
+    given = read(FIELDS, values, "a rule", "key", of="a rule")
     problems = Problems()
     with problems.at():
         selector = selector_of(given, as_version=as_version, brokers=brokers)

@@ -63,14 +63,16 @@ def read(
     what: str,
     kind_of_name: str,
     usual: Mapping[str, str] | None = None,
+    of: str = "",
 ) -> dict[str, Any]:
-    """The values in their types, with defaults, in the order of the fields; ``what`` is the input in errors, ``each`` one of its
-    names. ``usual``: words of others for a field, where the spelling is not near enough. Raises WrongInput."""
+    """The values in their types, with defaults, in the order of the fields; ``what`` is the input in errors,
+    ``kind_of_name`` a name in it, ``of`` what an unknown name is said to belong to. ``usual``: words of others for a field, if their
+    spelling is not similar. Raises WrongInput."""
     problems = Problems()
     meant: set[str | None] = set()
     for name in given:
         if name not in fields:
-            problems.add(error := unknown(kind_of_name, name, fields, (usual or {}).get(name)), str(name))
+            problems.add(error := unknown(kind_of_name, name, fields, (usual or {}).get(name), of), str(name))
             meant.add(error.nearest)
     result: dict[str, Any] = {}
     for name, field in fields.items():

@@ -114,7 +114,7 @@ def read(source: str | os.PathLike[str]) -> Iterator[Event]:
     try:
         paths = [file for _, file in _listed(path)] if path.is_dir() else [path]
         if not paths:
-            raise JournalError(f"{path} has no journal files")
+            raise JournalError(f"{path}: no journal file in it (expected journal-000001.ndjson, ...)")
         for file_path in paths:
             yield from _read_file(file_path)
     except OSError as error:
@@ -133,5 +133,7 @@ def _read_file(path: Path) -> Iterator[Event]:
             except ValueError:
                 record = None
             if not isinstance(record, dict) or "event" not in record:
-                raise JournalError(f"{path}, line {number} is no event of a journal")
+                raise JournalError(
+                    f"{path}, line {number} is not an event of a journal (a JSON object with the key event)"
+                )
             yield record

@@ -38,8 +38,8 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _SHOWN = 80
 
 _REMOVING = (
-    "put a copy of it back; if it is removed the next start takes the directory for another broker's: topics come back with their "
-    "ids and records, without settings, and nothing is cleaned or expires"
+    "restore a copy of it; if it is removed, the next start treats the directory as another broker's: topics keep their ids and "
+    "records and lose their settings; nothing is deleted or expires"
 )
 
 

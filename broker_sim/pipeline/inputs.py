@@ -75,8 +75,8 @@ def find(
                     journal = None
         if not folders and journal is None:
             raise UsageError(
-                f"--input {directory}: no folder {OFFSETS_TOPIC}-N is in it, and no journal in or beside it; a data directory of "
-                "broker-sim or a copy of a Kafka broker's log directory has them"
+                f"--input {directory}: no directory {OFFSETS_TOPIC}-N in it, and no journal in or beside it (expected a "
+                "data directory of broker-sim, or a copy of a Kafka broker's log directory)"
             )
     lines = tuple(replace(file, path=everywhere(file.path)) for file in lines)
     kept_files = journal_files.find([journal]) if journal is not None else []
@@ -120,9 +120,9 @@ def _log_folders(directory: str) -> tuple[str, ...]:
         return (directory,)
     entry = files.entry(directory)
     if entry is None:
-        raise UsageError(f"--input {directory}: there is no such folder")
+        raise UsageError(f"--input {directory}: no such directory")
     if not entry.is_dir:
-        raise UsageError(f"--input {directory}: a file, not a log directory")
+        raise UsageError(f"--input {directory}: not a directory (expected one that contains __consumer_offsets-N)")
     return tuple(
         files.inside(directory, entry.name)
         for entry in files.listing(directory)

@@ -83,7 +83,7 @@ class JournalOptions:
         options = {}
         for name, value in given.items():
             if name.lower() not in known:
-                raise unknown("option of sim_journal", name, _OPTIONS)
+                raise unknown("option", name, _OPTIONS, of="sim_journal")
             options[known[name.lower()]] = value
         return cls(
             tuple(names_of(options)),
@@ -101,7 +101,7 @@ class JournalOptions:
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
     if value.lower() not in known:
-        raise unknown(f"{name} of sim_journal", value, known)
+        raise unknown(name, value, known, of="sim_journal")
     return value.lower()
 
 
@@ -156,7 +156,7 @@ def _names(schema: Any) -> list[str]:
     """The columns that are asked for. Raises UsageError for one that isn't."""
     for name in schema.names:
         if name not in EVENTS.names:
-            raise unknown("column of sim_journal", name, EVENTS.names)
+            raise unknown("column", name, EVENTS.names, of="sim_journal")
     return list(schema.names)
 
 

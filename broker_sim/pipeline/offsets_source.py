@@ -80,7 +80,7 @@ class OffsetsOptions:
         options: dict[str, str] = {}
         for name, value in given.items():
             if name.lower() not in known:
-                raise unknown("option of consumer_offsets", name, named)
+                raise unknown("option", name, named, of="consumer_offsets")
             options[known[name.lower()]] = value
         return cls(
             tuple(names_of(options)),
@@ -101,7 +101,7 @@ class OffsetsOptions:
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
     if value.lower() not in known:
-        raise unknown(f"{name} of consumer_offsets", value, known)
+        raise unknown(name, value, known, of="consumer_offsets")
     return value.lower()
 
 
@@ -155,7 +155,7 @@ def _chosen(schema: Any) -> TableSchema:
     """The columns of a schema that a user gave. Raises UsageError."""
     for field in schema.fields:
         if field.name not in OFFSET_LOG.names:
-            raise unknown("column of consumer_offsets", field.name, OFFSET_LOG.names)
+            raise unknown("column", field.name, OFFSET_LOG.names, of="consumer_offsets")
         kind = str(OFFSET_LOG[field.name].type)
         if field.dataType.simpleString() != kind:
             raise UsageError(

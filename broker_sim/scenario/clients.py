@@ -271,13 +271,18 @@ def processes(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Map
     def command(plan: ClientPlan) -> list[str]:
         chosen = kind_or_command(plan, commands)
         if chosen not in APPS:
-            if nearest(chosen, APPS) and shutil.which(chosen) is None:
-                raise UsageError(f"{chosen!r} is neither a kind of client nor a program; {expected(chosen, APPS)}")
+            check_program(chosen)
             return [*shlex.split(chosen), settings_of(plan, bootstrap)]
         need(chosen)
         return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, bootstrap)]
 
     return Clients(ProcessClient(plan, command(plan), tell) for plan in plans if plan.kind != "outside")
+
+
+def check_program(chosen: str) -> None:
+    """Raises UsageError for a misspelled kind of client that is not the name of a program either."""
+    if chosen not in (*APPS, "outside") and nearest(chosen, APPS) and shutil.which(chosen) is None:
+        raise UsageError(f"{chosen!r} is neither a kind of client nor a program; {expected(chosen, APPS)}")
 
 
 def kind_or_command(plan: ClientPlan, commands: Mapping[str, str]) -> str:

@@ -163,12 +163,14 @@ def find(name: str) -> Path:
     from broker_sim.scenario.files import WrongFile
 
     path = Path(name)
+    if path.is_dir():
+        raise WrongFile(name, "a directory, not a scenario file (`broker-sim scenario list DIR` lists its files)")
     if path.exists() or path.suffix in (".yaml", ".yml") or "/" in name:
         return path
-    there = {path.stem: path for path in shipped().glob("*.yaml")}
+    there = {path.stem: path for path in sorted(shipped().glob("*.yaml"))}
     if name in there:
         return there[name]
-    raise WrongFile(name, f"no such file or scenario; {expected(name, there)}")
+    raise WrongFile(name, f"no such file or scenario; {expected(name, there)}; broker-sim scenario list prints all")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -189,6 +191,10 @@ def run(arguments: argparse.Namespace) -> int:
         progress=(lambda line: None) if arguments.quiet else _progress,
     )
     try:
+        if arguments.timeline is not None and Path(arguments.timeline).suffix not in (".html", ".svg"):
+            raise UsageError(
+                f"--timeline: {arguments.timeline!r} is not the name of a picture (expected *.html or *.svg)"
+            )
         if options.data is not None and arguments.repeat > 1:
             raise UsageError("--data is for one run; remove --repeat or --data")
         if arguments.seeds is None and not arguments.virtual:
@@ -222,9 +228,7 @@ def _real(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
         stories.append(outcome.story)
     if arguments.repeat > 1 and not arguments.json:
         alike = len({tuple(story) for story in stories})
-        print(
-            f"{arguments.repeat} runs: " + ("all went alike" if alike == 1 else f"they went in {alike} different ways")
-        )
+        print(f"{arguments.repeat} runs: " + ("the same history" if alike == 1 else f"{alike} different histories"))
     return worst
 
 
@@ -317,8 +321,11 @@ async def _until_terminated(playing: Coroutine[Any, Any, Outcome]) -> Outcome:
 
 
 def _progress(line: str) -> None:
-    sys.stderr.write(f"{visible(line)}\n")  # at once: an interrupt does not come between a line and its end
-    sys.stderr.flush()
+    with contextlib.suppress(
+        BrokenPipeError
+    ):  # its reader has closed it; the run continues, and its result is on stdout
+        sys.stderr.write(f"{visible(line)}\n")  # at once: an interrupt does not come between a line and its end
+        sys.stderr.flush()
 
 
 def _clients(given: list[str]) -> dict[str, str]:
@@ -362,7 +369,9 @@ def scenario(arguments: argparse.Namespace) -> int:
         return _list(Path(arguments.file[0]) if arguments.file else shipped(), as_json=arguments.json)
     worst = 0
     if not arguments.file:
-        print(f"broker-sim scenario {arguments.action}: which file?", file=sys.stderr)
+        complain(
+            f"broker-sim scenario {arguments.action}", "FILE is missing: a file or the name of an included scenario"
+        )
         return 2
     for name in arguments.file:
         try:
@@ -376,7 +385,7 @@ def scenario(arguments: argparse.Namespace) -> int:
             print(path.read_text(encoding="utf-8"), end="")
         else:
             words = f"{len(scenario_file.steps)} steps, {len(scenario_file.clients)} clients, {len(scenario_file.expect)} expectations"
-            print(json.dumps(_described(scenario_file)) if arguments.json else f"{path}: right, {words}")
+            print(json.dumps(_described(scenario_file)) if arguments.json else f"{path}: valid, {words}")
     return worst
 
 
@@ -384,7 +393,12 @@ def _list(directory: Path, *, as_json: bool) -> int:
     from broker_sim.scenario.model import read
 
     worst = 0
-    for path in sorted(directory.glob("*.yaml")):
+    paths = sorted(directory.glob("*.yaml"))
+    if not paths:
+        why = "no *.yaml in it" if directory.is_dir() else "not a directory"
+        complain("broker-sim scenario list", f"{directory}: {why}")
+        return 2
+    for path in paths:
         try:
             scenario = read(path)
         except UsageError as error:

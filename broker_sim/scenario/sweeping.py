@@ -7,7 +7,7 @@
 Rules:
 1. A seed draws each message's latency, when clients are up, and every chance of brokers and clients. A run with that seed alone is the
    same: ``broker-sim run FILE --virtual --seed N``.
-2. A share of the seeds is played twice. What is not the same is a failure, too.
+2. A share of the seeds is run twice; a different run is also a failure.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def text_of(result: Sweep) -> str:
     ended = " (interrupted)" if result.interrupted else ""
     pace = result.virtual_s / (result.wall_s or 1.0)
     lines = [
-        f"{result.name}: {result.runs} seeds{ended}: {counts}; {len(result.stories)} different stories",
-        f"{result.virtual_s:.0f} virtual s in {result.wall_s:.1f} s, {pace:.0f} virtual s/s; {result.repeated} played twice",
+        f"{result.name}: {result.runs} seeds{ended}: {counts}; {len(result.stories)} different histories",
+        f"{result.virtual_s:.0f} virtual s in {result.wall_s:.1f} s, {pace:.0f} virtual s/s; {result.repeated} repeated",
     ]
     for code, word in _WORDS.items():
         these = [failure for failure in result.failures if failure.code == code]

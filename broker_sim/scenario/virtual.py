@@ -32,7 +32,16 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, encoded_event
-from broker_sim.scenario.clients import Clients, ScenarioClient, Tell, check_given, kind_or_command, need, settings_of
+from broker_sim.scenario.clients import (
+    Clients,
+    ScenarioClient,
+    Tell,
+    check_given,
+    check_program,
+    kind_or_command,
+    need,
+    settings_of,
+)
 from broker_sim.scenario.model import ClientPlan, Scenario
 from broker_sim.scenario.runner import SCRATCH, Outcome, ScenarioOptions, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
@@ -127,6 +136,7 @@ def check(scenario: Scenario, options: ScenarioOptions) -> None:
     for plan in scenario.clients:
         kind = kind_or_command(plan, options.clients)
         if kind not in APPS:
+            check_program(kind)
             what = "one of another program" if kind == "outside" else f"{kind}, a separate process"
             raise UsageError(
                 f"the client {plan.name} is {what}, which can't run in virtual time; expected one of {', '.join(APPS)}"

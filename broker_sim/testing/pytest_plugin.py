@@ -496,7 +496,7 @@ def _play(path: Path, options: dict[str, Any]) -> Outcome:
     known = ("clients", "as_version", "clock", "seed", "virtual")
     for option in options:
         if option not in known:
-            raise unknown(f"argument of @pytest.mark.{SCENARIO}", option, known)
+            raise unknown("argument", option, known, of=f"@pytest.mark.{SCENARIO}")
     clients = options.get("clients") or {}
     given = {name: value for name, value in options.items() if name != "virtual"}
     settings = ScenarioOptions(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})

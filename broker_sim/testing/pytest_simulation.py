@@ -95,7 +95,7 @@ def options_of(item: pytest.Item) -> dict[str, Any]:
             raise UsageError(f"@pytest.mark.{MARKER} takes keyword arguments only: seeds=range(200)")
         for name in marker.kwargs:
             if name not in OPTIONS:
-                raise unknown(f"argument of @pytest.mark.{MARKER}", name, OPTIONS)
+                raise unknown("argument", name, OPTIONS, of=f"@pytest.mark.{MARKER}")
         options.update(marker.kwargs)
     return options
 
@@ -128,7 +128,7 @@ def parse_seeds(text: str) -> Sequence[object]:
     first = int(matched[1])
     seeds = range(first, int(matched[2]) if matched[2] else first + 1)
     if not seeds:
-        raise UsageError(f"--sim-seed {text}: an empty range of seeds: {matched[2]}, its end, is not above {first}")
+        raise UsageError(f"--sim-seed: {text!r} is an empty range of seeds (expected e.g. 0..1000)")
     return seeds
 
 

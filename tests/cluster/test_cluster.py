@@ -263,7 +263,7 @@ class TestErrors:
 
     async def test_data_directory_that_is_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        await self.fails("file can't be used: File exists", data_dir=tmp_path / "file")
+        await self.fails("file can't be used: it is a file", data_dir=tmp_path / "file")
         await self.fails("can't be used: Not a directory", data_dir=tmp_path / "file" / "data")
 
     async def test_data_directory_that_is_no_cluster(self, tmp_path: Path) -> None:

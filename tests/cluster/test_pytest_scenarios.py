@@ -81,7 +81,7 @@ def test_none(): pass
     result.assert_outcomes(passed=1, failed=1, errors=3)
     result.stdout.fnmatch_lines(["*test_broken*", "*one consumer: broken after*"])
     result.stdout.fnmatch_lines(
-        ["*no argument of @pytest.mark.scenario 'version'; did you mean 'as_version'? expected one of *"]
+        ["*no argument 'version' of @pytest.mark.scenario; did you mean 'as_version'? expected one of *"]
     )
     result.stdout.fnmatch_lines(
         ["*no such file or scenario; did you mean 'stuck-offsets-partition-*'? expected one of *"]

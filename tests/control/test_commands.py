@@ -108,7 +108,7 @@ def test_short_forms(short: str, full: str) -> None:
         (["fault", "add", "--grup", "x"], "unrecognized arguments: --grup"),
         (["clock", "--control", "127.0.0.1:1"], "no control server answers at http://127.0.0.1:1"),
         (["clock", "--control", "127.0.0.1:1"], "`broker-sim serve --control 1` starts one, and --control URL"),
-        (["clock", "--control", "ftp://x"], "no control server answers at ftp://x"),
+        (["clock", "--control", "ftp://x"], "control server 'ftp://x' is not an address"),
         (["explain", GROUP, "--journal", "nowhere"], "nowhere"),
         (["clock", "--control-token-file", "nowhere"], "token file nowhere"),
     ],

@@ -136,7 +136,7 @@ def test_a_field_that_can_not_be_is_named_and_nothing_is_touched(home: Path, cha
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "it is empty; put a copy of it back; if it is removed"),
+        ("", "it is empty; restore a copy of it; if it is removed"),
         ("{", "it is not JSON: Expecting property name"),
         ("\ufeff{}", "it is not JSON"),
         ("[" * 100_000, "nested too deeply"),

@@ -331,7 +331,7 @@ def test_clients_that_share_a_client_id_are_told_apart() -> None:
 def test_a_group_that_is_not_there(group: str, words: str) -> None:
     script = Script().formed([A])
     assert said(script, group=group) == words
-    assert recent(script.events, group) == f"group {group}: the journal holds nothing of it"
+    assert recent(script.events, group) == f"group {group}: no events in the journal"
 
 
 def test_an_empty_journal() -> None:

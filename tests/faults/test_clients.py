@@ -174,7 +174,7 @@ async def test_a_wrong_rule_is_refused_at_the_call(kafka: Cluster) -> None:
         kafka.fault("OfsetCommit", drop=True)
     with pytest.raises(UsageError, match="no broker 3; expected 1"):
         kafka.fault(broker=3, drop=True)
-    with pytest.raises(UsageError, match="no key of a rule 'eror'; did you mean 'error'"):
+    with pytest.raises(UsageError, match="no key 'eror' of a rule; did you mean 'error'"):
         kafka.fault("Fetch", eror="NOT_LEADER_OR_FOLLOWER")
 
 

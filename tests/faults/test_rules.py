@@ -77,7 +77,7 @@ def test_a_request_without_a_client_id_fits_only_any_client() -> None:
     ("rule", "says"),
     [
         ({"api": "OfsetCommit", "drop": True}, "no API 'OfsetCommit'; did you mean 'OffsetCommit'?"),
-        ({"api": "OffsetCommit", "grup": "x", "drop": True}, "no key of a rule 'grup'; did you mean 'group'?"),
+        ({"api": "OffsetCommit", "grup": "x", "drop": True}, "no key 'grup' of a rule; did you mean 'group'?"),
         ({"error": "NOT_CORDINATOR"}, "no error 'NOT_CORDINATOR'; did you mean 'NOT_COORDINATOR'?"),
         ({"error": 999}, "Kafka has no error with the code 999"),
         ({"error": "NONE"}, "NONE is not an error"),

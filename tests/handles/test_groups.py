@@ -108,7 +108,7 @@ async def test_a_member_can_be_removed(kafka: Cluster, instance: str | None) -> 
     member = await Member.connect(kafka, instance=instance)
     await member.enter()
     billing = kafka.group("billing")
-    with pytest.raises(UsageError, match=r"no member of group 'billing' 'ap'; did you mean 'app'\?"):
+    with pytest.raises(UsageError, match=r"no member 'ap' of group 'billing'; did you mean 'app'\?"):
         await billing.remove("ap")
     await billing.remove(instance or "app")
     await billing.empty()

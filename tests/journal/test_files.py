@@ -85,12 +85,12 @@ def test_a_file_that_was_finished_meanwhile_is_found(tmp_path: Path) -> None:
 def test_what_is_no_journal_is_named(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "journal-000001.ndjson"
     path.write_bytes(b'{"event":"mark"}\n' + line)
-    with pytest.raises(JournalError, match=r"journal-000001.ndjson, line 2 is no event of a journal"):
+    with pytest.raises(JournalError, match=r"journal-000001.ndjson, line 2 is not an event of a journal"):
         list(read(tmp_path))
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="has no journal files"):
+    with pytest.raises(JournalError, match="no journal file in it"):
         list(read(tmp_path))
     with pytest.raises(JournalError, match="none: No such file"):
         list(read(tmp_path / "none"))

@@ -154,8 +154,8 @@ def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> N
     path_of = spark.sparkContext._jvm.org.apache.hadoop.fs.Path
     with files.through(reader):
         for name, why in (
-            (f"{s3}x", "there is no such folder"),
-            (f"{hdfs}x", "there is no such folder"),
+            (f"{s3}x", "no such directory"),
+            (f"{hdfs}x", "no such directory"),
             (f"s3a://other-{BUCKET}/broker-3", "there is no such bucket"),
             ("hdfs://127.0.0.1:1/broker-3", "nobody answers there"),
             ("gs://bucket/broker-3", "Spark"),

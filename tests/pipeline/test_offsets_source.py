@@ -122,7 +122,7 @@ def test_columns_that_are_asked_for_alone(spark: Any, logs: Logs) -> None:
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ("grp string", "no column of consumer_offsets 'grp'; did you mean 'group'"),
+        ("grp string", "no column 'grp' of consumer_offsets; did you mean 'group'"),
         ("`group` int", "group of .* is string, not int"),
     ],
 )
@@ -183,9 +183,9 @@ def test_fail_fast_names_file_and_position(spark: Any, logs: Logs) -> None:
     ("options", "says"),
     [
         ({"tasks": "0"}, "tasks of consumer_offsets: '0' is not a whole number from 1 on"),
-        ({"mode": "failfats"}, "no mode of consumer_offsets 'failfats'; did you mean 'failfast'"),
-        ({"runid": "x", "task": "3"}, "no option of consumer_offsets 'task'; did you mean 'tasks'"),
-        ({"startingOffsets": "now"}, "no startingOffsets of consumer_offsets 'now'"),
+        ({"mode": "failfats"}, "no mode 'failfats' of consumer_offsets; did you mean 'failfast'"),
+        ({"runid": "x", "task": "3"}, "no option 'task' of consumer_offsets; did you mean 'tasks'"),
+        ({"startingOffsets": "now"}, "no startingOffsets 'now' of consumer_offsets"),
     ],
 )
 def test_options_that_are_none(options: dict[str, str], says: str) -> None:

@@ -319,7 +319,7 @@ def test_a_folder_without_segments_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "orders-0").mkdir()
     said = refused("--input", f"{tmp_path}/in", "--out", f"{tmp_path}/out")
-    assert "no folder __consumer_offsets-N is in it, and no journal in or beside it" in said
+    assert "no directory __consumer_offsets-N in it, and no journal in or beside it" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -327,7 +327,7 @@ def test_a_folder_without_segments_is_refused(tmp_path: Path) -> None:
     ("words", "said"),
     [
         ((), "nothing to read; give --input DIR or --journal PATH"),
-        (("--input", "nowhere"), "--input nowhere: there is no such folder"),
+        (("--input", "nowhere"), "--input nowhere: no such directory"),
         (("--journal", "nowhere.ndjson"), "nowhere.ndjson"),
         (("--input", ".", "--run-id", "a/b"), "--run-id 'a/b': not a name (expected letters, digits"),
         (("--input", ".", "--window", "soon"), "'soon' is not a duration"),

@@ -129,7 +129,7 @@ def test_a_release_that_is_none_is_said_in_a_line(kept: dict[str, Path], tmp_pat
     code, told = reproduced(kept, "moves-4.1.0-1", tmp_path / "out", capsys, "--as-version", "2.8")
     assert code == 2
     assert told["err"] == (
-        "broker-sim reproduce: --as-version: Kafka '2.8' is not known: expected a release from 3.4 to 3.9 or from 4.0 to 4.4\n"
+        "broker-sim reproduce: --as-version: no Kafka release '2.8' (expected 3.4 to 3.9, or 4.0 to 4.4)\n"
     )
 
 
@@ -172,7 +172,7 @@ def test_before_it_happened_there_is_nothing(kept: dict[str, Path], tmp_path: Pa
     [
         (["--group", "returns-indx"], "returns-index"),
         (["--at", "yesterday"], "is not a time"),
-        (["--input", "nowhere"], "there is no such folder"),
+        (["--input", "nowhere"], "no such directory"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(

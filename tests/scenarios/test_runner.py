@@ -164,7 +164,7 @@ def test_repeated_as_json_with_pictures_and_journals(tmp_path: Path) -> None:
 def test_runs_that_went_alike_say_so(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(HELD)
-    assert cli(str(path), "--repeat", "2", "--quiet").stdout.endswith("2 runs: all went alike\n")
+    assert cli(str(path), "--repeat", "2", "--quiet").stdout.endswith("2 runs: the same history\n")
 
 
 ATTACHED = """\

@@ -244,7 +244,7 @@ def test_seeds_can_be_chosen(pytester: pytest.Pytester, arguments: tuple[str, ..
     ("text", "message"),
     [
         ("x", "--sim-seed x: not a seed or a range of seeds"),
-        ("9..3", "an empty range of seeds"),
+        ("9..3", "is an empty range of seeds"),
         ("", "not a seed or a range of seeds"),
     ],
 )
@@ -254,7 +254,7 @@ def test_wrong_seeds_are_told(text: str, message: str) -> None:
 
 
 WRONG = {
-    "@pytest.mark.sim(seed=range(3))\ndef test_0(sim): ...": "no argument of @pytest.mark.sim 'seed'; did you mean 'seeds'?",
+    "@pytest.mark.sim(seed=range(3))\ndef test_0(sim): ...": "no argument 'seed' of @pytest.mark.sim; did you mean 'seeds'?",
     "@pytest.mark.sim(range(3))\ndef test_1(sim): ...": "takes keyword arguments only",
     "@pytest.mark.sim(seeds=[])\ndef test_2(sim): ...": "seeds= is empty; expected one seed or more",
     "@pytest.mark.sim(seeds='abc')\ndef test_3(sim): ...": "seeds= takes numbers",

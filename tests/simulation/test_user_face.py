@@ -82,7 +82,7 @@ def test_what_cannot_be_is_left_out_and_told() -> None:
     ("faults", "message"),
     [
         ([[1, "crsh", {"host": "c1"}]], "no kind of fault 'crsh'; did you mean 'crash'?"),
-        ([[1, "crash", {"hosts": "c1"}]], "no argument of the fault 'crash' 'hosts'; did you mean 'host'"),
+        ([[1, "crash", {"hosts": "c1"}]], "no argument 'hosts' of the fault 'crash'; did you mean 'host'"),
         ([[1, "crash", {"host": "c1", "resett": True}]], "did you mean 'reset'"),
         ([[1, "state", {"log": "orders-0", "state": "stuk"}]], "no state 'stuk'; did you mean 'stuck'?"),
         ([["soon", "crash", {"host": "c1"}]], "a fault's time: 'soon' is not a duration"),

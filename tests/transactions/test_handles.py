@@ -142,7 +142,8 @@ async def test_the_operations_on_transactional_ids() -> None:
 async def test_a_log_is_named_by_the_transactional_id_that_lives_in_it() -> None:
     async with cluster() as (kafka, client):
         with pytest.raises(
-            NotThere, match=r"no transactional id 'billing'; none exists \(for one that comes later: ahead\)"
+            NotThere,
+            match=r"no transactional id 'billing'; none exists \(ahead=true allows one that does not exist yet\)",
         ):
             await perform(kafka, "log.get", {"log": f"transactions({TX})"})
         stuck = {"log": f"transactions({TX})", "state": "stuck", "ahead": True}

@@ -24,6 +24,7 @@ from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.fields.kafka import GROUP_STATE
+from broker_sim.fields.kinds import Count
 from broker_sim.journal import PROBE, groups_in
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
 from broker_sim.runtime.epoch_snapshot import epochs
@@ -63,6 +64,7 @@ class MemberView:
     tasks: dict[str, list[str]] | None = None
 
 
+_COUNT = Count(0)
 _IN_EPOCHS = {
     "member_id": "member",
     "client_id": "client_id",
@@ -232,8 +234,11 @@ class GroupHandle:
     ) -> Self:
         """Wait until all given conditions hold at once: the state, the number of members, that generation or a later one, those
         committed offsets or later ones, a total lag below that (`Lag.below`), every assigned partition fetched by its owner
-        (`reading`). Returns the handle. Raises WaitTimeout, UsageError for an unknown state."""
+        (`reading`). Returns the handle. Raises WaitTimeout, UsageError for an unknown state, or what is not a number."""
         state = None if state is None else GROUP_STATE.read(state)
+        members = None if members is None else _COUNT.read(members, "members")
+        generation = None if generation is None else _COUNT.read(generation, "generation")
+        lag_below = None if lag_below is None else _COUNT.read(lag_below, "lag_below")
         wanted = [] if committed is None else [f"committed {_offsets_text(committed)}"]
         wanted += ["every assigned partition fetched by its owner"] if reading else []
         consumption = Consumption(self.group_id, self._journal.events if reading else ())
@@ -400,7 +405,7 @@ class GroupHandle:
         members = self._find(member)
         if not members:
             names = [name for m in self.members for name in (m.member_id, m.instance_id, m.client_id) if name]
-            raise unknown(f"member of group {self.group_id!r}", member, dict.fromkeys(names))
+            raise unknown("member", member, dict.fromkeys(names), of=f"group {self.group_id!r}")
         leader = self.coordinator
         if leader is None:
             raise UsageError(f"group {self.group_id!r} has no coordinator")

@@ -192,10 +192,10 @@ class ShareGroupHandle(GroupHandle):
             raise UsageError("expire_locks: a partition needs its topic")
         if topic is not None and not any(name == topic and partition in (None, at) for name, at in there):
             named = topic if partition is None else f"{topic}-{partition}"
-            raise unknown(f"partition of share group {self.group_id!r}", named, {f"{t}-{p}": None for t, p in there})
+            raise unknown("partition", named, [f"{t}-{p}" for t, p in there], of=f"share group {self.group_id!r}")
         if member is not None and not self._ids(member):
             names = [name for member in self.members for name in (member.member_id, member.client_id) if name]
-            raise unknown(f"member of share group {self.group_id!r}", member, dict.fromkeys(names))
+            raise unknown("member", member, dict.fromkeys(names), of=f"share group {self.group_id!r}")
 
     # what became of it
 

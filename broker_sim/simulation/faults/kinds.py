@@ -347,7 +347,7 @@ def check(fault: Fault, as_version: str = _LAST) -> dict[str, Any]:
     with problems.at("t_s"):
         Seconds().read(fault.t_s, f"{fault.kind}: t_s")
     with problems.at():
-        args = read(kind.fields, fault.args, fault.kind, f"argument of the fault {fault.kind!r}")
+        args = read(kind.fields, fault.args, fault.kind, "argument", of=f"the fault {fault.kind!r}")
         if fault.kind == "rule":
             rule_from({name: value for name, value in args.items() if name != "for_s"}, as_version=as_version)
     problems.check()

@@ -108,7 +108,7 @@ def _kinds(patterns: Iterable[str]) -> list[str]:
     for pattern in patterns:
         fitting = [name for name in SWARM if fnmatchcase(name, pattern)]
         if not fitting:
-            raise unknown("kind of a swarm", pattern, SWARM)
+            raise unknown("kind", pattern, SWARM, of="Swarm")
         kinds.update(dict.fromkeys(fitting))
     return list(kinds)
 
