@@ -21,6 +21,7 @@ from kafka_wire.messages import (
 )
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.k77_share_group_describe import ShareGroupDescribeRequest
 from kafka_wire.messages.k83_initialize_share_group_state import (
@@ -157,12 +158,58 @@ async def test_a_fetch_waits_until_a_lock_ends_or_a_record_comes() -> None:
         assert answer.responses[0].partitions[0].acquired_records[0].delivery_count == 2
 
 
-def _fetch(member: Member) -> Any:
+def _fetch(member: Member, **how: int) -> Any:
     from kafka_wire.messages.k78_share_fetch import ShareFetchRequest
 
-    return ShareFetchRequest(
-        GROUP, member.member_id, member.session_epoch, max_wait_ms=60_000, min_bytes=1, max_records=500, batch_size=500
-    )
+    limits = {"max_wait_ms": 60_000, "min_bytes": 1, "max_records": 500, "batch_size": 500, **how}
+    return ShareFetchRequest(GROUP, member.member_id, member.session_epoch, **limits)
+
+
+SOON = {"max_wait_ms": 60_000}
+"""A fetch with it that is not answered at once fails its test."""
+
+
+async def test_min_bytes_counts_the_log_from_the_fetch_offset_to_the_high_watermark() -> None:
+    async with cluster(clock="manual") as (kafka, ann):
+        await ann.join()
+        assert await ann.acquired(min_bytes=0, **SOON) == [], "nothing is wanted"
+        await produce(ann.wire, 1, 1, 1, 1)
+        size = kafka.state.topics[TOPIC].partitions[0].log.size_bytes // 4
+        assert await ann.acquired(min_bytes=3 * size, max_records=1, **SOON) == [(0, 0, 1)], "of four small batches"
+        assert await ann.acquired(min_bytes=3 * size, max_records=1, **SOON) == [(1, 1, 1)], "of just as many bytes"
+        waiting = ann.wire.start(_fetch(ann, min_bytes=3 * size), ann.version)
+        await produce(await connect(kafka.bootstrap), 1)
+        assert [one.last_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [4]
+        ann.session_epoch += 1
+        await ann.acknowledge((1, 1, [RELEASE]))
+        assert await ann.acquired(min_bytes=4 * size, **SOON) == [(1, 1, 2)], "acquired records behind it count, too"
+        await ann.acknowledge((4, 4, [RELEASE]))
+        waiting = ann.wire.start(_fetch(ann, min_bytes=2 * size), ann.version)
+        await produce(await connect(kafka.bootstrap), 1)
+        acquired = (await waiting).responses[0].partitions[0].acquired_records
+        assert [(one.first_offset, one.delivery_count) for one in acquired] == [(4, 2), (5, 1)], "a released one waits, too"
+
+
+async def test_min_bytes_is_at_most_max_bytes_and_counts_in_one_segment() -> None:
+    async with cluster() as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 1, 1)
+        assert await ann.acquired(min_bytes=10**6, max_bytes=100, max_records=1, **SOON) == [(0, 0, 1)]
+        kafka.state.topics[TOPIC].partitions[0].log.roll(0)
+        await produce(ann.wire, 1)
+        assert await ann.acquired(min_bytes=10**6, max_bytes=10**6, max_records=1, **SOON) == [(1, 1, 1)], "older segment"
+        assert await ann.acquired(min_bytes=10**6, max_bytes=10**6, max_wait_ms=1) == [(2, 2, 1)], "the time is up"
+
+
+async def test_a_fetch_below_the_log_start_offset_is_answered_at_once_and_the_next_one_has_records() -> None:
+    async with cluster() as (_, ann):
+        await ann.join()
+        assert await ann.acquired() == []
+        await produce(ann.wire, 1, 1, 1, 1)
+        delete = DeleteRecordsRequest([DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 2)])], 5000)
+        assert (await ann.wire.send(delete, 2)).topics[0].partitions[0].low_watermark == 2
+        assert await ann.acquired(min_bytes=10**6, **SOON) == []
+        assert await ann.acquired(**SOON) == [(2, 3, 1)]
 
 
 async def test_only_the_batches_that_matter_are_sent() -> None:
