@@ -248,12 +248,15 @@ class ShareFetch:
         try:
             data, heads = self._read(live, offset, limit)
         except OffsetOutOfRange:
-            shares.write(live, share.log_starts_at(live.partition.log_start_offset))
+            shares.write(live, share.without_records_below(live.partition.log_start_offset))
             return _Got()
         except StorageError as problem:
             return _Got(problem.error)
         if not heads:
             return _Got()
+        first = heads[0][1].base_offset
+        if offset < first and offset < share.next_offset:
+            shares.write(live, share.without_records_below(first))
         acquired = shares.acquire(
             live,
             self.member,

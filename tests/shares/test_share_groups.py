@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from kafka_wire.messages import (
     k86_delete_share_group_state,
     k87_read_share_group_state_summary,
 )
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -54,6 +57,7 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
+from kafka_wire.record_batch import build_batch
 from tests.shares.harness import ANN, BOB, GROUP, TOPIC, Member, configure, produce
 from tests.support.wire import Wire
 
@@ -187,7 +191,9 @@ async def test_min_bytes_counts_the_log_from_the_fetch_offset_to_the_high_waterm
         waiting = ann.wire.start(_fetch(ann, min_bytes=2 * size), ann.version)
         await produce(await connect(kafka.bootstrap), 1)
         acquired = (await waiting).responses[0].partitions[0].acquired_records
-        assert [(one.first_offset, one.delivery_count) for one in acquired] == [(4, 2), (5, 1)], "a released one waits, too"
+        assert [(one.first_offset, one.delivery_count) for one in acquired] == [(4, 2), (5, 1)], (
+            "a released one waits, too"
+        )
 
 
 async def test_min_bytes_is_at_most_max_bytes_and_counts_in_one_segment() -> None:
@@ -197,7 +203,9 @@ async def test_min_bytes_is_at_most_max_bytes_and_counts_in_one_segment() -> Non
         assert await ann.acquired(min_bytes=10**6, max_bytes=100, max_records=1, **SOON) == [(0, 0, 1)]
         kafka.state.topics[TOPIC].partitions[0].log.roll(0)
         await produce(ann.wire, 1)
-        assert await ann.acquired(min_bytes=10**6, max_bytes=10**6, max_records=1, **SOON) == [(1, 1, 1)], "older segment"
+        assert await ann.acquired(min_bytes=10**6, max_bytes=10**6, max_records=1, **SOON) == [(1, 1, 1)], (
+            "older segment"
+        )
         assert await ann.acquired(min_bytes=10**6, max_bytes=10**6, max_wait_ms=1) == [(2, 2, 1)], "the time is up"
 
 
@@ -590,3 +598,24 @@ async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> No
         rows = [DeleteShareGroupOffsetsRequestTopic("t")] * 2
         deleted = await ann.wire.send(DeleteShareGroupOffsetsRequest("odd", rows), 0)
         assert [(one.topic_name, one.error_code) for one in deleted.responses] == [("t", 0)]
+
+
+async def test_released_records_that_compaction_has_removed_are_archived() -> None:
+    async with cluster() as (kafka, ann):
+        await ann.join()
+        partition = kafka.state.topics[TOPIC].partitions[0]
+        for _ in range(3):
+            rows = [PartitionProduceData(0, build_batch([(b"key", b"value")], int(time.time() * 1000)))]
+            data = [TopicProduceData(TOPIC, partition_data=rows)]
+            await ann.wire.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data), 9)
+        assert await ann.acquired(max_records=2, share_acquire_mode=1) == [(0, 1, 1)]
+        await ann.acknowledge((0, 1, [RELEASE]))
+        settings = partition.log.config
+        partition.log.config = replace(settings, cleanup_policy=frozenset({"compact"}))
+        partition.log.roll(0)
+        assert partition.log.compact(int(time.time() * 1000), force=True)
+        partition.log.config = settings
+        assert await ann.acquired(**SOON) == [(2, 2, 1)]
+        waiting = ann.wire.start(_fetch(ann), ann.version)
+        await produce(await connect(kafka.bootstrap), 1)
+        assert [one.first_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [3]
