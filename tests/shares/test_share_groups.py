@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,8 @@ from kafka_wire.messages import (
     k86_delete_share_group_state,
     k87_read_share_group_state_summary,
 )
-from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
-from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.k77_share_group_describe import ShareGroupDescribeRequest
 from kafka_wire.messages.k83_initialize_share_group_state import (
@@ -57,7 +53,6 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
-from kafka_wire.record_batch import build_batch
 from tests.shares.harness import ANN, BOB, GROUP, TOPIC, Member, configure, produce
 from tests.support.wire import Wire
 
@@ -151,73 +146,22 @@ async def test_a_fetch_waits_until_a_lock_ends_or_a_record_comes() -> None:
     async with cluster(clock="manual") as (kafka, ann):
         await ann.join()
         assert await ann.acquired() == []
-        waiting = ann.wire.start(_fetch(ann), ann.version)
+        waiting = ann.wire.start(request(ann), ann.version)
         await produce(await connect(kafka.bootstrap), 1)
         answer = await waiting
         ann.session_epoch += 1
         assert [row.acquired_records[0].last_offset for topic in answer.responses for row in topic.partitions] == [0]
-        waiting = ann.wire.start(_fetch(ann), ann.version)
+        waiting = ann.wire.start(request(ann), ann.version)
         await kafka.time.advance("15s")
         answer = await waiting
         assert answer.responses[0].partitions[0].acquired_records[0].delivery_count == 2
 
 
-def _fetch(member: Member, **how: int) -> Any:
+def request(member: Member, **how: int) -> Any:
     from kafka_wire.messages.k78_share_fetch import ShareFetchRequest
 
     limits = {"max_wait_ms": 60_000, "min_bytes": 1, "max_records": 500, "batch_size": 500, **how}
     return ShareFetchRequest(GROUP, member.member_id, member.session_epoch, **limits)
-
-
-SOON = {"max_wait_ms": 60_000}
-"""A fetch with it that is not answered at once fails its test."""
-
-
-async def test_min_bytes_counts_the_log_from_the_fetch_offset_to_the_high_watermark() -> None:
-    async with cluster(clock="manual") as (kafka, ann):
-        await ann.join()
-        assert await ann.acquired(min_bytes=0, **SOON) == [], "nothing is wanted"
-        await produce(ann.wire, 1, 1, 1, 1)
-        size = kafka.state.topics[TOPIC].partitions[0].log.size_bytes // 4
-        assert await ann.acquired(min_bytes=3 * size, max_records=1, **SOON) == [(0, 0, 1)], "of four small batches"
-        assert await ann.acquired(min_bytes=3 * size, max_records=1, **SOON) == [(1, 1, 1)], "of just as many bytes"
-        waiting = ann.wire.start(_fetch(ann, min_bytes=3 * size), ann.version)
-        await produce(await connect(kafka.bootstrap), 1)
-        assert [one.last_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [4]
-        ann.session_epoch += 1
-        await ann.acknowledge((1, 1, [RELEASE]))
-        assert await ann.acquired(min_bytes=4 * size, **SOON) == [(1, 1, 2)], "acquired records behind it count, too"
-        await ann.acknowledge((4, 4, [RELEASE]))
-        waiting = ann.wire.start(_fetch(ann, min_bytes=2 * size), ann.version)
-        await produce(await connect(kafka.bootstrap), 1)
-        acquired = (await waiting).responses[0].partitions[0].acquired_records
-        assert [(one.first_offset, one.delivery_count) for one in acquired] == [(4, 2), (5, 1)], (
-            "a released one waits, too"
-        )
-
-
-async def test_min_bytes_is_at_most_max_bytes_and_counts_in_one_segment() -> None:
-    async with cluster() as (kafka, ann):
-        await ann.join()
-        await produce(ann.wire, 1, 1)
-        assert await ann.acquired(min_bytes=10**6, max_bytes=100, max_records=1, **SOON) == [(0, 0, 1)]
-        kafka.state.topics[TOPIC].partitions[0].log.roll(0)
-        await produce(ann.wire, 1)
-        assert await ann.acquired(min_bytes=10**6, max_bytes=10**6, max_records=1, **SOON) == [(1, 1, 1)], (
-            "older segment"
-        )
-        assert await ann.acquired(min_bytes=10**6, max_bytes=10**6, max_wait_ms=1) == [(2, 2, 1)], "the time is up"
-
-
-async def test_a_fetch_below_the_log_start_offset_is_answered_at_once_and_the_next_one_has_records() -> None:
-    async with cluster() as (_, ann):
-        await ann.join()
-        assert await ann.acquired() == []
-        await produce(ann.wire, 1, 1, 1, 1)
-        delete = DeleteRecordsRequest([DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 2)])], 5000)
-        assert (await ann.wire.send(delete, 2)).topics[0].partitions[0].low_watermark == 2
-        assert await ann.acquired(min_bytes=10**6, **SOON) == []
-        assert await ann.acquired(**SOON) == [(2, 3, 1)]
 
 
 async def test_only_the_batches_that_matter_are_sent() -> None:
@@ -349,7 +293,7 @@ async def test_another_leader_goes_on_from_what_was_written() -> None:
         await produce(ann.wire, 4)
         assert await ann.acquired() == [(0, 3, 1)]
         await ann.acknowledge((0, 1, [ACCEPT]), (2, 2, [RELEASE]))
-        waiting = ann.wire.start(_fetch(ann), ann.version)
+        waiting = ann.wire.start(request(ann), ann.version)
         log.move_to(2)
         row = (await waiting).responses[0].partitions[0]
         assert (row.error_code, row.current_leader.leader_id) == (Err.NOT_LEADER_OR_FOLLOWER, 2)
@@ -598,24 +542,3 @@ async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> No
         rows = [DeleteShareGroupOffsetsRequestTopic("t")] * 2
         deleted = await ann.wire.send(DeleteShareGroupOffsetsRequest("odd", rows), 0)
         assert [(one.topic_name, one.error_code) for one in deleted.responses] == [("t", 0)]
-
-
-async def test_released_records_that_compaction_has_removed_are_archived() -> None:
-    async with cluster() as (kafka, ann):
-        await ann.join()
-        partition = kafka.state.topics[TOPIC].partitions[0]
-        for _ in range(3):
-            rows = [PartitionProduceData(0, build_batch([(b"key", b"value")], int(time.time() * 1000)))]
-            data = [TopicProduceData(TOPIC, partition_data=rows)]
-            await ann.wire.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data), 9)
-        assert await ann.acquired(max_records=2, share_acquire_mode=1) == [(0, 1, 1)]
-        await ann.acknowledge((0, 1, [RELEASE]))
-        settings = partition.log.config
-        partition.log.config = replace(settings, cleanup_policy=frozenset({"compact"}))
-        partition.log.roll(0)
-        assert partition.log.compact(int(time.time() * 1000), force=True)
-        partition.log.config = settings
-        assert await ann.acquired(**SOON) == [(2, 2, 1)]
-        waiting = ann.wire.start(_fetch(ann), ann.version)
-        await produce(await connect(kafka.bootstrap), 1)
-        assert [one.first_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [3]
