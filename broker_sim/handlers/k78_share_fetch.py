@@ -23,7 +23,7 @@ from broker_sim.coordinator.share_partition.sessions import (
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.share_acknowledging import Acknowledging, member_of
 from broker_sim.handlers.share_groups import are_off, current_leaders
-from broker_sim.metadata.cluster_state import Partition
+from broker_sim.metadata.cluster_state import Broker, Partition
 from broker_sim.runtime.share_partitions import LivePartition
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange
@@ -46,8 +46,8 @@ _EXACTLY = 1
 Head = tuple[int, record_batch.BatchHeader]
 """A batch's position in what was read, and its header."""
 
-_CHUNK = 65_536
-"""Bytes of a log that are looked at first."""
+_CHUNK, _NEW_CHUNK = 65_536, 16_384
+"""Bytes of a log that are read first, and of new records: often one batch has as many as may be acquired, and goes out uncopied."""
 
 
 def handle(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | None:
@@ -168,8 +168,9 @@ class ShareFetch:
         shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
         results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
-        for at in self.requested:
-            live = shares.of(broker, self.session.key.group_id, at)
+        for at, live in zip(
+            self.requested, shares.all_of(broker, self.session.key.group_id, self.requested), strict=True
+        ):
             if isinstance(live, Err):
                 results[at] = _Got(live)
             elif live.error is not Err.NONE:
@@ -225,8 +226,8 @@ class ShareFetch:
         end, heads = _end(live), list[Head]()
         if offset >= end:
             return b"", heads
-        size, enough = min(limit, _CHUNK), offset + self.request.max_records - 1
-        is_new = offset >= share.next_offset
+        is_new, enough = offset >= share.next_offset, offset + self.request.max_records - 1
+        size = min(limit, _NEW_CHUNK if is_new else _CHUNK)
         while True:
             data = partition.log.read(offset, size, up_to_offset=end)
             heads.clear()
@@ -343,25 +344,30 @@ class ShareFetch:
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
         """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
         session, answers = self.session, self.acknowledging.answers
+        asked, any_error = session.partitions, False
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
         rows: dict[TopicPartition, PartitionData] = {}
-        for at in [*self.requested, *(at for at in answers if at not in session.partitions)]:
-            part = got.get(at)
-            if part is None:
-                if session.partitions.get(at) and at not in answers:
-                    continue
-                part = _Got()
-            if at in session.partitions:
-                session.partitions[at] = True
+        named = [at for at in self.requested if at in got or at in answers or not asked.get(at)]
+        named += [at for at in answers if at not in asked]
+        for at in named:
+            part, answer = got.get(at) or _Got(), answers.get(at)
+            if at in asked:
+                asked[at] = True
             row = rows[at] = PartitionData(at.partition, part.error, records=part.records)
             row.acquired_records = [AcquiredRecords(*acquired) for acquired in part.acquired]
-            if at in answers:
-                row.acknowledge_error_code, row.acknowledge_error_message = answers[at].error, answers[at].words
-        leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
-        topics: dict[bytes, ShareFetchableTopicResponse] = {}
-        for at, row in rows.items():
-            if at in leaders:
-                row.current_leader = LeaderIdAndEpoch(leaders[at].leader, leaders[at].leader_epoch)
-            topics.setdefault(at.topic_id, ShareFetchableTopicResponse(at.topic_id)).partitions.append(row)
+            if answer is not None:
+                row.acknowledge_error_code, row.acknowledge_error_message = answer.error, answer.words
+            if part.error is not Err.NONE:
+                any_error = True
+            topic = topics.get(at.topic_id)
+            if topic is None:
+                topic = topics[at.topic_id] = ShareFetchableTopicResponse(at.topic_id)
+            topic.partitions.append(row)
+        nodes: list[Broker] = []
+        if any_error:
+            leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
+            for at, leader in leaders.items():
+                rows[at].current_leader = LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
         self.ctx.reply(
             ShareFetchResponse(
                 acquisition_lock_timeout_ms=self.ctx.broker.shares.lock_ms(session.key.group_id),
