@@ -1,6 +1,6 @@
 """ShareFetch (78, KIP-932), versions 1 and 2: processes the member's acknowledgements, then acquires records for it.
 
-A fetch is answered at once with records, an error or max_wait_ms 0; else it is pending: its partitions call it when records were
+A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is pending: its partitions call it when records were
 appended or released, and one timer ends it. The partitions of a session take turns in being the first. v2 may renew locks (KIP-1222),
 which fetches nothing, and may limit the number of records strictly (KIP-1206).
 
@@ -23,10 +23,11 @@ from broker_sim.coordinator.share_partition.sessions import (
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.share_acknowledging import Acknowledging, member_of
 from broker_sim.handlers.share_groups import are_off, current_leaders
-from broker_sim.metadata.cluster_state import Partition
+from broker_sim.metadata.cluster_state import Broker, Partition
 from broker_sim.runtime.share_partitions import LivePartition
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange
+from broker_sim.storage.positions import bytes_between
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
 from kafka_wire.messages.k78_share_fetch import (
@@ -45,8 +46,8 @@ _EXACTLY = 1
 Head = tuple[int, record_batch.BatchHeader]
 """A batch's position in what was read, and its header."""
 
-_CHUNK = 65_536
-"""Bytes of a log that are looked at first."""
+_CHUNK, _NEW_CHUNK = 65_536, 16_384
+"""Bytes of a log that are read first, and of new records: often one batch has as many as may be acquired, and goes out uncopied."""
 
 
 def handle(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | None:
@@ -163,22 +164,23 @@ class ShareFetch:
     # acquiring
 
     def _acquire(self, *, last: bool) -> dict[TopicPartition, _Got] | None:
-        """What the partitions give; None where that is nothing yet, and this isn't the ``last`` look."""
+        """What the partitions give; None if they have fewer than min_bytes and no error, and this isn't the ``last`` look."""
         shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
         results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
-        for at in self.requested:
-            live = shares.of(broker, self.session.key.group_id, at)
+        for at, live in zip(
+            self.requested, shares.all_of(broker, self.session.key.group_id, self.requested), strict=True
+        ):
             if isinstance(live, Err):
                 results[at] = _Got(live)
             elif live.error is not Err.NONE:
                 results[at] = _Got(live.error)
             elif live.share is not None and live.share.may_acquire:
                 ready.append((at, live))
-        if ready and not last and not results and self._too_little(ready):
+        if not last and not results and not (ready and self._has_min_bytes(ready)):
             return None
         left = request.max_records
-        bytes_each = max(1, request.max_bytes // max(1, len(ready)))
+        bytes_each = self._bytes_each(ready)
         for at, live in ready:
             if left <= 0:
                 break
@@ -186,23 +188,34 @@ class ShareFetch:
             if got.acquired or got.error is not Err.NONE:
                 results[at] = got
                 left -= sum(part.last - part.first + 1 for part in got.acquired)
-        return results if results or last else None
+        return results
 
-    def _too_little(self, ready: Sequence[tuple[TopicPartition, LivePartition]]) -> bool:
-        """Whether the new records have fewer than the requested bytes, and no records were released."""
-        wanted, size = self.request.min_bytes, 0
-        if wanted <= 1:
-            return False
+    def _bytes_each(self, ready: Sequence[object]) -> int:
+        """The bytes that each partition may give (PartitionMaxBytesStrategy.UNIFORM)."""
+        return max(1, self.request.max_bytes // max(1, len(ready)))
+
+    def _has_min_bytes(self, ready: Sequence[tuple[TopicPartition, LivePartition]]) -> bool:
+        """Whether the logs have min_bytes from the fetch offsets on, however few records are acquired. True also if a fetch offset is
+        in an earlier segment than the end, or is not in the log (DelayedShareFetch.isMinBytesSatisfied)."""
+        wanted, size = min(self.request.min_bytes, self.request.max_bytes), 0
+        if wanted <= 0:
+            return True
+        bytes_each = self._bytes_each(ready)
         for _, live in ready:
-            share = live.share
+            log, share = live.partition.log, live.share
             assert share is not None
-            offset = share.fetch_offset()
-            if offset < share.next_offset:
-                return False
-            size += len(self._read(live, offset, wanted)[0])  # the log's bytes count, however few records are acquired
-            if size >= wanted:
-                return False
-        return True
+            offset, end = share.fetch_offset(), _end(live)
+            if not log.log_start_offset <= offset <= end:
+                return True
+            if offset < end:
+                try:
+                    found = 1 if wanted == 1 else bytes_between(log, offset, end)
+                except StorageError:
+                    return True  # the read returns the error
+                if found is None:
+                    return True
+                size += min(found, bytes_each)
+        return size >= wanted
 
     def _read(self, live: LivePartition, offset: int, limit: int) -> tuple[bytes, list[Head]]:
         """The log's bytes from ``offset`` on, up to ``limit``, and the position and header of each batch. Headers of new records
@@ -210,12 +223,11 @@ class ShareFetch:
         another member's. (Kafka reads everything, without a copy.)"""
         partition, share = live.partition, live.share
         assert share is not None
-        end = partition.last_stable_offset if live.read_committed else partition.high_watermark
-        heads: list[Head] = []
+        end, heads = _end(live), list[Head]()
         if offset >= end:
             return b"", heads
-        size, enough = min(limit, _CHUNK), offset + self.request.max_records - 1
-        is_new = offset >= share.next_offset
+        is_new, enough = offset >= share.next_offset, offset + self.request.max_records - 1
+        size = min(limit, _NEW_CHUNK if is_new else _CHUNK)
         while True:
             data = partition.log.read(offset, size, up_to_offset=end)
             heads.clear()
@@ -237,12 +249,15 @@ class ShareFetch:
         try:
             data, heads = self._read(live, offset, limit)
         except OffsetOutOfRange:
-            shares.write(live, share.log_starts_at(live.partition.log_start_offset))
+            shares.write(live, share.without_records_below(live.partition.log_start_offset))
             return _Got()
         except StorageError as problem:
             return _Got(problem.error)
         if not heads:
             return _Got()
+        first = heads[0][1].base_offset
+        if offset < first and offset < share.next_offset:
+            shares.write(live, share.without_records_below(first))
         acquired = shares.acquire(
             live,
             self.member,
@@ -329,25 +344,30 @@ class ShareFetch:
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
         """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
         session, answers = self.session, self.acknowledging.answers
+        asked, any_error = session.partitions, False
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
         rows: dict[TopicPartition, PartitionData] = {}
-        for at in [*self.requested, *(at for at in answers if at not in session.partitions)]:
-            part = got.get(at)
-            if part is None:
-                if session.partitions.get(at) and at not in answers:
-                    continue
-                part = _Got()
-            if at in session.partitions:
-                session.partitions[at] = True
+        named = [at for at in self.requested if at in got or at in answers or not asked.get(at)]
+        named += [at for at in answers if at not in asked]
+        for at in named:
+            part, answer = got.get(at) or _Got(), answers.get(at)
+            if at in asked:
+                asked[at] = True
             row = rows[at] = PartitionData(at.partition, part.error, records=part.records)
             row.acquired_records = [AcquiredRecords(*acquired) for acquired in part.acquired]
-            if at in answers:
-                row.acknowledge_error_code, row.acknowledge_error_message = answers[at].error, answers[at].words
-        leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
-        topics: dict[bytes, ShareFetchableTopicResponse] = {}
-        for at, row in rows.items():
-            if at in leaders:
-                row.current_leader = LeaderIdAndEpoch(leaders[at].leader, leaders[at].leader_epoch)
-            topics.setdefault(at.topic_id, ShareFetchableTopicResponse(at.topic_id)).partitions.append(row)
+            if answer is not None:
+                row.acknowledge_error_code, row.acknowledge_error_message = answer.error, answer.words
+            if part.error is not Err.NONE:
+                any_error = True
+            topic = topics.get(at.topic_id)
+            if topic is None:
+                topic = topics[at.topic_id] = ShareFetchableTopicResponse(at.topic_id)
+            topic.partitions.append(row)
+        nodes: list[Broker] = []
+        if any_error:
+            leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
+            for at, leader in leaders.items():
+                rows[at].current_leader = LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
         self.ctx.reply(
             ShareFetchResponse(
                 acquisition_lock_timeout_ms=self.ctx.broker.shares.lock_ms(session.key.group_id),
@@ -355,6 +375,12 @@ class ShareFetch:
                 node_endpoints=[NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes],
             )
         )
+
+
+def _end(live: LivePartition) -> int:
+    """Up to where the group reads, exclusive."""
+    partition = live.partition
+    return partition.last_stable_offset if live.read_committed else partition.high_watermark
 
 
 def _outside(acquired: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from broker_sim.common.slices import Job, Pace, ended
 from broker_sim.coordinator.share_partition.partition import Acquired, Limits, PartitionPolicy, SharePartition
@@ -91,7 +91,7 @@ class SharePartitions:
     def __init__(self, state: ClusterState, persister: Persister) -> None:
         self.state, self.clock, self._persister = state, state.clock, persister
         self._letters = DeadLetters(state)
-        self._live: dict[ShareKey, LivePartition] = {}
+        self._live: dict[tuple[str, bytes, int], LivePartition] = {}  # by ShareKey
         self._sessions: dict[int, ShareSessions] = {}
         self.timers: KeyedTimers[tuple[int, tuple[str, ShareKey]]] = KeyedTimers(self.clock, self._fire)
         self.fired: list[str] | None = None
@@ -139,16 +139,22 @@ class SharePartitions:
 
     def lock_ms(self, group_id: str) -> int:
         """The duration of the group's acquisition locks, in ms."""
-        return self._int(group_id, "share.record.lock.duration.ms")
+        return self.limits(group_id).lock_ms
 
     def limits(self, group_id: str) -> Limits:
         """The group's limits, as set now."""
-        return Limits(
-            self.lock_ms(group_id),
+        key = ("limits of a share group", group_id)
+        known = self.state.answers.get(key)
+        if known is not None:
+            return cast(Limits, known)
+        limits = Limits(
+            self._int(group_id, "share.record.lock.duration.ms"),
             self._int(group_id, "share.delivery.count.limit"),
             self._int(group_id, "share.partition.max.record.locks"),
             self._letters.wanted(group_id),
         )
+        self.state.keep_answer(key, limits)
+        return limits
 
     def renews(self, group_id: str) -> bool:
         """Whether members of a group may renew their locks."""
@@ -158,15 +164,36 @@ class SharePartitions:
 
     def of(self, broker: Broker, group_id: str, at: TopicPartition) -> LivePartition | Err:
         """A group's partition, if ``broker`` leads it; loaded, or about to be."""
-        topic = self.state.topics_by_id.get(at.topic_id)
-        if topic is None or not 0 <= at.partition < len(topic.partitions):
+        return self.all_of(broker, group_id, (at,))[0]
+
+    def all_of(self, broker: Broker, group_id: str, requested: Iterable[TopicPartition]) -> list[LivePartition | Err]:
+        """As `of`, of each of the partitions."""
+        known, node_id = self._live.get, broker.node_id
+        result: list[LivePartition | Err] = []
+        for topic_id, index in requested:
+            live = known((group_id, topic_id, index))
+            if live is not None:
+                partition = live.partition
+                if (
+                    partition.leader == node_id  # also: it isn't deleted
+                    and partition.leader_epoch == live.leader_epoch
+                    and partition.read_error is Err.NONE
+                ):
+                    result.append(live)
+                    continue
+            result.append(self._led(node_id, ShareKey(group_id, topic_id, index)))
+        return result
+
+    def _led(self, node_id: int, key: ShareKey) -> LivePartition | Err:
+        """The partition of ``key`` if that broker leads it; it is loaded, again if its leader epoch is another one."""
+        topic = self.state.topics_by_id.get(key.topic_id)
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
             return Err.UNKNOWN_TOPIC_OR_PARTITION
-        partition = topic.partitions[at.partition]
+        partition = topic.partitions[key.partition]
         if partition.read_error is not Err.NONE:
             return partition.read_error
-        if partition.leader != broker.node_id:
+        if partition.leader != node_id:
             return Err.NOT_LEADER_OR_FOLLOWER
-        key = ShareKey(group_id, at.topic_id, at.partition)
         live = self._live.get(key)
         if live is not None and live.leader_epoch != partition.leader_epoch:
             self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)

@@ -107,9 +107,12 @@ class MemorySegment:
             return MemorySlice(self._batches[first:stop], size)
         return self._batches[first] if stop - first == 1 else b"".join(self._batches[first:stop])
 
-    def upper_bound(self, offset: int, size: int) -> int | None:
+    def seek(self, offset: int) -> int:
         first = bisect_left(self._last_offsets, offset)
-        at = bisect_left(self._index_positions, (self._ends[first - 1] if first else 0) + size)
+        return self._ends[first - 1] if first else 0
+
+    def upper_bound(self, offset: int, size: int) -> int | None:
+        at = bisect_left(self._index_positions, self.seek(offset) + size)
         return self._index_offsets[at] if at < len(self._index_offsets) else None
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:

@@ -79,6 +79,9 @@ class Segment(Protocol):
     def slice(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes | RecordSlice:
         """What `read` would give; where that is SLICE_BYTES or more, a slice that reads it later."""
 
+    def seek(self, offset: int) -> int:
+        """Position of the first batch whose last offset is >= offset; the segment's size without such a batch."""
+
     def upper_bound(self, offset: int, size: int) -> int | None:
         """An offset behind the `size` bytes that a read from `offset` gave, not far; None: they may reach to its end."""
 

@@ -381,3 +381,24 @@ async def test_s08_where_no_letter_can_be_written_records_are_archived_all_the_s
 
     await until("nothing to be left", archived)
     assert await fetch_all(kafka.watch, letters, 0) == b""
+
+
+async def test_s09_min_bytes_that_the_log_has(kafka: Kafka) -> None:
+    shares = await Shares(kafka).begin()
+    await shares.join(ANN)
+    await shares.produce(1)
+    wire = await kafka.wire(ANN)
+    at = await shares.first(wire, ANN)
+
+    async def at_once(*said: Said, **how: Any) -> Any:
+        nonlocal at
+        at += 1
+        return acquired(await shares.fetch(wire, ANN, at - 1, *said, max_wait_ms=10 * 60_000, **how))
+
+    assert await at_once((0, 0, [ACCEPT]), min_bytes=0) == []
+    await shares.produce(1, 1, 1, 1)
+    assert await at_once(min_bytes=150, max_records=1) == [(1, 1, 1)]
+    assert await at_once(min_bytes=10**6, max_bytes=100, max_records=1) == [(2, 2, 1)]
+    assert await shares.say(wire, ANN, at, (2, 2, [RELEASE])) is Err.NONE
+    at += 1
+    assert await at_once(min_bytes=150, max_records=1) == [(2, 2, 2)]

@@ -146,23 +146,22 @@ async def test_a_fetch_waits_until_a_lock_ends_or_a_record_comes() -> None:
     async with cluster(clock="manual") as (kafka, ann):
         await ann.join()
         assert await ann.acquired() == []
-        waiting = ann.wire.start(_fetch(ann), ann.version)
+        waiting = ann.wire.start(request(ann), ann.version)
         await produce(await connect(kafka.bootstrap), 1)
         answer = await waiting
         ann.session_epoch += 1
         assert [row.acquired_records[0].last_offset for topic in answer.responses for row in topic.partitions] == [0]
-        waiting = ann.wire.start(_fetch(ann), ann.version)
+        waiting = ann.wire.start(request(ann), ann.version)
         await kafka.time.advance("15s")
         answer = await waiting
         assert answer.responses[0].partitions[0].acquired_records[0].delivery_count == 2
 
 
-def _fetch(member: Member) -> Any:
+def request(member: Member, **how: int) -> Any:
     from kafka_wire.messages.k78_share_fetch import ShareFetchRequest
 
-    return ShareFetchRequest(
-        GROUP, member.member_id, member.session_epoch, max_wait_ms=60_000, min_bytes=1, max_records=500, batch_size=500
-    )
+    limits = {"max_wait_ms": 60_000, "min_bytes": 1, "max_records": 500, "batch_size": 500, **how}
+    return ShareFetchRequest(GROUP, member.member_id, member.session_epoch, **limits)
 
 
 async def test_only_the_batches_that_matter_are_sent() -> None:
@@ -294,7 +293,7 @@ async def test_another_leader_goes_on_from_what_was_written() -> None:
         await produce(ann.wire, 4)
         assert await ann.acquired() == [(0, 3, 1)]
         await ann.acknowledge((0, 1, [ACCEPT]), (2, 2, [RELEASE]))
-        waiting = ann.wire.start(_fetch(ann), ann.version)
+        waiting = ann.wire.start(request(ann), ann.version)
         log.move_to(2)
         row = (await waiting).responses[0].partitions[0]
         assert (row.error_code, row.current_leader.leader_id) == (Err.NOT_LEADER_OR_FOLLOWER, 2)

@@ -13,6 +13,7 @@ from broker_sim.storage import (
     RecordListTooLarge,
     RecordTooLarge,
 )
+from broker_sim.storage.positions import bytes_between
 from kafka_wire.errors import Err
 from kafka_wire.record_batch import (
     Codec,
@@ -75,6 +76,20 @@ def test_a_read_holds_whole_batches_up_to_the_limit_but_at_least_one(make_log: M
     assert log.read(0, 1, min_one_batch=False) == b""
     assert offsets(log.read(10, 3 * size + 10)) == [10, 11, 12]
     assert offsets(log.read(10, 3 * size)) == [10, 11, 12]
+
+
+def test_bytes_between_two_offsets_are_those_of_the_batches_of_one_segment(make_log: MakeLog) -> None:
+    log = make_log()
+    sizes = [len(batch("a", "b")), len(batch("c")), len(batch("d"))]
+    add(log, batch("a", "b") + batch("c"))
+    assert bytes_between(log, 0, 3) == sum(sizes[:2])
+    assert bytes_between(log, 1, 2) == sizes[0], "from the beginning of the batch that contains the offset"
+    assert bytes_between(log, 1, 1) == bytes_between(log, 3, 3) == 0
+    log.roll(NOW_MS)
+    add(log, batch("d"))
+    assert bytes_between(log, 0, 3) == sum(sizes[:2]), "the end of the first segment"
+    assert bytes_between(log, 2, 4) is None
+    assert bytes_between(log, 3, 4) == sizes[2]
 
 
 def test_a_read_stops_before_the_high_watermark(make_log: MakeLog) -> None:

@@ -543,8 +543,9 @@ class SharePartition:
 
     # the log
 
-    def log_starts_at(self, offset: int) -> Transition:
-        """The log starts at ``offset`` now: available records below it are archived."""
+    def without_records_below(self, offset: int) -> Transition:
+        """Archive available records below ``offset``: the log starts there now, or compaction has removed them
+        (SharePartition.updateCacheAndOffsets, maybeArchiveStaleBatches)."""
         moved = Transition(start_offset=self.start_offset)
         for batch in self.batches:
             if batch.first >= offset:

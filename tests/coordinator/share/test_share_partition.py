@@ -273,11 +273,11 @@ def test_what_the_log_has_lost_is_archived() -> None:
     leader = Leader()
     leader.fetch()
     leader.say((0, 3, [RELEASE]))
-    leader.write(leader.share.log_starts_at(3))
+    leader.write(leader.share.without_records_below(3))
     assert leader.written[-1] == [StateBatch(0, 2, ARCHIVED, 1)]
     assert leader.share.start_offset == 3
     empty = SharePartition(NEW, LIMITS, 0, 0)
-    empty.log_starts_at(7)
+    empty.without_records_below(7)
     assert (empty.start_offset, empty.next_offset) == (7, 7)
 
 
