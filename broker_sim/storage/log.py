@@ -135,9 +135,8 @@ class PartitionLog:
         checked: int | None = None,
     ) -> AppendInfo:
         """Add one or more concatenated batches at the end, under `leader_epoch`. `header` is that of the (first) batch,
-        where the caller has read it; `checked` is what `checking` returned for it.
-
-        All batches are checked before one is written, as in UnifiedLog.append: a refused one changes nothing.
+        where the caller has read it; `checked` is what `checking` returned for it. All batches are checked before one is
+        written, as in UnifiedLog.append: a refused one changes nothing.
         Raises RecordBatchError (bad batch), RecordTooLarge, RecordListTooLarge, KafkaStorageError, what `ProducerState` refuses.
         """
         config = self.config
