@@ -96,7 +96,7 @@ async def test_locks_that_are_ended_by_hand_count_as_those_whose_time_is_over() 
         assert group.partitions[TOPIC, 0].start_offset == 2, "two records were delivered as often as they may be"
         with pytest.raises(UsageError, match="did you mean 'ann'"):
             await group.expire_locks(member="anne")
-        with pytest.raises(UsageError, match="partition of share group"):
+        with pytest.raises(UsageError, match="no partition 'order-0' of share group"):
             await group.expire_locks("order", 0)
         with pytest.raises(UsageError, match="needs its topic"):
             await group.expire_locks(partition=0)
@@ -190,7 +190,7 @@ async def test_operations_on_a_share_group_from_outside() -> None:
         record = {"group": GROUP, "topic": TOPIC, "partition": 0}
         told = await perform(kafka, "share.deliveries", {**record, "offset": 0})
         assert [(one["count"], one["end"]) for one in told["deliveries"]] == [(1, "expired"), (2, "")]
-        with pytest.raises(NotThere, match="no delivered record of orders-0 '7'"):
+        with pytest.raises(NotThere, match="no delivered record '7' of orders-0"):
             await perform(kafka, "share.deliveries", {**record, "offset": 7})
         with pytest.raises(UsageError, match="name its topic"):
             await perform(kafka, "share.expire", {"group": GROUP, "partition": 0})
