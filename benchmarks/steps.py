@@ -71,6 +71,7 @@ from kafka_wire.messages.k78_share_fetch import (
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, build_batch
 
 TRANSACTIONS, MEMBERS, ROUNDS = 4000, 100, 60
+_LARGE_GROUP, _MOST_PARTITIONS = 10_000, 10_000
 _RECORDS = [(b"key%d" % number, b"v" * 100) for number in range(10)]
 _TAKEN_EVERY_S = 0.004
 _BODY = 9  # where an answer's body begins: size, correlation id, no tags
@@ -150,9 +151,16 @@ class _Transport:
 class _Bench:
     """One broker with its connections, what each request has cost so far, and where samples fell meanwhile."""
 
-    def __init__(self, connections: int = 1, *, partitions: int = 1, as_version: str = "4.1") -> None:
+    def __init__(
+        self,
+        connections: int = 1,
+        *,
+        partitions: int = 1,
+        as_version: str = "4.1",
+        more: dict[str, object] | None = None,
+    ) -> None:
         clock = RealClock()
-        options = {**_OPTIONS, **_OPTIONS_OF.get(as_version, {})}
+        options = {**_OPTIONS, **_OPTIONS_OF.get(as_version, {}), **(more or {})}
         state = ClusterState(BrokerConfig(options, as_version=as_version), clock, rng=random.Random(1))
         broker = state.add_broker(1, "127.0.0.1", 9092)
         state.load()
@@ -171,6 +179,8 @@ class _Bench:
         self.asked: Counter[str] = Counter()
         self.samples: dict[str, Counter[str]] = defaultdict(Counter)
         self._now = ""
+        self.longest_ns: int | None = None
+        """CPU time of the longest request or iteration of the loop; None: not measured, as that costs time."""
 
     async def ask(self, name: str, frames: list[bytes]) -> list[bytes]:
         """Each frame on a connection of its own, which goes out before the next one's answer is waited for; the answers' bodies."""
@@ -180,7 +190,10 @@ class _Bench:
         self._now = name
         began = time.process_time_ns()
         for (connection, _), data in zip(pairs, frames, strict=True):
+            before = time.process_time_ns() if self.longest_ns is not None else 0
             connection.data_received(data)
+            if self.longest_ns is not None:
+                self.longest_ns = max(self.longest_ns, time.process_time_ns() - before)
         while not pairs[-1][1].answer:  # noqa: ASYNC110 - who answers is the code under test, in turns of this loop
             await asyncio.sleep(0)
         self.cost_ns[name] += time.process_time_ns() - began
@@ -314,9 +327,24 @@ async def rebalances(members: int, rounds: int) -> _Bench:
     return bench
 
 
+async def large_consumer_group(members: int) -> float:
+    """As `consumer_group`, with Kafka's assignment interval: the longest request of all, in CPU ms."""
+    more = {"group.consumer.assignment.interval.ms": 1000, "group.consumer.max.size": members}
+    bench = _Bench(members, partitions=min(2 * members, _MOST_PARTITIONS), as_version="4.4", more=more)
+    bench.longest_ns = 0
+    await _replace_members(bench, members, 1)
+    return bench.longest_ns / 1e6
+
+
 async def consumer_group(members: int, rounds: int) -> _Bench:
     """One consumer group (KIP-848) that one member leaves and one joins, again and again, until all are reconciled."""
     bench = _Bench(members, partitions=2 * members, as_version="4.4")
+    await _replace_members(bench, members, rounds)
+    return bench
+
+
+async def _replace_members(bench: _Bench, members: int, rounds: int) -> None:
+    partitions = len(bench.state.topics[_TOPIC].partitions)
     topic_id = bench.state.topics[_TOPIC].topic_id
     epochs, unacknowledged = [0] * members, [False] * members
     owned: list[list[int]] = [[] for _ in range(members)]
@@ -335,7 +363,7 @@ async def consumer_group(members: int, rounds: int) -> _Bench:
         return _request(68, 1, request)
 
     async def reconciled() -> None:
-        while len(set(epochs)) > 1 or any(unacknowledged) or sum(map(len, owned)) != 2 * members:
+        while len(set(epochs)) > 1 or any(unacknowledged) or sum(map(len, owned)) != partitions:
             bodies = await bench.ask("ConsumerGroupHeartbeat", [beat(number) for number in range(members)])
             for number, body in enumerate(bodies):
                 response = decode(ConsumerGroupHeartbeatResponse, 1, body)
@@ -357,7 +385,6 @@ async def consumer_group(members: int, rounds: int) -> _Bench:
     with bench.counted():
         for number in range(rounds):
             await once(number % members)
-    return bench
 
 
 async def shares(fetches: int, partitions: int = 10) -> _Bench:
@@ -432,6 +459,11 @@ def main(count: int = TRANSACTIONS, members: int = MEMBERS, rounds: int = ROUNDS
     ]
     for title, run in work:
         _print(title, asyncio.run(run()))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)  # about as a server does
+    longest_ms = asyncio.run(large_consumer_group(_LARGE_GROUP))
+    print(f"\nthe longest request of a consumer group of {_LARGE_GROUP:,} members: {longest_ms:.0f} ms of CPU")
 
 
 if __name__ == "__main__":

@@ -83,3 +83,7 @@ def test_the_requests_whose_steps_are_told_are_all_answered_and_leave_what_they_
 def test_every_member_takes_part_in_a_rebalance_whose_steps_are_told() -> None:
     bench = asyncio.run(steps.rebalances(3, 4))
     assert bench.asked == {"JoinGroup": 9, "SyncGroup": 9, "Heartbeat": 9}
+
+
+def test_the_longest_request_of_a_large_consumer_group_is_found() -> None:
+    assert asyncio.run(steps.large_consumer_group(3)) > 0
