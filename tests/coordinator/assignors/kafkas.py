@@ -99,7 +99,7 @@ def _next(rng: random.Random, case: Case, answer: Targets, step: int) -> Case:
 
 
 def main() -> None:
-    _write(GOLDEN, histories(40, 6), KAFKA)
+    _write(GOLDEN, [*histories(40, 6), *histories(40, 6, ["uniform"])], KAFKA)
     for version, path in SIMPLE.items():
         _write(path, histories(20, 6, ["simple"], version), version)
 
