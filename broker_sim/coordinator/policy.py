@@ -100,6 +100,10 @@ class Policy:
     revoked_partitions_are_free: bool
     """Partitions that a member of a consumer group reports as revoked may be assigned to it again by the same response (KAFKA-19449,
     CurrentAssignmentBuilder). Else by the next one."""
+    unsubscribed_topics_are_revoked: bool
+    """A heartbeat that changes the subscription of a member of a consumer group takes the partitions of other topics away at once, and
+    a target assignment counts without topics that the member no longer subscribes to (CurrentAssignmentBuilder, measured with 4.4).
+    Else they stay until the next assignment, which 4.2 and before compute in the same heartbeat."""
     other_assignor_moves_group: bool
     """A consumer group's epoch is incremented when another assignor than before has most votes (KAFKA-20434). Else the vote counts when
     the epoch is next incremented."""
@@ -249,6 +253,7 @@ SCALA = Policy(
     group_operations=_READ_DELETE_DESCRIBE,
     members_join_again=False,
     revoked_partitions_are_free=False,
+    unsubscribed_topics_are_revoked=False,
     other_assignor_moves_group=False,
     refused_join_completes=True,
     clean_up_counts_from_start=True,
@@ -332,6 +337,7 @@ JAVA = Policy(
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
     members_join_again=False,
     revoked_partitions_are_free=False,
+    unsubscribed_topics_are_revoked=False,
     other_assignor_moves_group=False,
     refused_join_completes=False,
     clean_up_counts_from_start=False,
@@ -385,6 +391,7 @@ _JAVA_4_3 = replace(
     _JAVA_4_2,
     first_epoch=1,
     members_join_again=True,
+    unsubscribed_topics_are_revoked=True,
     kept_partitions_commit_late=True,
     assignment_epochs_are_stored=True,
     commits_by_name_store_topic_ids=True,

@@ -5,6 +5,9 @@ Source: GroupMetadataManager.consumerGroupHeartbeat and classicGroupJoinToConsum
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import partial
+
 from broker_sim.coordinator.assignors import ASSIGNORS, Subscribed
 from broker_sim.coordinator.classic.vote import java_order
 from broker_sim.coordinator.consumer import timers
@@ -16,7 +19,7 @@ from broker_sim.coordinator.consumer.group import (
     target_key,
     target_value,
 )
-from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, reconciled
+from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, reconciled, without
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.messages import offsets_log as log
@@ -83,17 +86,41 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
 
 
 def reconcile(
-    shard: ShardState, changes: Changes, member_id: str, before: Current[bytes], reported: Reported[bytes]
+    shard: ShardState,
+    changes: Changes,
+    member_id: str,
+    before: Current[bytes],
+    reported: Reported[bytes],
+    *,
+    resubscribed: bool,
 ) -> Current[bytes]:
-    """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded."""
-    latest = changes.group.latest
-    free = before.revoking if shard.settings.policy.revoked_partitions_are_free else {}
-    goal = Goal(latest.target_epoch, latest.target(member_id), latest.is_taken, free)
-    after = reconciled(before, goal, reported)
+    """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded. ``resubscribed``: whether
+    this request has changed its subscription."""
+    group, policy = changes.group, shard.settings.policy
+    assert isinstance(group, ConsumerGroup)
+    latest = group.latest
+    free = before.revoking if policy.revoked_partitions_are_free else {}
+    target = latest.target(member_id)
+    subscribes = partial(_subscribes, shard, group, member_id)
+    if policy.unsubscribed_topics_are_revoked and not before.is_at(latest.target_epoch):
+        target = {topic: numbers for topic, numbers in target.items() if subscribes(topic)}
+    after = reconciled(before, Goal(latest.target_epoch, target, latest.is_taken, free), reported)
+    if resubscribed and after is before and policy.unsubscribed_topics_are_revoked:
+        after = without(before, [topic for topic in before.assigned if not subscribes(topic)], reported)
     if after != before or member_id not in latest.currents:
         put_current(shard, changes, member_id, after)
         timers.arm_revocation(shard, changes.group, member_id, after)
     return after
+
+
+def _subscribes(shard: ShardState, group: ConsumerGroup, member_id: str, topic_id: bytes) -> bool:
+    """Whether a member subscribes to a topic, by name or by a regular expression that is resolved; not to a deleted one."""
+    name, member = shard.topics.names.get(topic_id), group.latest.members[member_id]
+    if name is None:
+        return False
+    names = member.subscribed_topic_names  # in order
+    at = bisect_left(names, name)
+    return (at < len(names) and names[at] == name) or name in group.latest.matched_by(member)
 
 
 def put_current(shard: ShardState, changes: Changes, member_id: str, current: Current[bytes]) -> None:

@@ -8,7 +8,7 @@ MemberState.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
@@ -117,6 +117,19 @@ def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K])
 
 def _unless_same(before: Current[K], after: Current[K]) -> Current[K]:
     return before if before == after else after
+
+
+def without(current: Current[K], keys: Sequence[K], reported: Reported[K]) -> Current[K]:
+    """Take all units of ``keys`` away from a member, which revokes those that it may still hold."""
+    if not keys:
+        return current
+    assigned = {key: numbers for key, numbers in current.assigned.items() if key not in keys}
+    revoking = {**current.revoking}
+    for key in keys:
+        revoking[key] = {**revoking.get(key, {}), **current.assigned[key]}
+    if reported is None or touches(revoking, reported):
+        return Current(current.epoch, current.epoch, MemberState.UNREVOKED, assigned, revoking)
+    return replace(current, previous=current.epoch, assigned=assigned)
 
 
 def paused(current: Current[K]) -> Current[K]:
