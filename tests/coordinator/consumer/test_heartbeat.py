@@ -372,3 +372,45 @@ def test_what_no_group_would_take(said: dict[str, object], version: int, error: 
         with pytest.raises(Refused) as refused:
             check(request, version, settings)
         assert refused.value.error is error
+
+
+def test_a_changed_subscription_takes_other_topics_away_before_the_next_assignment() -> None:
+    """4.4, whose assignment interval has not passed; the partitions stay the member's until it reports that it has revoked them."""
+    core = Crowd((4, 4), {"t": 2, "u": 2})
+    core.advance(1)
+    assert core.told("A", 0, subscribed_topic_names=["t", "u"]) == (2, {"t": [0, 1], "u": [0, 1]})
+    assert core.told("B", 0, subscribed_topic_names=["t"]) == (2, {})
+    core.written()
+    assert core.told("A", 2, subscribed_topic_names=["u"]) == (2, {"u": [0, 1]})
+    assert [record for record in core.written() if record[0] in "78"] == ["8A 2<2 UNREVOKED u01 -t01"]
+    core.advance(1001)
+    assert core.told("B", 2) == (4, None), "the target assignment gives it t, which A still has"
+    assert core.told("A", 2, {"u": [0, 1]}) == (4, None)
+    assert core.told("B", 4) == (4, {"t": [0, 1]})
+
+
+def test_a_changed_subscription_takes_revoked_topics_away_at_once() -> None:
+    core = Crowd((4, 4), {"t": 2, "u": 2})
+    core.advance(1)
+    core.told("A", 0, subscribed_topic_names=["t", "u"])
+    core.told("B", 0, subscribed_topic_names=["t"])
+    core.written()
+    assert core.told("A", 2, {"u": [0, 1]}, subscribed_topic_names=["u"]) == (2, {"u": [0, 1]})
+    assert [record for record in core.written() if record[0] in "78"] == ["8A 2<2 STABLE u01"]
+
+
+def test_a_target_assignment_counts_without_topics_that_a_member_no_longer_subscribes_to() -> None:
+    core = Crowd((4, 4), {"t": 2, "u": 2})
+    core.advance(1)
+    core.told("A", 0, subscribed_topic_names=["t", "u"])
+    core.told("B", 0, subscribed_topic_names=["u"])
+    core.advance(1001)
+    assert core.told("B", 2) == (3, None), "A is to keep t and has to give up u"
+    assert core.told("A", 2, subscribed_topic_names=["u"]) == (2, {})
+
+
+def test_a_changed_subscription_waits_for_the_assignment_before_4_3() -> None:
+    core = Crowd((4, 1), {"t": 2, "u": 2})
+    assert core.told("A", 0, subscribed_topic_names=["t", "u"]) == (1, {"t": [0, 1], "u": [0, 1]})
+    assert core.told("A", 1, subscribed_topic_names=["u"]) == (1, {"u": [0, 1]})
+    assert core.told("A", 1, {"u": [0, 1]}) == (2, None)
