@@ -137,8 +137,8 @@ class Journal:
         """The requests that have no response yet, by number, the oldest first."""
         self.generations: dict[str, set[int]] = {}
         """The generations of each group that were seen."""
-        self.tell: Callable[[str | None], str] = self.last_events
-        """``tell(group)``: describes the last events, for the text of a WaitTimeout; may be replaced by a better description."""
+        self.describe: Callable[[str | None], str] = self.last_events
+        """``describe(group)``: describes the last events, for the text of a WaitTimeout; may be replaced by a better description."""
         self.failed: Callable[[Exception], object] | None = None
         """Called with the exception of a listener; None: it is logged."""
         self._now_ms = clock.now_ms
@@ -265,7 +265,7 @@ class Journal:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await done
         except TimeoutError:
-            raise WaitTimeout(str(wanted), timeout_ms, wanted.now(), self.tell(wanted.group)) from None
+            raise WaitTimeout(str(wanted), timeout_ms, wanted.now(), self.describe(wanted.group)) from None
         finally:
             unsubscribe()
 

@@ -27,7 +27,7 @@ from broker_sim.common.text import UsageError, duration_ms, duration_text, unkno
 from broker_sim.control.operations import find, perform
 from broker_sim.metadata.topics import KafkaError
 from broker_sim.scenario.attached import ADDRESS, Attached
-from broker_sim.scenario.clients import Clients, Tell, check_given, kind_or_command, processes
+from broker_sim.scenario.clients import Clients, OnReport, check_given, kind_or_command, processes
 from broker_sim.scenario.expectations import Matcher
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, ScenarioStep
 from broker_sim.scenario.sending import commit_as, delete_as
@@ -62,7 +62,7 @@ SCRATCH = "broker-sim-"
 
 Event = dict[str, Any]
 
-MakeClients = Callable[[list[ClientPlan], str, Tell, Mapping[str, str]], Clients]
+MakeClients = Callable[[list[ClientPlan], str, OnReport, Mapping[str, str]], Clients]
 """As ``clients.processes``: (plans, bootstrap, tell, commands) -> the clients."""
 
 

@@ -149,7 +149,7 @@ class Answers:
     def __init__(
         self, state: ClusterState, now_s: Callable[[], float], broken: Broken, *, waive: Collection[str] = ()
     ) -> None:
-        self.state, self._now_s, self._tell = state, now_s, broken
+        self.state, self._now_s, self._report = state, now_s, broken
         self.waive, self.waived = frozenset(waive), Counter[str]()
         self.slack_s = state.config.int("offsets.commit.timeout.ms") / 1000 + 1
         """More than what an answer may take beyond the group's timeouts: an append that runs into its own, the network."""
@@ -319,15 +319,15 @@ class Answers:
 
     def fail(self, name: str, ask: SentRequest, what: str) -> None:
         """Report a breach of the invariant ``name``."""
-        self.tell(InvariantBroken(name, f"{ask}: {what}", self.history(ask.group)))
+        self.report(InvariantBroken(name, f"{ask}: {what}", self.history(ask.group)))
 
-    def tell(self, error: InvariantBroken) -> None:
+    def report(self, error: InvariantBroken) -> None:
         """An invariant is broken, one of these or of somebody who looks on."""
         if error.name in self.waive:
             self.waived[error.name] += 1
         elif self.broken is None:
             self.broken = error
-            self._tell(error)
+            self._report(error)
 
     def _check_generation(self, ask: SentRequest, life: _Life, generation: int) -> None:
         if generation >= life.newest or generation < 0:

@@ -156,7 +156,7 @@ class ConsumerWorld(Surroundings):
             for asked in self.asked.values():
                 asked.awaited = asked.awaited and asked.name != member.name
             member.forget()
-            self._tell(f"{member.name} starts anew, without having left")
+            self._trace(f"{member.name} starts anew, without having left")
             return
         epoch = member.epoch
         owned: tuple[int, ...] | None = None
@@ -192,7 +192,7 @@ class ConsumerWorld(Surroundings):
             subscribed_topic_names=[TOPIC] if says_all else None,
             topic_partitions=None if owned is None else [TopicPartitions(TOPIC_ID, list(owned))] if owned else [],
         )  # fmt: skip
-        self._tell(f"{member.name}: {what} in epoch {epoch}" + ("" if owned is None else f" with {list(owned)}"))
+        self._trace(f"{member.name}: {what} in epoch {epoch}" + ("" if owned is None else f" with {list(owned)}"))
         token = self.ground.request(request, 1, member.name)
         self.asked[token] = _Asked(member.name, what, member.member_id, rightly)
         member.waits, member.last_asked = token, what
@@ -240,7 +240,7 @@ class ConsumerWorld(Surroundings):
             GROUP, member.epoch, member.member_id, member.instance,
             [(TOPIC, 0, Offset(1, -1, "", self.ground.now_ms))], True,
         )  # fmt: skip
-        self._tell(f"{member.name}: commits in epoch {member.epoch}")
+        self._trace(f"{member.name}: commits in epoch {member.epoch}")
         token = self.ground.request(body, 9, member.name)
         self.asked[token] = _Asked(member.name, "commit", member.member_id, rightly, awaited=False)
 
@@ -249,7 +249,7 @@ class ConsumerWorld(Surroundings):
         for token in [token for token in self.asked if token in answers]:
             asked, answer = self.asked.pop(token), answers.pop(token)
             error = _error(answer)
-            self._tell(f"{asked.name}: its {asked.what} is answered {error.name}" + _given(answer))
+            self._trace(f"{asked.name}: its {asked.what} is answered {error.name}" + _given(answer))
             if self._watched and asked.rightly is not None and error in _RULED and error not in asked.rightly:
                 names = " or ".join(code.name for code in asked.rightly)
                 self._fail(
@@ -285,10 +285,10 @@ class ConsumerWorld(Surroundings):
 
     def _pass(self) -> None:
         self.ground.now_ms += self._pass_ms
-        self._tell(f"{self._pass_ms} ms pass")
+        self._trace(f"{self._pass_ms} ms pass")
 
     def _grow(self) -> None:
-        self._tell("the topic has a third partition")
+        self._trace("the topic has a third partition")
         self.ground.partitions = 3
         self.ground.topics_are()
 
@@ -355,7 +355,7 @@ class ConsumerWorld(Surroundings):
 
     def settle(self) -> None:
         """See `explorer.World`."""
-        self._tell("from here on all goes well")
+        self._trace("from here on all goes well")
         self._watched = True
         self.ground.heal()
         self._hear()
@@ -391,7 +391,7 @@ class ConsumerWorld(Surroundings):
         return set(group.stored.members) == there and held == list(range(self.ground.partitions)) and quiet
 
     def _silence(self) -> None:
-        self._tell("from here on all are silent")
+        self._trace("from here on all are silent")
         for _ in range(100):
             if not self.ground.timers:
                 break

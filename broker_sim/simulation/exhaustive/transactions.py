@@ -252,7 +252,7 @@ class TransactionWorld(Surroundings):
         for asked in self.asked.values():
             if asked.producer == producer.name:
                 asked.awaited = False  # it asks again, on another connection
-        self._tell(f"{producer.name}: {what} with {mine}")
+        self._trace(f"{producer.name}: {what} with {mine}")
         token = self.ground.request(body, 5, producer.name)
         self.asked[token] = _Asked(producer.name, what, rightly, mine)
         producer.waits, producer.last_asked = (what, token), what
@@ -296,7 +296,7 @@ class TransactionWorld(Surroundings):
         for token in [token for token in self.asked if token in answers]:
             asked, answer = self.asked.pop(token), answers.pop(token)
             error = _error(answer)
-            self._tell(f"{asked.producer}: its {asked.what} is answered {error.name}")
+            self._trace(f"{asked.producer}: its {asked.what} is answered {error.name}")
             if self._watched and asked.rightly is not None and error in _RULED and error is not asked.rightly:
                 self._fail(
                     "responses follow the coordinator's rules",
@@ -336,7 +336,7 @@ class TransactionWorld(Surroundings):
         marker = self.ground.markers[int(number)]
         late = "" if marker.lasts else "late "
         said = self.ground.mark(marker, Err.NONE if how == "yes" else Err.NOT_ENOUGH_REPLICAS)
-        self._tell(f"the {late}{marker.kind.name} marker at {marker.at}: {said}")
+        self._trace(f"the {late}{marker.kind.name} marker at {marker.at}: {said}")
 
     def _move(self, what: str) -> None:
         super()._move(what)
@@ -381,7 +381,7 @@ class TransactionWorld(Surroundings):
 
     def settle(self) -> None:
         """See `explorer.World`."""
-        self._tell("from here on all goes well")
+        self._trace("from here on all goes well")
         self._watched = True
         self.ground.heal()
         self._hear()
@@ -414,7 +414,7 @@ class TransactionWorld(Surroundings):
         )
 
     def _silence(self) -> None:
-        self._tell("from here on all are silent, with a transaction open")
+        self._trace("from here on all are silent, with a transaction open")
         self.take(("P", "add q"))
         for _ in range(_ROUNDS):
             while self.ground.markers:
