@@ -15,6 +15,7 @@ from broker_sim.explain.model import History
 from broker_sim.explain.transactions import Transaction
 from broker_sim.faults.conditions import PartitionFaults
 from broker_sim.faults.recorded import Diverged, Entry
+from broker_sim.faults.registry import EventWriter
 from broker_sim.faults.rules import Rule, RuleKeys
 from broker_sim.faults.selectors import ApiName, Selector, SelectorKeys
 from broker_sim.journal import Listener, Seen
@@ -291,7 +292,7 @@ class Fault:
 
 class Faults:
     clock: Clock
-    journal: Journal | None
+    journal: EventWriter | None
     def add(self, api: ApiName | None=None, **keys: Unpack[RuleKeys]) -> Fault: ...
     def add_from(self, values: Mapping[str, object]) -> Fault: ...
     def list(self) -> list[Fault]: ...
@@ -302,7 +303,7 @@ class Faults:
     def __len__(self) -> int: ...
 
 class Order:
-    journal: Journal | None
+    journal: EventWriter | None
     holds: list[Hold]
     recordings: list[Recording]
     replaying: Replay | None
@@ -369,7 +370,7 @@ class Journal:
     seq: int
     open_requests: dict[int, Event]
     generations: dict[str, set[int]]
-    tell: Callable[[str | None], str]
+    describe: Callable[[str | None], str]
     def subscribe(self, listener: Listener) -> Callable[[], None]: ...
     def since(self, seq: int) -> list[Event]: ...
     def request(self, number: int) -> Event | None: ...
