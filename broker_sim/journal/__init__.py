@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.answers import errors_of, named_topics, rows
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
-from broker_sim.journal.files import Files, JournalError, plain, read
+from broker_sim.journal.files import JournalError, JournalFiles, plain, read
 from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, problems
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
@@ -144,7 +144,7 @@ class Journal:
         self._now_ms = clock.now_ms
         self._listeners: dict[int, Listener] = {}
         self._numbers = 0
-        self._files = None if directory is None else Files(Path(directory), file_bytes, files)
+        self._files = None if directory is None else JournalFiles(Path(directory), file_bytes, files)
 
     # writing
 

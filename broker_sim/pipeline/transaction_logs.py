@@ -30,7 +30,7 @@ from broker_sim.explain.transactions import (
     WORTH_TELLING_MS,
     HeldStableOffset,
     JournalTransactions,
-    Transaction,
+    TransactionHistory,
     transactions,
 )
 from broker_sim.pipeline.segments import Skipped
@@ -261,7 +261,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _journal_row(transaction: Transaction, result: JournalTransactions) -> dict[str, Any]:
+def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -> dict[str, Any]:
     held = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.held}
     readers = {name: None for span in transaction.held for name in span.readers if _waited(span, name, result)}
     end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"

@@ -42,7 +42,7 @@ from broker_sim.scenario.clients import (
     settings_of,
 )
 from broker_sim.scenario.model import ClientPlan, Scenario
-from broker_sim.scenario.runner import SCRATCH, Outcome, ScenarioOptions, cluster_arguments
+from broker_sim.scenario.runner import SCRATCH, ScenarioOptions, ScenarioOutcome, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
 from broker_sim.simulation.sync.programs import in_thread
 from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
@@ -77,7 +77,7 @@ _LONGEST = "3650d"
 
 def play(
     scenario: Scenario, options: ScenarioOptions | None = None, *, consumer: Live | None = None, **simulation: Any
-) -> Outcome:
+) -> ScenarioOutcome:
     """As `runner.run`, in virtual time. ``consumer``: what lives in place of each client, whatever its kind: a coroutine function of
     (settings, line), or a function that runs on a thread (`apps/common.py`). ``simulation``: `simulate`'s arguments (``order``,
     ``link``, ``recording`` ...); the seed is the scenario's, and invariants are watched on demand alone: a file says itself what is

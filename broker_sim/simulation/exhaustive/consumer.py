@@ -62,7 +62,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _AskedMember:
     """A request that is not answered yet; ``member_id`` is whose it was then."""
 
     name: str
@@ -91,7 +91,7 @@ class ConsumerWorld(Surroundings):
         super().__init__(faults=faults)
         self.ground: _Ground = _Ground(settings)
         self.members = {name: _Member(name, f"i{name}" if name.startswith("S") else None) for name in members}
-        self.asked: dict[int, _Asked] = {}
+        self.asked: dict[int, _AskedMember] = {}
 
     # --- what may happen
 
@@ -194,7 +194,7 @@ class ConsumerWorld(Surroundings):
         )  # fmt: skip
         self._trace(f"{member.name}: {what} in epoch {epoch}" + ("" if owned is None else f" with {list(owned)}"))
         token = self.ground.request(request, 1, member.name)
-        self.asked[token] = _Asked(member.name, what, member.member_id, rightly)
+        self.asked[token] = _AskedMember(member.name, what, member.member_id, rightly)
         member.waits, member.last_asked = token, what
 
     def _rightly(self, member: _Member, epoch: int, owned: tuple[int, ...] | None) -> frozenset[Err] | None:
@@ -242,7 +242,7 @@ class ConsumerWorld(Surroundings):
         )  # fmt: skip
         self._trace(f"{member.name}: commits in epoch {member.epoch}")
         token = self.ground.request(body, 9, member.name)
-        self.asked[token] = _Asked(member.name, "commit", member.member_id, rightly, awaited=False)
+        self.asked[token] = _AskedMember(member.name, "commit", member.member_id, rightly, awaited=False)
 
     def _hear(self) -> None:
         answers = self.ground.answers

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from broker_sim.coordinator.outcome import Append, AppendedElsewhere, Outcome, TimerKey
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, Granted, InitProducerId
 from broker_sim.coordinator.transaction.policy import TransactionSettings
-from broker_sim.coordinator.transaction.records import Record, decode
+from broker_sim.coordinator.transaction.records import TransactionRecord, decode
 from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
 from broker_sim.coordinator.transaction.transaction import State, Stored, Transaction
@@ -165,7 +165,7 @@ def _known(stored: Stored) -> Stored:
 
 
 def _value(record: Any) -> Any:
-    return record.value if isinstance(record, Record) else None
+    return record.value if isinstance(record, TransactionRecord) else None
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ class _Producer:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _OpenRequest:
     """A request that has not been answered. ``rightly``: what it may be answered by the rules, None if they don't say."""
 
     producer: str
@@ -198,7 +198,7 @@ class TransactionWorld(Surroundings):
         super().__init__(faults=faults)
         self.ground: _TransactionGround = _TransactionGround(settings)
         self.producers = {name: _Producer(name, flow) for name, flow in zip("PQ", flows, strict=False)}
-        self.asked: dict[int, _Asked] = {}
+        self.asked: dict[int, _OpenRequest] = {}
         self.given: dict[tuple[int, int], str] = {}
         self.gave_up = False  # an append was late, and given up: what the log makes of it counts at the next load alone
 
@@ -254,7 +254,7 @@ class TransactionWorld(Surroundings):
                 asked.awaited = False  # it asks again, on another connection
         self._trace(f"{producer.name}: {what} with {mine}")
         token = self.ground.request(body, 5, producer.name)
-        self.asked[token] = _Asked(producer.name, what, rightly, mine)
+        self.asked[token] = _OpenRequest(producer.name, what, rightly, mine)
         producer.waits, producer.last_asked = (what, token), what
 
     def _rightly(self, producer: _Producer, what: str) -> Err | None:
@@ -308,7 +308,7 @@ class TransactionWorld(Surroundings):
             if error is Err.NONE:
                 self._granted(producer, asked, answer)
 
-    def _granted(self, producer: _Producer, asked: _Asked, answer: Any) -> None:
+    def _granted(self, producer: _Producer, asked: _OpenRequest, answer: Any) -> None:
         if asked.what in ("commit", "abort"):
             value = self.ground.decided()
             states = (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)

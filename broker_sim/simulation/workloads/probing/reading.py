@@ -465,7 +465,7 @@ class ReadingProber(LogProber):
         ]  # fmt: skip
         if not mine:
             return
-        await _Session(self, mine, first.leader, self.pick(FetchRequest, 7)).live()
+        await _FetchSession(self, mine, first.leader, self.pick(FetchRequest, 7)).live()
 
     # --- doubt
 
@@ -500,7 +500,7 @@ class ReadingProber(LogProber):
             log.settle(mark)
 
 
-class _Session:
+class _FetchSession:
     """One fetch session, step by step (KIP-227)."""
 
     def __init__(self, prober: ReadingProber, mine: list[tuple[OwnTopic, int, int]], broker: int, version: int) -> None:
