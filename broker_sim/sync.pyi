@@ -10,11 +10,12 @@ from broker_sim.api.handles.partitions import Value
 from broker_sim.api.handles.shares import Lock, SharedPartition
 from broker_sim.common.clock import Clock
 from broker_sim.config.settings import BrokerConfig
-from broker_sim.explain.deliveries import Delivery
+from broker_sim.explain.deliveries import RecordDelivery
 from broker_sim.explain.model import History
-from broker_sim.explain.transactions import Transaction
+from broker_sim.explain.transactions import TransactionHistory
 from broker_sim.faults.conditions import PartitionFaults
 from broker_sim.faults.recorded import Diverged, Entry
+from broker_sim.faults.registry import EventWriter
 from broker_sim.faults.rules import Rule, RuleKeys
 from broker_sim.faults.selectors import ApiName, Selector, SelectorKeys
 from broker_sim.journal import Listener, Seen
@@ -124,7 +125,7 @@ class ShareGroupHandle:
     def delivered(self, topic: str, partition: int, offset: int, times: int=1, timeout: object=...) -> ShareGroupHandle: ...
     def done_with(self, topic: str, partition: int, offset: int, timeout: object=...) -> ShareGroupHandle: ...
     def expire_locks(self, topic: str | None=None, partition: int | None=None, member: str | None=None) -> list[Lock]: ...
-    def deliveries(self, topic: str, partition: int=0) -> Mapping[int, list[Delivery]]: ...
+    def deliveries(self, topic: str, partition: int=0) -> Mapping[int, list[RecordDelivery]]: ...
     cluster: Cluster
     group_id: str
     @property
@@ -179,7 +180,7 @@ class TransactionHandle:
     def ongoing(self, timeout: object=...) -> TransactionHandle: ...
     def state_is(self, state: str, timeout: object=...) -> TransactionHandle: ...
     def abort(self, timeout: object=...) -> None: ...
-    def history(self) -> list[Transaction]: ...
+    def history(self) -> list[TransactionHistory]: ...
     def explain(self) -> str: ...
 
 class LogHandle:
@@ -291,7 +292,7 @@ class Fault:
 
 class Faults:
     clock: Clock
-    journal: Journal | None
+    journal: EventWriter | None
     def add(self, api: ApiName | None=None, **keys: Unpack[RuleKeys]) -> Fault: ...
     def add_from(self, values: Mapping[str, object]) -> Fault: ...
     def list(self) -> list[Fault]: ...
@@ -302,7 +303,7 @@ class Faults:
     def __len__(self) -> int: ...
 
 class Order:
-    journal: Journal | None
+    journal: EventWriter | None
     holds: list[Hold]
     recordings: list[Recording]
     replaying: Replay | None
@@ -369,7 +370,7 @@ class Journal:
     seq: int
     open_requests: dict[int, Event]
     generations: dict[str, set[int]]
-    tell: Callable[[str | None], str]
+    describe: Callable[[str | None], str]
     def subscribe(self, listener: Listener) -> Callable[[], None]: ...
     def since(self, seq: int) -> list[Event]: ...
     def request(self, number: int) -> Event | None: ...

@@ -68,8 +68,8 @@ class BlockedLoop:
         self._thread.join()
 
     def _watch(self) -> None:
-        seen: deque[_Place | None] = deque(maxlen=LOOKS)
-        often: deque[_Place | None] = deque(maxlen=_OF)
+        seen: deque[_FramePlace | None] = deque(maxlen=LOOKS)
+        often: deque[_FramePlace | None] = deque(maxlen=_OF)
         while True:
             self._ran.clear()
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -81,7 +81,7 @@ class BlockedLoop:
                 if self._over.wait(LOOK_S * part):
                     return
                 frame = self._blocking_frame()
-                this = None if frame is None else _Place(id(frame), frame.f_code)
+                this = None if frame is None else _FramePlace(id(frame), frame.f_code)
                 places.append(this)
                 if frame is not None and places.count(this) >= times:
                     self._say(_text(frame, why))
@@ -107,7 +107,7 @@ class BlockedLoop:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
+class _FramePlace:
     """A frame. Not itself: what its names hold would live until the next look."""
 
     frame: int
@@ -115,7 +115,7 @@ class _Place:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, _Place) and other.frame == self.frame and other.code is self.code
+            isinstance(other, _FramePlace) and other.frame == self.frame and other.code is self.code
         )  # equal code may be another file's
 
 

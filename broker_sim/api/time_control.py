@@ -57,7 +57,7 @@ _TEXTS = {
     "Outages._balance": "election of preferred leaders",
     "Outages._notice": "session of a broker that is down",
     "_Delayed._timed_out": "timeout of a Produce",
-    "_Late._commit": "commit of a slow log",
+    "_SlowLog._commit": "commit of a slow log",
     "PartitionFaults.set.<locals>.<lambda>": "end of a state",
     "_Apply.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
 }

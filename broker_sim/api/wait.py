@@ -57,6 +57,6 @@ async def until(
                 await changed.wait()
                 changed.clear()
     except TimeoutError:
-        raise WaitTimeout(what, timeout_ms, now() if now is not None else "", journal.tell(group)) from None
+        raise WaitTimeout(what, timeout_ms, now() if now is not None else "", journal.describe(group)) from None
     finally:
         unsubscribe()

@@ -58,7 +58,7 @@ class Refusals:
         self._logged = self._unlogged = 0
         self._once = Once()
 
-    def tell(self, client_host: str, client_id: str | None, reason: str) -> None:
+    def log(self, client_host: str, client_id: str | None, reason: str) -> None:
         """One more connection is closed."""
         now_ms = self._now_ms()
         if now_ms - self._since_ms >= PERIOD_MS:

@@ -30,7 +30,7 @@ from broker_sim.common.text import UsageError, installing
 from broker_sim.control.clusters import DEFAULT, Clusters
 from broker_sim.control.on_journal import lines
 from broker_sim.control.operations import perform
-from broker_sim.control.routes import CREATES, FORMS, MethodNotAllowed, Route, problem, route
+from broker_sim.control.routes import CREATES, FORMS, MethodNotAllowed, OperationRoute, problem, route
 from broker_sim.control.table import LONGEST_WAIT_S
 from broker_sim.control.token import is_loopback
 from broker_sim.fields.kinds import ListOf
@@ -58,7 +58,7 @@ class ControlError(UsageError):
     """A control server that can't start as asked; the text is one line for people."""
 
 
-class _Refused(Exception):
+class _EarlyResponse(Exception):
     """An answer that is decided before there is an operation."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
@@ -123,7 +123,7 @@ class ControlServer:
         try:
             self._admit(request)
             return await self._admitted(request)
-        except _Refused as refused:
+        except _EarlyResponse as refused:
             return _json({"error": str(refused), "kind": "Refused"}, refused.status, refused.headers)
         except web.HTTPRequestEntityTooLarge:
             return _json({"error": f"a body has at most {MAX_BODY} bytes", "kind": "Refused"}, 413)
@@ -143,17 +143,17 @@ class ControlServer:
         if self._token is not None:
             scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode(), self._token.encode()):
-                raise _Refused(
+                raise _EarlyResponse(
                     401,
                     "this control server wants its token: Authorization: Bearer TOKEN",
                     **{"WWW-Authenticate": "Bearer"},
                 )
         host = request.headers.get("Host", "")
         if self._token is None and not is_loopback(_without_port(host)):
-            raise _Refused(403, f"Host {host[:100]!r} is not this machine; ask for {self.url}")
+            raise _EarlyResponse(403, f"Host {host[:100]!r} is not this machine; ask for {self.url}")
         origin = request.headers.get("Origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise _Refused(403, f"a page of {origin[:100]!r} may not control brokers")
+            raise _EarlyResponse(403, f"a page of {origin[:100]!r} may not control brokers")
 
     async def _admitted(self, request: web.Request) -> web.StreamResponse:
         path = request.rel_url.raw_path
@@ -171,7 +171,7 @@ class ControlServer:
             return _picture(answer[asked.form], FORMS[asked.operation.name][asked.form])
         return _json(answer, 201 if asked.operation.name in CREATES else 200)
 
-    async def _performed(self, target: object, asked: Route, given: dict[str, Any]) -> Any:
+    async def _performed(self, target: object, asked: OperationRoute, given: dict[str, Any]) -> Any:
         name = asked.operation.name
         if asked.form:
             given = {**given, "form": asked.form}
@@ -189,7 +189,7 @@ class ControlServer:
         if not task.cancelled():
             task.exception()  # who asked may be gone; it is theirs to hear
 
-    async def _parameters(self, request: web.Request, asked: Route) -> dict[str, Any]:
+    async def _parameters(self, request: web.Request, asked: OperationRoute) -> dict[str, Any]:
         """Those of the path, and those of the query (GET, DELETE) or of the body. Raises UsageError, _Refused."""
         given = _query(request, asked)
         if request.method in ("GET", "DELETE"):
@@ -209,7 +209,7 @@ class ControlServer:
             async with asyncio.timeout(BODY_S):
                 return await request.read()
         except TimeoutError:
-            raise _Refused(408, f"the body did not come within {BODY_S:g} s") from None
+            raise _EarlyResponse(408, f"the body did not come within {BODY_S:g} s") from None
 
     # --- other forms --------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ def _picture(text: str, kind: str) -> web.Response:
     return web.Response(text=text, content_type=kind, headers=_SAFE)
 
 
-def _query(request: web.Request, asked: Route) -> dict[str, Any]:
+def _query(request: web.Request, asked: OperationRoute) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in parse_qsl(request.rel_url.raw_query_string, keep_blank_values=True, max_num_fields=100):
         parameter = asked.operation.parameters.get(name)
@@ -276,7 +276,7 @@ def _parsed(body: bytes, request: web.Request) -> dict[str, Any]:
     if not body:
         return {}
     if request.content_type != "application/json":
-        raise _Refused(415, f"a body is application/json, not {request.content_type}")
+        raise _EarlyResponse(415, f"a body is application/json, not {request.content_type}")
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is not JSON")

@@ -112,7 +112,7 @@ def story(journal: Journal) -> str:
 
 
 @operation("journal.story", "GET /journal/story", answer={"text": "string"})
-async def tell_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
+async def describe_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Describe the recent history of every group and the unanswered requests: for the report of a failed test."""
     return {"text": story(cluster.observe())}
 

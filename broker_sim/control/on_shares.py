@@ -126,7 +126,7 @@ async def wait_delivered(cluster: Cluster, given: dict[str, Any]) -> Any:
     *_OF,
     answer={"group": "string", "log": "string", "offset": "integer", "deliveries": [DELIVERY]},
 )
-async def tell_deliveries(cluster: Cluster, given: dict[str, Any]) -> Any:
+async def list_deliveries(cluster: Cluster, given: dict[str, Any]) -> Any:
     """List the recorded deliveries of a record: to which member, and how each ended."""
     group = _group(cluster, given)
     log, offset = f"{given['topic']}-{given['partition']}", given["offset"]

@@ -17,7 +17,7 @@ from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import OPERATIONS, NotThere, Operation
 from broker_sim.fields.problems import Problem, WrongInput
 
-__all__ = ["PREFIX", "MethodNotAllowed", "NoSuchPath", "Route", "problem", "route"]
+__all__ = ["PREFIX", "MethodNotAllowed", "NoSuchPath", "OperationRoute", "problem", "route"]
 
 PREFIX = "v1"
 MAX_PATH = 4000
@@ -44,7 +44,7 @@ class MethodNotAllowed(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class OperationRoute:
     """What is asked: an operation on a cluster, with the parameters that stand in the path. ``form``: "" or "svg" or "html"."""
 
     operation: Operation
@@ -53,7 +53,7 @@ class Route:
     form: str = ""
 
 
-def route(method: str, raw_path: str) -> Route:
+def route(method: str, raw_path: str) -> OperationRoute:
     """The operation behind a request. Raises NoSuchPath, MethodNotAllowed."""
     if len(raw_path) > MAX_PATH:
         raise NoSuchPath(f"a path has at most {MAX_PATH} characters")
@@ -75,7 +75,7 @@ def route(method: str, raw_path: str) -> Route:
         raise NoSuchPath(f"nothing is at {raw_path!r}; see /openapi.json")
     for operation, given, form in matches:
         if operation.method == method:
-            return Route(operation, cluster, given, form)
+            return OperationRoute(operation, cluster, given, form)
     allowed = sorted({operation.method for operation, _, _ in matches})
     raise MethodNotAllowed(f"{raw_path} takes {', '.join(allowed)}, not {method}", allowed)
 

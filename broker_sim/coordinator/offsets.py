@@ -11,15 +11,15 @@ from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     NO_PRODUCER,
     Append,
+    BatchProducer,
     Client,
     CommitBatch,
+    CommitLayout,
     CommitOffsets,
     CommitsLogged,
     DeleteGroup,
     DeleteOffsets,
-    Layout,
     Offset,
-    Producer,
     RepeatedCommit,
     StableFetch,
     TimerKey,
@@ -123,7 +123,7 @@ class TransactionalCommitWrite(CommitWrite):
         records: list[Record],
         answer: Any,
         encoded: list[tuple[bytes, bytes | None]] | None,
-        producer: Producer,
+        producer: BatchProducer,
     ) -> None:
         super().__init__(token, records, answer, encoded)
         self.producer = producer
@@ -215,7 +215,7 @@ def _add_never_settled(group: Group, request: CommitOffsets) -> None:
 
 def commit_batch(shard: ShardState, token: int, client: Client, request: CommitBatch) -> None:
     """As :func:`commit` for a batch of repeated commits. No event comes between them, so each layout is checked once."""
-    errors: dict[Layout, Err] = {}
+    errors: dict[CommitLayout, Err] = {}
     tokens: list[int] = []
     commits: list[RepeatedCommit] = []
     for request_token, repeated in enumerate(request.commits, token):

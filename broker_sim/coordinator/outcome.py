@@ -186,14 +186,14 @@ class Offset:
     topic_id: bytes = ZERO_UUID
 
 
-class Producer(NamedTuple):
+class BatchProducer(NamedTuple):
     """In whose transaction a batch is."""
 
     producer_id: int
     epoch: int
 
 
-NO_PRODUCER = Producer(-1, -1)
+NO_PRODUCER = BatchProducer(-1, -1)
 """The producer of batches that are in no transaction."""
 
 
@@ -213,7 +213,7 @@ class CommitOffsets:
     epoch_errors: bool = False
     too_long: Sequence[tuple[str, int]] = ()
     encoded: list[tuple[bytes, bytes | None]] | None = None
-    producer: Producer = NO_PRODUCER
+    producer: BatchProducer = NO_PRODUCER
 
     @property
     def names_member(self) -> bool:
@@ -221,7 +221,7 @@ class CommitOffsets:
         return self.generation >= 0 or self.member_id != "" or self.instance_id is not None
 
 
-class Layout(Protocol):
+class CommitLayout(Protocol):
     """What all OffsetCommits of the same partitions in the same order, by the same member, have in common; one object for them all.
     ``command`` is the first of them, with other offsets than the others."""
 
@@ -233,7 +233,7 @@ class RepeatedCommit(Protocol):
     """An OffsetCommit with a known layout; its offsets become ``Offset`` objects only when they are read."""
 
     @property
-    def layout(self) -> Layout: ...
+    def layout(self) -> CommitLayout: ...
 
     def offsets(self) -> list[tuple[str, int, Offset]]:
         """Topic, partition and offset of each row, decoded from the request at each call."""
@@ -288,7 +288,7 @@ class Append:
     base_sequence: int = 0
     commits: Sequence[RepeatedCommit] = ()
     any_isr: bool = False
-    producer: Producer = NO_PRODUCER
+    producer: BatchProducer = NO_PRODUCER
     is_control: bool = False
     to: tuple[str, int] | None = None
 

@@ -51,7 +51,7 @@ from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.streams import departing as streams_departing
 from broker_sim.coordinator.streams import heartbeat as streams_heartbeat
 from broker_sim.coordinator.streams.group import StreamsGroup
-from broker_sim.coordinator.streams.requests import Heartbeat as StreamsHeartbeat
+from broker_sim.coordinator.streams.requests import StreamsHeartbeat
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest

@@ -31,7 +31,7 @@ SESSION_MS = 2000
 HEARTBEAT_MS = 250
 
 
-def tell(event: str, **details: Any) -> None:
+def report(event: str, **details: Any) -> None:
     """One line for the demo."""
     sys.stdout.write(json.dumps({"event": event, **details}) + "\n")
     sys.stdout.flush()
@@ -70,7 +70,7 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
                 await self.commit()
         finally:
             await self.consumer.stop()
-            tell("left")
+            report("left")
 
     async def handle(self, partition: int, offset: int) -> None:
         """Work on one record, unless it was fetched before a rebalance that took its partition away."""
@@ -78,7 +78,7 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
             return
         self.next[partition] = offset + 1
         self.uncommitted += 1
-        tell("read", partition=partition, offset=offset)
+        report("read", partition=partition, offset=offset)
         if self.work_ms:
             await asyncio.sleep(self.work_ms / 1000)
         if self.uncommitted >= COMMIT_EVERY:
@@ -96,14 +96,14 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
             print(f"commit failed: {error!r}", file=sys.stderr)
             return
         self.uncommitted = 0
-        tell("committed", offsets=offsets)
+        report("committed", offsets=offsets)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Report that a rebalance begins."""
         async with self.lock:
             if self.next:
                 await self.commit()
-                tell("revoked")
+                report("revoked")
             self.next, self.uncommitted = {}, 0
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
@@ -111,7 +111,7 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc]
         async with self.lock:
             for partition in sorted(assigned):
                 self.next[partition.partition] = await self.consumer.committed(partition) or 0
-            tell("assigned", positions=self.next)
+            report("assigned", positions=self.next)
 
 
 async def _main(name: str, bootstrap: str) -> None:

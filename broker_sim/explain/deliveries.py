@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 from broker_sim.explain.events import Event, items, number, text
 
-__all__ = ["REDELIVERED_AFTER", "Delivery", "ShareGroupReader", "SharePartitionHistory", "deliveries", "read"]
+__all__ = ["REDELIVERED_AFTER", "RecordDelivery", "ShareGroupReader", "SharePartitionHistory", "deliveries", "read"]
 
 REDELIVERED_AFTER = ("released", "expired", "given back")
 """How a delivery ends after which a record is to be delivered again, as long as the group's limit allows."""
 
 
 @dataclass(slots=True, eq=False)
-class Delivery:
+class RecordDelivery:
     """One delivery of a record. ``count``: the how many-th; ``end``: what ended it (`accepted`, `released`, `rejected`, `gap`,
     `expired`, `given back`, `aborted`, `deleted`), "" while the member has it; ``becomes``: what it was then. ``renewed``: how often
     its lock began anew; ``letter``: the partition with its dead letter. Times in ms of the brokers' clock."""
@@ -43,7 +43,7 @@ class SharePartitionHistory:
 
     log: str
     start_offset: int | None = None
-    records: dict[int, list[Delivery]] = field(default_factory=dict)
+    records: dict[int, list[RecordDelivery]] = field(default_factory=dict)
     loads: list[tuple[int, int]] = field(default_factory=list)  # when, the leader epoch
     refused: list[tuple[int, int, int, str]] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class SharePartitionHistory:
         """How deliveries have ended: what by -> how often; "" of those that have not."""
         return Counter(delivery.end for deliveries in self.records.values() for delivery in deliveries)
 
-    def held(self) -> Iterator[tuple[int, Delivery]]:
+    def held(self) -> Iterator[tuple[int, RecordDelivery]]:
         """What members have now: (offset, delivery)."""
         for offset, all_ in self.records.items():
             if not all_[-1].end:
@@ -117,19 +117,19 @@ class ShareGroupReader:
         for offset in range(first, last + 1):
             known = partition.records.setdefault(offset, [])
             if action == "acquired":
-                known.append(Delivery(member, ts_ms, how_often))
+                known.append(RecordDelivery(member, ts_ms, how_often))
             elif action == "renewed" and known:
                 known[-1].renewed += 1
             elif action == "dead letter" and known:
                 known[-1].becomes, known[-1].letter = becomes, text(event, "to") or ""
             elif action not in ("renewed", "dead letter"):
                 if not known or (known[-1].end and known[-1].end != "dropped"):
-                    known.append(Delivery(member, ts_ms, how_often))  # it was delivered before the journal began
+                    known.append(RecordDelivery(member, ts_ms, how_often))  # it was delivered before the journal began
                 known[-1].end, known[-1].ended_ms, known[-1].becomes = action, ts_ms, becomes
 
-    def by_member(self) -> dict[str, dict[str, list[tuple[int, Delivery]]]]:
+    def by_member(self) -> dict[str, dict[str, list[tuple[int, RecordDelivery]]]]:
         """Member -> partition -> (offset, delivery), in the order of offsets: of all members that have had records."""
-        by_member: dict[str, dict[str, list[tuple[int, Delivery]]]] = {}
+        by_member: dict[str, dict[str, list[tuple[int, RecordDelivery]]]] = {}
         for log, partition in self.partitions.items():
             for offset, all_ in sorted(partition.records.items()):
                 for delivery in all_:

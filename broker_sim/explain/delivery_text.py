@@ -7,7 +7,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.deliveries import REDELIVERED_AFTER, Delivery, ShareGroupReader, SharePartitionHistory, read
+from broker_sim.explain.deliveries import (
+    REDELIVERED_AFTER,
+    RecordDelivery,
+    ShareGroupReader,
+    SharePartitionHistory,
+    read,
+)
 from broker_sim.explain.events import Event
 from broker_sim.explain.phrases import count, joined, times
 
@@ -59,7 +65,7 @@ def _summary(partition: SharePartitionHistory, reader: ShareGroupReader) -> str:
     return f"Of {partition.log}{begins}: {count(records, 'record')} delivered{', ' + joined(said) if said else ''}."
 
 
-def _at_the_limit(partition: SharePartitionHistory) -> Iterator[tuple[int, list[Delivery]]]:
+def _at_the_limit(partition: SharePartitionHistory) -> Iterator[tuple[int, list[RecordDelivery]]]:
     for offset, all_ in partition.records.items():
         if all_[-1].becomes == "archived" and all_[-1].end in REDELIVERED_AFTER:
             yield offset, all_
@@ -93,7 +99,7 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
     return lines
 
 
-def _story(all_: list[Delivery], reader: ShareGroupReader) -> str:
+def _story(all_: list[RecordDelivery], reader: ShareGroupReader) -> str:
     """The deliveries of a record, in words that are the same for records with the same fate."""
     steps = []
     for delivery in all_[:_SHOWN]:
@@ -104,7 +110,7 @@ def _story(all_: list[Delivery], reader: ShareGroupReader) -> str:
     return f"delivered {times(len(all_))}: {'; '.join(steps)}"
 
 
-def _ending(delivery: Delivery) -> str:
+def _ending(delivery: RecordDelivery) -> str:
     if not delivery.end:
         return "which has it still"
     lasted = duration_text((delivery.ended_ms or delivery.ts_ms) - delivery.ts_ms)
@@ -120,7 +126,7 @@ def _ending(delivery: Delivery) -> str:
     return words.get(delivery.end, f"which {delivery.end} it after{renewed} {lasted}")
 
 
-def _fate(last: Delivery, since_ms: int) -> str:
+def _fate(last: RecordDelivery, since_ms: int) -> str:
     if last.letter:
         return f"{_fate(replace(last, letter=''), since_ms)}. Its letter stands in {last.letter}"
     if last.becomes in ("archived", "archiving") and last.end in REDELIVERED_AFTER:

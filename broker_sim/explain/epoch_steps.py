@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from broker_sim.explain.events import Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.rebalances import STABLE, Cause, Kind
 
-__all__ = ["ACTIVE", "REMOVED_BY", "EpochMember", "EpochStep", "EpochSteps", "Unit", "from_epochs"]
+__all__ = ["ACTIVE", "REMOVED_BY", "EpochStep", "EpochSteps", "MemberSnapshot", "Unit", "from_epochs"]
 
 ACTIVE = "active"
 """Role of a task that processes records."""
@@ -49,7 +49,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochMember:
+class MemberSnapshot:
     """A member: what it has, was asked to revoke, and should have and has not. ``epoch``: its member epoch, -2 of a static member that
     has left for a while."""
 
@@ -72,7 +72,7 @@ class EpochMember:
         return self.has | self.revoking | self.missing
 
     @classmethod
-    def of(cls, row: Event) -> EpochMember:
+    def of(cls, row: Event) -> MemberSnapshot:
         """What the event shows of a member."""
         has, revoking, missing = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
         return cls(
@@ -101,8 +101,8 @@ class EpochStep:
     kind: str
     state: str
     cause: Event
-    before: Mapping[str, EpochMember]
-    after: Mapping[str, EpochMember]
+    before: Mapping[str, MemberSnapshot]
+    after: Mapping[str, MemberSnapshot]
     epoch_before: int | None
     epoch: int | None
     assignor_before: str | None = None
@@ -176,7 +176,7 @@ class EpochSteps:
 
     def __init__(self) -> None:
         self.kind = "consumer"
-        self.known: dict[str, EpochMember] = {}
+        self.known: dict[str, MemberSnapshot] = {}
         self.epoch: int | None = None
         self.assignor: str | None = None
         self._first = True
@@ -188,7 +188,7 @@ class EpochSteps:
         state, self._first = text(event, "state") or "", False
         unloaded = state == _DEAD and text(cause, "kind") == "unload"
         if state != _DEAD:
-            shown = {holder.member: holder for holder in map(EpochMember.of, _objects(event))}
+            shown = {holder.member: holder for holder in map(MemberSnapshot.of, _objects(event))}
             self.known = self._completed(shown, number(event, "size") or 0, cause)
             self.epoch = number(event, "group_epoch")
             self.assignor = text(event, "assignor") or self.assignor
@@ -210,7 +210,7 @@ class EpochSteps:
             unloaded=unloaded,
         )
 
-    def _completed(self, shown: dict[str, EpochMember], size: int, cause: Event) -> dict[str, EpochMember]:
+    def _completed(self, shown: dict[str, MemberSnapshot], size: int, cause: Event) -> dict[str, MemberSnapshot]:
         """All members after a step that shows only changed ones (rule 1)."""
         if len(shown) >= size:
             return shown
@@ -246,7 +246,7 @@ def _objects(event: Event) -> Iterable[Event]:
     return (row for row in items(event, "members") if isinstance(row, Mapping))
 
 
-def _all(members: Mapping[str, EpochMember]) -> frozenset[Unit]:
+def _all(members: Mapping[str, MemberSnapshot]) -> frozenset[Unit]:
     return frozenset[Unit]().union(*(holder.all for holder in members.values()))
 
 

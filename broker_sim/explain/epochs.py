@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.epoch_steps import ACTIVE, EpochMember, EpochStep, EpochSteps, Unit
+from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
 from broker_sim.explain.phrases import count, joined, quoted, shortened, times
 
@@ -58,7 +58,7 @@ class _Refusal:
     times: int = 1
 
 
-class _Reader:
+class _EpochReader:
     def __init__(self, group: str) -> None:
         self.group = group
         self.topology: tuple[int | None, str] = (None, "")
@@ -106,7 +106,7 @@ class _Reader:
         self.out.append(TimelineEntry(ts_ms, words, self.request))
 
     @property
-    def known(self) -> dict[str, EpochMember]:
+    def known(self) -> dict[str, MemberSnapshot]:
         """The members as last shown, by member id."""
         return self.steps.known
 
@@ -330,7 +330,7 @@ def _are(units: frozenset[Unit]) -> str:
 
 def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntry]] | None:
     """The group's state and history; None if it was never a consumer, share or streams group."""
-    reader, last_ms, met = _Reader(group), 0, False
+    reader, last_ms, met = _EpochReader(group), 0, False
     for event in events:
         if isinstance(event, dict):
             last_ms = max(last_ms, number(event, "ts_ms") or 0)

@@ -21,7 +21,7 @@ from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_t
 from broker_sim.explain.rebalances import DEAD
 from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
-from broker_sim.explain.transaction_text import transaction_text as tell_transaction
+from broker_sim.explain.transaction_text import transaction_text as text_of_transaction
 
 __all__ = ["explain", "recent"]
 
@@ -94,7 +94,7 @@ def _transactions(past: History) -> Iterator[Paragraph]:
             yield Paragraph(
                 transaction.begun_ms or past.first_ms,
                 "trouble",
-                tell_transaction(transaction, past.last_ms),
+                text_of_transaction(transaction, past.last_ms),
                 transaction.order,
             )
     for held in past.held:

@@ -35,14 +35,14 @@ ASKS_TO_REJOIN = "REBALANCE_IN_PROGRESS"
 
 def history(events: Iterable[Event], group: str) -> History:
     """Read everything that concerns ``group``. An event that is not an object is passed over."""
-    reader = _Reader(visible(group))
+    reader = _HistoryReader(visible(group))
     for event in events:
         if isinstance(event, Mapping):
             reader.take(event)
     return reader.finish()
 
 
-class _Reader:
+class _HistoryReader:
     def __init__(self, group: str) -> None:
         self.history = History(group)
         self.group = group

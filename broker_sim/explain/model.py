@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.events import Call, GroupSnapshot
 from broker_sim.explain.rebalances import Cause, Phases
-from broker_sim.explain.transactions import HeldStableOffset, Transaction
+from broker_sim.explain.transactions import HeldStableOffset, TransactionHistory
 
 __all__ = [
     "Arrival",
@@ -177,7 +177,7 @@ class History:
     hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address
     now: GroupSnapshot | None = None
     existed: bool = False
-    transactions: list[Transaction] = field(default_factory=list)  # that commit for it, or that its members waited for
+    transactions: list[TransactionHistory] = field(default_factory=list)  # that commit for it, or that it waited for
     deliveries: Deliveries | None = None  # of a share group: what became of its records
     held: list[HeldStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
 

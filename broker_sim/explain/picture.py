@@ -105,7 +105,7 @@ def _anchored(paragraphs: Iterable[Paragraph]) -> Iterator[dict[str, str]]:
 
 class _Picture:
     def __init__(self, what: TimelineLayout) -> None:
-        self.scene = what
+        self.layout = what
         self.sheet = Sheet(WIDTH, left=LEFT, right=RIGHT, span=(what.from_ms, what.to_ms, what.active))
         self.canvas, self.x = self.sheet.canvas, self.sheet.x
         self.rows = self._rows([*what.log_spans, *what.fault_spans])
@@ -134,7 +134,7 @@ class _Picture:
         return rows[:MOST_ROWS]
 
     def document(self) -> str:
-        says = f"Timeline of group {self.scene.past.group}"
+        says = f"Timeline of group {self.layout.past.group}"
         return self.sheet.document(self.height, "timeline", says, alone=picture_css() + _CUT)
 
     def draw(self) -> None:
@@ -145,7 +145,7 @@ class _Picture:
         self._spans()
         self._incidents()
         y = float(self.lanes_y)
-        for lane in self.scene.lanes:
+        for lane in self.layout.lanes:
             draw_lane(self.canvas, lane, y, _height(lane.folded), LEFT, self.sheet.scale)
             y += _height(lane.folded)
         self.sheet.cuts(RIBBON_Y - 4, self.bottom, "edge cut", labels=self.bottom + 14)
@@ -154,7 +154,7 @@ class _Picture:
     # --- around ---------------------------------------------------------------------------------------------------------
 
     def _header(self) -> None:
-        past, canvas = self.scene.past, self.canvas
+        past, canvas = self.layout.past, self.canvas
         canvas.text(24, 40, past.group, "ink h1", room=700)
         log = f"{past.log} · " if past.log else ""
         failed = sum(call.failed for call in past.commits)
@@ -163,14 +163,14 @@ class _Picture:
             if past.commits
             else ""
         )
-        lasted = duration_text(self.scene.to_ms - self.scene.from_ms)
+        lasted = duration_text(self.layout.to_ms - self.layout.from_ms)
         facts = f"{log}{count(len(past.rebalances), 'rebalance')}{commits} · {lasted}"
         canvas.text(24, 62, f"{standing(past)}", "muted h2", room=WIDTH - 48)
         canvas.text(WIDTH - RIGHT, 40, facts, "muted h2 end")
 
     def _separators(self) -> None:
         top = self.lanes_y
-        for lane in self.scene.lanes:
+        for lane in self.layout.lanes:
             self.canvas.line(24, top, WIDTH - RIGHT, top, "grid")
             top += _height(lane.folded)
         self.canvas.line(24, top, WIDTH - RIGHT, top, "grid")
@@ -178,7 +178,7 @@ class _Picture:
     def _axis(self) -> None:
         above, below = (RIBBON_Y - 18, RIBBON_Y - 3), (RIBBON_Y + RIBBON_HEIGHT + 3, self.bottom)
         self.sheet.times(RIBBON_Y - 10, above, below, apart=96, room=62)
-        day = date(self.scene.from_ms)
+        day = date(self.layout.from_ms)
         self.canvas.text(24, RIBBON_Y - 10, f"{day} UTC", "muted small")
         self.canvas.text(24, RIBBON_Y + 17, "generation", "muted h2")
 
@@ -186,7 +186,7 @@ class _Picture:
 
     def _bands(self) -> None:
         drawn = -1.0
-        for band in self.scene.bands:
+        for band in self.layout.bands:
             x, end = self.x(band.from_ms), self.x(band.to_ms)
             if end - x < 2 and x - drawn < 2:
                 continue  # thousands of them on one pixel
@@ -194,7 +194,7 @@ class _Picture:
             self._band(band, x, max(end, x + 1))
 
     def _band(self, band: Band, x: float, end: float) -> None:
-        past, canvas = self.scene.past, self.canvas
+        past, canvas = self.layout.past, self.canvas
         hue = band.number % len(HUES)
         top, height = RIBBON_Y + RIBBON_HEIGHT, self.bottom - RIBBON_Y - RIBBON_HEIGHT
         closed, ended = self.x(band.closed_ms), self.x(band.ended_ms)
@@ -243,8 +243,8 @@ class _Picture:
         for row in self.rows:
             for position, span in enumerate(row):
                 x = self.x(span.from_ms)
-                end = self.x(self.scene.to_ms if span.to_ms is None else span.to_ms)
-                words = span_words(self.scene.past, span, self.scene.to_ms)
+                end = self.x(self.layout.to_ms if span.to_ms is None else span.to_ms)
+                words = span_words(self.layout.past, span, self.layout.to_ms)
                 style = {"fault": "faulty", "loading": "warn", "held": "marking"}.get(span.kind, "bad")
                 self.canvas.rect(x, y + 3, max(end - x, 2), ROW - 7, f"{style} veil", words, radius=4)
                 self.canvas.rect(x, y + 3, 2.5, ROW - 7, style, words)
@@ -262,7 +262,7 @@ class _Picture:
         y = RIBBON_Y + RIBBON_HEIGHT + 8 + ROW * len(self.rows)
         self.canvas.text(24, y + 16, "events", "muted h2")
         places: list[tuple[float, list[Incident]]] = []
-        for incident in self.scene.incidents:  # those of one moment share a place
+        for incident in self.layout.incidents:  # those of one moment share a place
             x = self.x(incident.ts_ms)
             if places and x - places[-1][0] < 2:
                 places[-1][1].append(incident)
@@ -302,9 +302,9 @@ class _Picture:
         self.height = y + 26
 
     def _legend_entries(self) -> list[tuple[str, str]]:
-        kinds = {mark.kind for lane in self.scene.lanes for mark in lane.marks}
-        kinds |= {bar.kind for lane in self.scene.lanes for bar in lane.bars}
-        kinds |= {"commit" for lane in self.scene.lanes if lane.commits}
+        kinds = {mark.kind for lane in self.layout.lanes for mark in lane.marks}
+        kinds |= {bar.kind for lane in self.layout.lanes for bar in lane.bars}
+        kinds |= {"commit" for lane in self.layout.lanes if lane.commits}
         always = ("prepare", "complete", "stable", "join", "sync")
         return [(kind, words) for kind, words in LEGEND.items() if kind in always or kind in kinds]
 

@@ -71,7 +71,7 @@ def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool =
 
 class _Drawing:
     def __init__(self, what: TimelineLayout, width: int, color: bool) -> None:
-        self.scene, self.width, self.color = what, width, color
+        self.layout, self.width, self.color = what, width, color
         names = [lane.name for lane in what.lanes]
         self.gutter = min(max([len("generation"), *(len(name) + 2 for name in names)]), width // 3, 24)
         self.columns = width - self.gutter - 1
@@ -81,18 +81,18 @@ class _Drawing:
         self.cuts = {min(int((cut.start + cut.end) / 2), self.columns - 1) for cut in cuts}
 
     def lines(self) -> list[str]:
-        past = self.scene.past
+        past = self.layout.past
         where = f" on {past.log}" if past.log else ""
-        lasted = duration_text(self.scene.to_ms - self.scene.from_ms)
+        lasted = duration_text(self.layout.to_ms - self.layout.from_ms)
         head = f"{past.group}{where}: {standing(past)}"
-        span = f"{date(self.scene.from_ms)} {clock(self.scene.from_ms)} to {clock(self.scene.to_ms)} UTC, {lasted}"
+        span = f"{date(self.layout.from_ms)} {clock(self.layout.from_ms)} to {clock(self.layout.to_ms)} UTC, {lasted}"
         cuts = [segment for segment in self.scale.segments if segment.cut]
         span += f"; a column is {duration_text(1 / self.scale.px_per_ms)}"
         if cuts:
             span += f", : is idle time ({duration_text(sum(cut.to_ms - cut.from_ms for cut in cuts))})"
         lines = [*self._wrapped(head), *self._wrapped(span), "", self._axis(), self._generations(), self._states()]
         lines += self._log_lines()
-        lines += [self._lane(lane) for lane in self.scene.lanes]
+        lines += [self._lane(lane) for lane in self.layout.lanes]
         lines += ["", *self._legend(), *self._notes()]
         return lines
 
@@ -129,7 +129,7 @@ class _Drawing:
         """Numbers where the bands begin, as far as there is room."""
         cells = self._blank()
         end = -1
-        for band in self.scene.bands:
+        for band in self.layout.bands:
             start = self._column(band.from_ms)
             if not band.label or start <= end or start + len(band.label) > self.columns:
                 continue
@@ -139,7 +139,7 @@ class _Drawing:
 
     def _states(self) -> str:
         cells = self._blank()
-        for band in self.scene.bands:
+        for band in self.layout.bands:
             for kind, start, end in _phases(band):
                 letter, colour, _ = PHASES[kind]
                 self.used.add(kind)
@@ -147,7 +147,7 @@ class _Drawing:
                 cells[first : last + 1] = [(letter, colour)] * (last - first + 1)
         for column in self.cuts:
             cells[column] = CUT
-        for band in self.scene.bands:
+        for band in self.layout.bands:
             if band.rest == "failed":
                 letter, colour, _ = PHASES["again"]
                 self.used.add("again")
@@ -156,10 +156,10 @@ class _Drawing:
 
     def _log_lines(self) -> list[str]:
         lines = []
-        for span in [*self.scene.log_spans, *self.scene.fault_spans][:8]:
+        for span in [*self.layout.log_spans, *self.layout.fault_spans][:8]:
             cells = self._blank()
             first = self._column(span.from_ms)
-            last = self._column(self.scene.to_ms if span.to_ms is None else span.to_ms)
+            last = self._column(self.layout.to_ms if span.to_ms is None else span.to_ms)
             fill = "▓" * (last - first + 1)
             text = f" {span.label} "
             inside = len(text) + 2 <= len(fill)
@@ -212,7 +212,7 @@ class _Drawing:
             for kind, (letter, _, text) in MARKS.items()
             if kind in self.used and text and kind not in ("join_waits", "sync_waits")
         ]
-        if any(lane.leads for lane in self.scene.lanes):
+        if any(lane.leads for lane in self.layout.lanes):
             parts.append("* leader")
         lines = [""]
         for part in parts:
@@ -224,9 +224,9 @@ class _Drawing:
         return [self._paint(line, "90") for line in lines]
 
     def _notes(self) -> list[str]:
-        past = self.scene.past
+        past = self.layout.past
         notes = [(rebalance.began_ms, _note(past, rebalance)) for rebalance in past.rebalances]
-        notes += [(incident.ts_ms, incident_words(incident)) for incident in self.scene.incidents]
+        notes += [(incident.ts_ms, incident_words(incident)) for incident in self.layout.incidents]
         notes += [
             (transaction.begun_ms or past.first_ms, transaction_text(transaction, past.last_ms))
             for transaction in past.transactions

@@ -12,7 +12,7 @@ from broker_sim.explain.transactions import (
     WORTH_TELLING_MS,
     HeldStableOffset,
     JournalTransactions,
-    Transaction,
+    TransactionHistory,
     transactions,
 )
 
@@ -58,7 +58,7 @@ def _unknown_id(result: JournalTransactions, transactional_id: str) -> str:
 
 def _header(
     result: JournalTransactions,
-    chosen: list[Transaction],
+    chosen: list[TransactionHistory],
     hanging: list[HeldStableOffset],
     transactional_id: str | None,
 ) -> str:
@@ -81,7 +81,7 @@ def _header(
     return f"Transactional id {transactional_id}{where}: {state}{epoch}. {many}"
 
 
-def transaction_text(transaction: Transaction, until_ms: int) -> str:
+def transaction_text(transaction: TransactionHistory, until_ms: int) -> str:
     """A transaction in sentences: beginning, decision, markers, readers that waited."""
     sentences = [_beginning(transaction, until_ms), *_decision(transaction), *_markers(transaction, until_ms)]
     sentences += [stable_offset_text(held, until_ms) for held in transaction.held if _worth(held, until_ms)]
@@ -89,7 +89,7 @@ def transaction_text(transaction: Transaction, until_ms: int) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _beginning(transaction: Transaction, until_ms: int) -> str:
+def _beginning(transaction: TransactionHistory, until_ms: int) -> str:
     lasted = transaction.lasted_ms(until_ms)
     took = f" of {duration_text(lasted)}" if lasted is not None else ""
     logs = [name for name in transaction.partitions if not name.startswith(OFFSETS)]
@@ -107,7 +107,7 @@ def _beginning(transaction: Transaction, until_ms: int) -> str:
     )
 
 
-def _decision(transaction: Transaction) -> list[str]:
+def _decision(transaction: TransactionHistory) -> list[str]:
     sentences = [
         f"The log did not take {state} {_after(transaction, at)} ({error})."
         for at, state, error in transaction.refused[:SHOWN]
@@ -125,13 +125,13 @@ def _decision(transaction: Transaction) -> list[str]:
     return [*sentences, f"{words} {_after(transaction, transaction.decided_ms)}."]
 
 
-def _after(transaction: Transaction, ts_ms: int) -> str:
+def _after(transaction: TransactionHistory, ts_ms: int) -> str:
     return (
         f"at {clock(ts_ms)}" if transaction.begun_ms is None else f"after {duration_text(ts_ms - transaction.begun_ms)}"
     )
 
 
-def _markers(transaction: Transaction, until_ms: int) -> list[str]:
+def _markers(transaction: TransactionHistory, until_ms: int) -> list[str]:
     if transaction.decided_ms is None:
         return []
     sentences = [
@@ -158,7 +158,7 @@ def _markers(transaction: Transaction, until_ms: int) -> list[str]:
     return sentences
 
 
-def is_trouble(transaction: Transaction, until_ms: int) -> bool:
+def is_trouble(transaction: TransactionHistory, until_ms: int) -> bool:
     """Whether it gets a paragraph: it did not end as its producer meant, or not at once."""
     markers_ms = (
         0 if transaction.decided_ms is None else (transaction.completed_ms or until_ms) - transaction.decided_ms
@@ -189,17 +189,17 @@ def stable_offset_text(held: HeldStableOffset, until_ms: int) -> str:
         f"Producer {held.producer_id} wrote to {held.log} at offset {held.offset} in a transaction of which no coordinator "
         f"knew: it hangs, and read_committed readers get nothing behind it. {words}"
     )
-    if held.lost_abort and isinstance(held.ended_by, Transaction):
+    if held.lost_abort and isinstance(held.ended_by, TransactionHistory):
         return (
             f"{words} It was committed with the next transaction of {held.ended_by.transactional_id}: what had come too late "
             f"for its own, which was over, counts (KIP-890)."
         )
-    if isinstance(held.ended_by, Transaction):
+    if isinstance(held.ended_by, TransactionHistory):
         return f"{words} The marker of the next transaction of {held.ended_by.transactional_id} ended it."
     return f"{words} A marker of {held.ended_by} ended it." if held.ended_by else words
 
 
-def _fenced(transaction: Transaction) -> list[str]:
+def _fenced(transaction: TransactionHistory) -> list[str]:
     if not transaction.fenced:
         return []
     at, who, error = transaction.fenced[0]

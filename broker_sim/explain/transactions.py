@@ -18,7 +18,7 @@ __all__ = [
     "HeldStableOffset",
     "JournalTransactions",
     "Marker",
-    "Transaction",
+    "TransactionHistory",
     "TransactionReader",
     "concern",
     "transactions",
@@ -65,10 +65,10 @@ class HeldStableOffset:
     offset: int
     from_ms: int
     producer_id: int | None
-    transaction: Transaction | None = None
+    transaction: TransactionHistory | None = None
     to_ms: int | None = None
     readers: dict[str, int] = field(default_factory=dict)
-    ended_by: Transaction | str | None = None
+    ended_by: TransactionHistory | str | None = None
     order: int = 0
 
     @property
@@ -78,11 +78,11 @@ class HeldStableOffset:
     @property
     def lost_abort(self) -> bool:
         """What came too late for its own transaction, which was over, was committed with the next one (KIP-890)."""
-        return self.hangs and isinstance(self.ended_by, Transaction) and self.ended_by.ends == "commit"
+        return self.hangs and isinstance(self.ended_by, TransactionHistory) and self.ended_by.ends == "commit"
 
 
 @dataclass(slots=True, eq=False)
-class Transaction:
+class TransactionHistory:
     """One transaction. Times are ms of the brokers' clock; ``begun_ms`` None where the journal begins later. ``ends``: ``commit``,
     ``abort``, ``fenced``, ``timed out``, "" while it is open."""
 
@@ -119,14 +119,14 @@ class Transaction:
 class JournalTransactions:
     """All that a journal tells of transactions, in the order in which they began."""
 
-    transactions: list[Transaction]
+    transactions: list[TransactionHistory]
     hanging: list[HeldStableOffset]
     states: dict[str, str]
     """Transactional id -> Kafka's name of its last state."""
     first_ms: int
     last_ms: int
 
-    def of(self, transactional_id: str) -> list[Transaction]:
+    def of(self, transactional_id: str) -> list[TransactionHistory]:
         return [transaction for transaction in self.transactions if transaction.transactional_id == transactional_id]
 
 
@@ -134,11 +134,11 @@ class TransactionReader:
     """Reads them, event by event."""
 
     def __init__(self) -> None:
-        self.transactions: list[Transaction] = []
+        self.transactions: list[TransactionHistory] = []
         self.hanging: list[HeldStableOffset] = []
         self.states: dict[str, str] = {}
-        self._open: dict[str, Transaction] = {}
-        self._last: dict[str, Transaction] = {}
+        self._open: dict[str, TransactionHistory] = {}
+        self._last: dict[str, TransactionHistory] = {}
         self._held: dict[str, HeldStableOffset] = {}
         self._asked: dict[int, tuple[Sender, str | None]] = {}
         self._position: dict[
@@ -206,7 +206,7 @@ class TransactionReader:
         if last is not None:
             last.fenced.append((self._ts_ms, who, error))
 
-    def _taken_from(self, who: Sender, owner: str) -> Transaction | None:
+    def _taken_from(self, who: Sender, owner: str) -> TransactionHistory | None:
         """The last transaction that was ended for this client: others may have come under the same id before it asks again."""
         for transaction in reversed(self.transactions):
             if (
@@ -259,9 +259,9 @@ class TransactionReader:
             del self._open[name]
             self._last[name] = current
 
-    def _begin(self, event: Event, name: str, action: str) -> Transaction:
+    def _begin(self, event: Event, name: str, action: str) -> TransactionHistory:
         started = number(event, "started_ms")
-        made = Transaction(
+        made = TransactionHistory(
             name,
             text(event, "log") or "",
             number(event, "producer_id") or 0,
@@ -300,7 +300,7 @@ class TransactionReader:
             offsets = {str(log): at for log, at in table(event, "offsets").items() if isinstance(at, int)}
             current.staged.setdefault(group, {}).update(offsets)
 
-    def _of(self, producer_id: int | None) -> Transaction | None:
+    def _of(self, producer_id: int | None) -> TransactionHistory | None:
         return next(
             (transaction for transaction in self._open.values() if transaction.producer_id == producer_id), None
         )
@@ -332,7 +332,7 @@ class TransactionReader:
         else:
             self.hanging.append(held)
 
-    def _give(self, held: HeldStableOffset, transaction: Transaction) -> None:
+    def _give(self, held: HeldStableOffset, transaction: TransactionHistory) -> None:
         held.transaction = transaction
         transaction.held.append(held)
         if held in self.hanging:
@@ -341,7 +341,7 @@ class TransactionReader:
 
 def concern(
     result: TransactionReader, group: str, clients: Iterable[str], until_ms: int
-) -> tuple[list[Transaction], list[HeldStableOffset]]:
+) -> tuple[list[TransactionHistory], list[HeldStableOffset]]:
     """What concerns a group: the transactions that commit for it, those whose end its members (``clients``: their client ids) waited
     for long enough to be reported; and the last stable offsets at which they waited, of transactions that hang, too."""
     ours = set(clients)

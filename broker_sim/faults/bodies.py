@@ -54,7 +54,7 @@ class _Budget:
 _Shower = Callable[[Any, _Budget], Any]
 
 
-class _Plan:
+class _FieldPlan:
     """How the structs of a class are shown in one version: all fields are taken at once, then those that need it are put into words."""
 
     __slots__ = ("shown", "take", "typed")
@@ -67,7 +67,7 @@ class _Plan:
         self.typed = any(name == "protocol_type" for name, _ in cls.__fields__)
 
 
-_plans: dict[tuple[type, int], _Plan] = {}
+_plans: dict[tuple[type, int], _FieldPlan] = {}
 
 
 def to_json(message: object, version: int) -> dict[str, Any] | None:
@@ -79,7 +79,7 @@ def _struct(value: Any, version: int, budget: _Budget) -> dict[str, Any]:
     cls = type(value)
     plan = _plans.get((cls, version))
     if plan is None:
-        plan = _plans[cls, version] = _Plan(cls, version)
+        plan = _plans[cls, version] = _FieldPlan(cls, version)
     if plan.typed and value.protocol_type is not None:
         budget.protocol_type = value.protocol_type
     budget.left -= 1

@@ -294,7 +294,7 @@ class _Apply:
     def slow(faults: PartitionFaults, fault: PartitionFault) -> None:
         partition = fault.partition
         partition.high_watermark_frozen = True
-        remove = _add_gate(partition, _Late(faults, fault))
+        remove = _add_gate(partition, _SlowLog(faults, fault))
 
         def undo() -> None:
             remove()
@@ -371,7 +371,7 @@ def _add_gate(partition: Partition, gate: AppendInterceptor) -> Callable[[], Non
     return remove
 
 
-class _Late:
+class _SlowLog:
     """Commits each append after its latency, in order."""
 
     def __init__(self, faults: PartitionFaults, fault: PartitionFault) -> None:

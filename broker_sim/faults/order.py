@@ -28,10 +28,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Protocol, Unpack
+from typing import Any, Unpack
 
 from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.faults.recorded import DeferredRequest, Diverged, Entry, Guard, Recording, Replay, entry_from, load
+from broker_sim.faults.registry import EventWriter
 from broker_sim.faults.selectors import ApiName, Asked, Selector, SelectorKeys, api_key_of, selector_from
 from broker_sim.journal import WaitTimeout
 from kafka_wire.api_keys import DEFAULT_VERSION
@@ -40,12 +41,6 @@ __all__ = ["FREE", "Diverged", "Hold", "Order", "Recording", "Replay", "load"]
 
 FREE = ("ApiVersions", "Fetch", "Heartbeat", "Metadata")
 """APIs whose place in the order says little: they come by the client's own clock."""
-
-
-class Journal(Protocol):
-    """The part of `journal.Journal` that this module uses: writing events about holds and replays."""
-
-    def write(self, event: str, **fields: Any) -> object: ...
 
 
 # --- hold -------------------------------------------------------------------------------------------------------------
@@ -66,7 +61,7 @@ class Hold(Guard):
     @property
     def waiting(self) -> list[str]:
         """The waiting requests as text, in order of arrival."""
-        return [held.asked.text() for held in self._waiting]
+        return [deferred.asked.text() for deferred in self._waiting]
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -97,28 +92,28 @@ class Hold(Guard):
         if n != "all" and (isinstance(n, bool) or not isinstance(n, int) or n < 0):
             raise UsageError(f"release: {n!r} is invalid (expected a number of requests, or 'all')")
         selector = self._owner.selector({**(match or {}), **selectors})
-        fitting = [held for held in self._waiting if selector.matches(held.asked)]
+        fitting = [deferred for deferred in self._waiting if selector.matches(deferred.asked)]
         chosen = fitting if isinstance(n, str) else fitting[:n]
-        for held in chosen:
-            self._let_go(held)
+        for deferred in chosen:
+            self._release(deferred)
         return len(chosen)
 
     def step(self, timeout: object = "10s", **selectors: Unpack[SelectorKeys]) -> Coroutine[Any, Any, str]:
-        """Let the next one go on, waiting for it to come if need be, until its handler has had it: it is answered then, or parked.
+        """Let the next one go on, waiting for it to come if need be, until its handler has had it: it is answered then, or deferred.
         Returns what it was, in words. Raises WaitTimeout after ``timeout`` of real time."""
         return self._step(self._owner.selector(selectors), duration_ms(timeout, "timeout"))
 
     async def _step(self, selector: Selector, timeout_ms: int) -> str:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_ms / 1000
-        while not (fitting := [held for held in self._waiting if selector.matches(held.asked)]):
+        while not (fitting := [deferred for deferred in self._waiting if selector.matches(deferred.asked)]):
             left_ms = max(0, round((until - loop.time()) * 1000))
             await self._arrived(len(self._waiting) + 1, left_ms)
-        held = fitting[0]
-        held.went = loop.create_future()
-        self._let_go(held)
-        await held.went
-        return held.asked.text()
+        deferred = fitting[0]
+        deferred.handed_on = loop.create_future()
+        self._release(deferred)
+        await deferred.handed_on
+        return deferred.asked.text()
 
     def end(self) -> None:
         """End the hold and release its requests. A second call has no effect."""
@@ -138,23 +133,23 @@ class Hold(Guard):
     def __repr__(self) -> str:
         return f"<hold of {self.selector.text()}: {len(self._waiting)} waiting>"
 
-    def _let_go(self, held: DeferredRequest) -> None:
-        self._waiting.remove(held)
-        self._owner.tell("released", held)
-        self._owner.later(held)
+    def _release(self, deferred: DeferredRequest) -> None:
+        self._waiting.remove(deferred)
+        self._owner.write_event("released", deferred)
+        self._owner.resume_later(deferred)
 
-    def add(self, held: DeferredRequest) -> None:
+    def add(self, deferred: DeferredRequest) -> None:
         """Add a request that has to wait; called by `Order`."""
         self.hits += 1
-        self._waiting.append(held)
-        self._owner.tell("held", held)
+        self._waiting.append(deferred)
+        self._owner.write_event("held", deferred)
         for wanted, done in self._watchers:
             if len(self._waiting) >= wanted and not done.done():
                 done.set_result(None)
 
     def drop(self, request_id: int) -> None:
-        """For Order: its client is gone."""
-        self._waiting = [held for held in self._waiting if held.request_id != request_id]
+        """Forget a waiting request whose client has disconnected; called by `Order`."""
+        self._waiting = [deferred for deferred in self._waiting if deferred.request_id != request_id]
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------
@@ -165,7 +160,7 @@ class Order:
 
     def __init__(
         self,
-        journal: Journal | None = None,
+        journal: EventWriter | None = None,
         *,
         as_version: str = DEFAULT_VERSION,
         brokers: Callable[[], Iterable[int]] | None = None,
@@ -175,7 +170,7 @@ class Order:
         self.recordings: list[Recording] = []
         self.replaying: Replay | None = None
         self._as_version, self._brokers = as_version, brokers
-        self._parked: dict[int, DeferredRequest] = {}
+        self._deferred: dict[int, DeferredRequest] = {}
 
     def hold(self, api: ApiName | None = None, **selectors: Unpack[SelectorKeys]) -> Hold:
         """Requests that fit wait from now on; ``selectors`` are those of rules. Raises UsageError."""
@@ -223,7 +218,7 @@ class Order:
     @property
     def waiting(self) -> list[str]:
         """All waiting requests as text, in order of arrival."""
-        return [held.asked.text() for held in self._parked.values()]
+        return [deferred.asked.text() for deferred in self._deferred.values()]
 
     def selector(self, values: Mapping[str, object]) -> Selector:
         """The selector of the requests that a hold takes."""
@@ -233,58 +228,58 @@ class Order:
 
     # --- for the tap --------------------------------------------------------------------------------------------------
 
-    def takes(self, request_id: int, asked: Asked, go: Callable[[], object]) -> bool:
+    def must_wait(self, request_id: int, asked: Asked, resume: Callable[[], object]) -> bool:
         """Whether the request must wait; ``go()`` is called once it may go on, in a turn of its own."""
-        held = DeferredRequest(request_id, asked, go)
+        deferred = DeferredRequest(request_id, asked, resume)
         for hold in self.holds:
             if hold.selector.matches(asked):
-                self._parked[request_id] = held
-                hold.add(held)
+                self._deferred[request_id] = deferred
+                hold.add(deferred)
                 return True
-        return not self._passes(held)
+        return not self._passes_replay(deferred)
 
-    def gone(self, request_id: int) -> None:
+    def client_disconnected(self, request_id: int) -> None:
         """The client of a request disappeared, whether it waits here or not."""
-        held = self._parked.pop(request_id, None)
-        if held is None:
+        deferred = self._deferred.pop(request_id, None)
+        if deferred is None:
             return
-        held.gone = True
+        deferred.is_disconnected = True
         for hold in self.holds:
             hold.drop(request_id)
         if self.replaying is not None:
             self.replaying.drop(request_id)
-        self._went(held)
+        self._finish_step(deferred)
 
-    def _passes(self, held: DeferredRequest) -> bool:
+    def _passes_replay(self, deferred: DeferredRequest) -> bool:
         """Past the holds: whether it goes on now, or waits for its turn in the replay."""
-        if self.replaying is not None and self.replaying.takes(held):
-            self._parked[held.request_id] = held
+        if self.replaying is not None and self.replaying.must_wait(deferred):
+            self._deferred[deferred.request_id] = deferred
             return False
         for recording in self.recordings:
-            recording.note(held.asked)
+            recording.note(deferred.asked)
         return True
 
     # --- for holds and replays ----------------------------------------------------------------------------------------
 
-    def later(self, held: DeferredRequest, *, replayed: bool = False) -> None:
+    def resume_later(self, deferred: DeferredRequest, *, replayed: bool = False) -> None:
         """Let it go on from the loop."""
-        asyncio.get_running_loop().call_soon(self._go_on, held, replayed)
+        asyncio.get_running_loop().call_soon(self._resume, deferred, replayed)
 
-    def _go_on(self, held: DeferredRequest, replayed: bool) -> None:
-        if not held.gone:
+    def _resume(self, deferred: DeferredRequest, replayed: bool) -> None:
+        if not deferred.is_disconnected:
             if replayed:
                 for recording in self.recordings:
-                    recording.note(held.asked)
-            elif not self._passes(held):
-                self._went(held)
+                    recording.note(deferred.asked)
+            elif not self._passes_replay(deferred):
+                self._finish_step(deferred)
                 return
-            self._parked.pop(held.request_id, None)
-            held.go()
-        self._went(held)
+            self._deferred.pop(deferred.request_id, None)
+            deferred.resume()
+        self._finish_step(deferred)
 
-    def _went(self, held: DeferredRequest) -> None:
-        if held.went is not None and not held.went.done():
-            held.went.set_result(None)
+    def _finish_step(self, deferred: DeferredRequest) -> None:
+        if deferred.handed_on is not None and not deferred.handed_on.done():
+            deferred.handed_on.set_result(None)
 
     def forget(self, guard: Guard) -> None:
         """A hold, a recording or the replay has ended."""
@@ -293,6 +288,6 @@ class Order:
         self.holds = [hold for hold in self.holds if hold is not guard]
         self.recordings = [recording for recording in self.recordings if recording is not guard]
 
-    def tell(self, action: str, held: DeferredRequest, text: str | None = None) -> None:
+    def write_event(self, action: str, deferred: DeferredRequest, text: str | None = None) -> None:
         if self.journal is not None:
-            self.journal.write("order", action=action, request=held.request_id, text=text or held.asked.text())
+            self.journal.write("order", action=action, request=deferred.request_id, text=text or deferred.asked.text())

@@ -1,4 +1,4 @@
-"""Recorded orders of requests, and their replay: see ``order``, which tells the rules."""
+"""Recorded orders of requests, and their replay: see ``order`` for the rules."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Diverged(AssertionError):
 
 @dataclass(eq=False, slots=True)
 class DeferredRequest:
-    """A request that waits; ``go`` hands it on."""
+    """A request that waits; ``resume`` hands it on."""
 
     request_id: int
     asked: Asked
-    go: Callable[[], object]
-    gone: bool = False
+    resume: Callable[[], object]
+    is_disconnected: bool = False
     """Its client disappeared."""
-    went: asyncio.Future[None] | None = None
-    """For ``step``: done once it was handed on."""
+    handed_on: asyncio.Future[None] | None = None
+    """For ``step``: done once the handler has had it."""
 
 
 class Guard:
@@ -57,13 +57,13 @@ class Guard:
         self.__exit__(kind, error, trace)
 
 
-class Owner(Protocol):
+class GuardOwner(Protocol):
     """What an Order does for its guards."""
 
-    def later(self, held: DeferredRequest, *, replayed: bool = False) -> None:
+    def resume_later(self, deferred: DeferredRequest, *, replayed: bool = False) -> None:
         """Let it go on from the loop."""
 
-    def tell(self, action: str, held: DeferredRequest, text: str | None = None) -> None:
+    def write_event(self, action: str, deferred: DeferredRequest, text: str | None = None) -> None:
         """Write it into the journal."""
 
     def forget(self, guard: Guard) -> None:
@@ -127,7 +127,7 @@ def _topic_names(asked: Asked) -> tuple[str, ...]:
 class Recording(Guard):
     """The order in which requests reached their handlers, as ``entries``."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: GuardOwner) -> None:
         self.entries: list[Entry] = []
         self._owner = owner
         self._members = _Members()
@@ -188,7 +188,7 @@ def entry_from(values: object, where: str) -> Entry:
 class Replay(Guard):
     """Admits requests in a recorded order only; see rule 4."""
 
-    def __init__(self, owner: Owner, entries: list[Entry], free: frozenset[int], deadline_ms: int) -> None:
+    def __init__(self, owner: GuardOwner, entries: list[Entry], free: frozenset[int], deadline_ms: int) -> None:
         self.diverged: Diverged | None = None
         self.ended = False
         self._owner = owner
@@ -214,7 +214,7 @@ class Replay(Guard):
     @property
     def waiting(self) -> list[str]:
         """The waiting requests as text."""
-        return [held.asked.text() for held in self._waiting]
+        return [deferred.asked.text() for deferred in self._waiting]
 
     def done(self, timeout: object = "30s") -> Coroutine[Any, Any, None]:
         """Wait until the whole recording is replayed. Raises Diverged, or WaitTimeout after ``timeout`` of real time."""
@@ -254,21 +254,21 @@ class Replay(Guard):
     async def __aenter__(self) -> Replay:
         return self
 
-    def takes(self, held: DeferredRequest) -> bool:
+    def must_wait(self, deferred: DeferredRequest) -> bool:
         """For Order: whether the request must wait."""
-        if self.diverged is not None or self.expected is None or held.asked.api_key in self._free:
+        if self.diverged is not None or self.expected is None or deferred.asked.api_key in self._free:
             return False
-        if self._is_next(held.asked):
-            self._passed(held.asked)
+        if self._is_next(deferred.asked):
+            self._passed(deferred.asked)
             return False
-        self._waiting.append(held)
-        self._owner.tell("held", held)
+        self._waiting.append(deferred)
+        self._owner.write_event("held", deferred)
         self._arm()
         return True
 
     def drop(self, request_id: int) -> None:
-        """For Order: its client is gone."""
-        self._waiting = [held for held in self._waiting if held.request_id != request_id]
+        """Forget a waiting request whose client has disconnected; called by `Order`."""
+        self._waiting = [deferred for deferred in self._waiting if deferred.request_id != request_id]
         if not self._waiting:
             self._disarm()
 
@@ -289,12 +289,12 @@ class Replay(Guard):
             if self.expected is None:
                 self._pass_all()
                 return
-            following = next((held for held in self._waiting if self._is_next(held.asked)), None)
+            following = next((deferred for deferred in self._waiting if self._is_next(deferred.asked)), None)
             if following is None:
                 break
             self._waiting.remove(following)
-            self._owner.tell("released", following)
-            self._owner.later(following, replayed=True)
+            self._owner.write_event("released", following)
+            self._owner.resume_later(following, replayed=True)
             asked = following.asked
         if self._waiting:
             self._arm()
@@ -302,9 +302,9 @@ class Replay(Guard):
     def _pass_all(self) -> None:
         self._disarm()
         waiting, self._waiting = self._waiting, []
-        for held in waiting:
-            self._owner.tell("released", held)
-            self._owner.later(held, replayed=True)
+        for deferred in waiting:
+            self._owner.write_event("released", deferred)
+            self._owner.resume_later(deferred, replayed=True)
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
@@ -330,5 +330,7 @@ class Replay(Guard):
             lines.append("  before it passed:")
             lines += [f"    {entry.n}: {entry.text()}" for entry in self._entries[max(0, self._at - 3) : self._at]]
         self.diverged = Diverged("\n".join(lines))
-        self._owner.tell("diverged", self._waiting[0], f"expected {self.expected}, came {'; '.join(self.waiting)}")
+        self._owner.write_event(
+            "diverged", self._waiting[0], f"expected {self.expected}, came {'; '.join(self.waiting)}"
+        )
         self._pass_all()

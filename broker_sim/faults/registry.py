@@ -41,8 +41,8 @@ class NeverHit(AssertionError):
     """A rule that had to match did not; the message has the rule and its near misses."""
 
 
-class Journal(Protocol):
-    """What rules tell: see journal.Journal."""
+class EventWriter(Protocol):
+    """The part of `journal.Journal` that rules and orders use: writing events about themselves."""
 
     def write(self, event: str, **fields: Any) -> object: ...
 
@@ -237,7 +237,7 @@ class Faults:
         self,
         clock: Clock,
         chance: Chance,
-        journal: Journal | None = None,
+        journal: EventWriter | None = None,
         *,
         as_version: str = DEFAULT_VERSION,
         brokers: Callable[[], Iterable[int]] | None = None,
@@ -261,7 +261,7 @@ class Faults:
         """Put a rule in force, behind those that are."""
         fault = Fault(self, next(self._numbers), rule, self.clock.now_ms())
         self._installed[fault.id] = fault
-        self._tell("fault_added", fault)
+        self._write_event("fault_added", fault)
         return fault
 
     def list(self) -> list[Fault]:
@@ -298,7 +298,7 @@ class Faults:
         if not fault.removed:
             fault.removed = True
             self._installed.pop(fault.id, None)
-            self._tell("fault_removed", fault)
+            self._write_event("fault_removed", fault)
 
     def match(self, asked: Asked) -> Fault | None:
         """The rule that has this request, its hit counted; None if it has none. For the tap, once for each request."""
@@ -307,7 +307,7 @@ class Faults:
         now_ms = self.clock.now_ms()
         return next((fault for fault in self._installed.values() if fault.takes(asked, now_ms, self._chance)), None)
 
-    def _tell(self, event: str, fault: Fault) -> None:
+    def _write_event(self, event: str, fault: Fault) -> None:
         if self.journal is not None:
             self.journal.write(event, fault=fault.id, rule=fault.rule.text(), hits=fault.hits)
 

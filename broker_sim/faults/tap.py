@@ -32,8 +32,8 @@ from broker_sim.handlers.error_response import error_response, first_error
 if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer
     from broker_sim.faults.order import Order
-    from broker_sim.faults.registry import Fault, Faults, Journal
-    from broker_sim.handlers.context import ConnectionLike, TappedContext
+    from broker_sim.faults.registry import EventWriter, Fault, Faults
+    from broker_sim.handlers.context import ConnectionLike, InterceptedContext
     from broker_sim.handlers.traits import SessionPartitions
     from broker_sim.metadata.cluster_state import ClusterState
 
@@ -48,7 +48,7 @@ class _Open:
 
     __slots__ = ("asked", "ctx", "failed", "fault", "request", "started_ms", "timer")
 
-    def __init__(self, ctx: TappedContext, request: object, asked: Asked, started_ms: int) -> None:
+    def __init__(self, ctx: InterceptedContext, request: object, asked: Asked, started_ms: int) -> None:
         self.ctx, self.request, self.asked, self.started_ms = ctx, request, asked, started_ms
         self.fault: Fault | None = None
         self.timer: Timer | None = None
@@ -60,7 +60,7 @@ class RequestInterceptor:
     """The Tap of a cluster (``handlers.context.Tap``); attach it to each server's ``tap``."""
 
     def __init__(
-        self, state: ClusterState, clock: Clock, journal: Journal | None, faults: Faults, order: Order | None = None
+        self, state: ClusterState, clock: Clock, journal: EventWriter | None, faults: Faults, order: Order | None = None
     ) -> None:
         self.state, self.clock, self.journal, self.faults, self.order = state, clock, journal, faults, order
         self._requests = count(1)
@@ -81,7 +81,7 @@ class RequestInterceptor:
         """The brokers are no more: what is open will not be answered, these connections are gone."""
         for opened in list(self._open.values()):
             self._close(opened)
-            self._tell_response(opened, None, "not answered")
+            self._write_response(opened, None, "not answered")
         for connection in connections:
             self.closed(connection)
 
@@ -90,7 +90,7 @@ class RequestInterceptor:
     def opened(self, connection: ConnectionLike) -> None:
         """A client connected, or is seen for the first time: it was there before the tap."""
         connection.number = next(self._connections)
-        self._tell_connection(connection, "opened")
+        self._write_connection(connection, "opened")
 
     def closed(self, connection: ConnectionLike) -> None:
         """Journal that a connection was closed, and cancel its throttling."""
@@ -98,9 +98,9 @@ class RequestInterceptor:
             timer = self._muted.pop(connection.number, None)
             if timer is not None:
                 timer.cancel()
-            self._tell_connection(connection, "closed")
+            self._write_connection(connection, "closed")
 
-    def receive(self, ctx: TappedContext, request: object) -> None:
+    def receive(self, ctx: InterceptedContext, request: object) -> None:
         """Handle a request that has arrived: record it, hold it, or apply a rule."""
         request_id = ctx.request_id = next(self._requests)
         if not ctx.connection.number:
@@ -110,12 +110,12 @@ class RequestInterceptor:
         asked = Asked(route.api_key, route.api_version, ctx.client_id, broker.node_id, facts)
         opened = self._open[request_id] = _Open(ctx, request, asked, self.clock.now_ms())
         if self.journal is not None:
-            self._tell_request(opened)
-        if self.order is not None and self.order.takes(request_id, asked, partial(self._judge, opened)):
+            self._write_request(opened)
+        if self.order is not None and self.order.must_wait(request_id, asked, partial(self._judge, opened)):
             return
         self._judge(opened)
 
-    def send(self, ctx: TappedContext, response: object | None) -> None:
+    def send(self, ctx: InterceptedContext, response: object | None) -> None:
         """Its handler has answered; None where nothing is to be written."""
         opened = self._open.get(ctx.request_id)
         if opened is None:
@@ -128,12 +128,12 @@ class RequestInterceptor:
         else:
             _AFTER[fault.rule.verdict.kind](self, opened, response, fault.rule.verdict)
 
-    def dropped(self, ctx: TappedContext) -> None:
+    def dropped(self, ctx: InterceptedContext) -> None:
         """Its connection is gone while it was unanswered."""
         opened = self._open.get(ctx.request_id)
         if opened is not None:
             self._close(opened)
-            self._tell_response(opened, None, "not answered")
+            self._write_response(opened, None, "not answered")
 
     # --- for the journal ----------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class RequestInterceptor:
         ctx = opened.ctx
         data = b"" if response is None else b"".join(ctx.frames_of(response))[: verdict.number]
         self._close(opened)
-        self._tell_response(opened, response, "truncated")
+        self._write_response(opened, response, "truncated")
         if data:
             ctx.write_part(data)
         ctx.connection.close()
@@ -262,7 +262,7 @@ class RequestInterceptor:
 
     def _finish_split(self, opened: _Open, response: object, rest: bytes) -> None:
         self._close(opened)
-        self._tell_response(opened, response)
+        self._write_response(opened, response)
         opened.ctx.finish_frames([rest])
 
     def _throttle(self, opened: _Open, response: Any, verdict: Verdict) -> None:
@@ -281,12 +281,12 @@ class RequestInterceptor:
 
     def _finish(self, opened: _Open, response: object | None) -> None:
         self._close(opened)
-        self._tell_response(opened, response)
+        self._write_response(opened, response)
         opened.ctx.finish(response)
 
     def _drop(self, opened: _Open) -> None:
         self._close(opened)
-        self._tell_response(opened, None, "dropped")
+        self._write_response(opened, None, "dropped")
         opened.ctx.drop()
 
     # --- what is kept -------------------------------------------------------------------------------------------------
@@ -304,10 +304,10 @@ class RequestInterceptor:
 
     def _go_on(self, opened: _Open, go: Callable[[], object]) -> None:
         if opened.ctx.request_id in self._open:
-            self._let_go(opened)
+            self._forget(opened)
             go()
 
-    def _let_go(self, opened: _Open) -> None:
+    def _forget(self, opened: _Open) -> None:
         timer, opened.timer = opened.timer, None
         if timer is not None:
             timer.cancel()
@@ -316,10 +316,10 @@ class RequestInterceptor:
 
     def _close(self, opened: _Open) -> None:
         """The request is over, for the tap: nothing keeps it any more."""
-        self._let_go(opened)
+        self._forget(opened)
         self._open.pop(opened.ctx.request_id, None)
         if self.order is not None:
-            self.order.gone(opened.ctx.request_id)
+            self.order.client_disconnected(opened.ctx.request_id)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -327,14 +327,14 @@ class RequestInterceptor:
         topic = self.state.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def _held(self, ctx: TappedContext, request: object) -> SessionPartitions:
+    def _held(self, ctx: InterceptedContext, request: object) -> SessionPartitions:
         """The partitions that a request is about by its session."""
         held = ctx.route.traits.session_partitions
         return () if held is None or request is None else held(ctx.broker, request)
 
     # --- journal events------------------------------------------------------------------------------------------------
 
-    def _tell_connection(self, connection: ConnectionLike, action: str) -> None:
+    def _write_connection(self, connection: ConnectionLike, action: str) -> None:
         if self.journal is not None:
             host = self.host_of(connection.client_host)
             self.journal.write(
@@ -349,7 +349,7 @@ class RequestInterceptor:
     def _in_full(self, api: str) -> bool:
         return self.bodies is None or api in self.bodies
 
-    def _tell_request(self, opened: _Open) -> None:
+    def _write_request(self, opened: _Open) -> None:
         assert self.journal is not None
         ctx, asked = opened.ctx, opened.asked
         facts = asked.facts
@@ -378,7 +378,7 @@ class RequestInterceptor:
             body=to_json(opened.request, asked.version) if self._in_full(asked.api) else None,
         )
 
-    def _tell_response(self, opened: _Open, response: object | None, action: str | None = None) -> None:
+    def _write_response(self, opened: _Open, response: object | None, action: str | None = None) -> None:
         if self.journal is None:
             return
         error = first_error(response)

@@ -51,7 +51,7 @@ Repeated requests. A member's JoinGroup, SyncGroup and Heartbeat often differ fr
 another answer. A handler module may export ``REPEATED`` (``repeated``): the remaining part of its handler for such a request.
 
 The tap. To observe requests or to inject faults the server has a ``Tap``: every frame takes the general path then, through
-``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with a ``TappedContext``. Fast paths, repeats and
+``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with a ``InterceptedContext``. Fast paths, repeats and
 shared batches are off. Without a tap it costs one check per read.
 """
 
@@ -78,10 +78,10 @@ __all__ = [
     "ConnectionLike",
     "Deferred",
     "FastHandler",
+    "InterceptedContext",
     "Owner",
     "RequestContext",
     "Tap",
-    "TappedContext",
 ]
 
 
@@ -128,10 +128,10 @@ class ConnectionLike(Protocol):
         """For RequestContext: the reply is complete."""
 
     def run_handler(self, context: RequestContext, request: object) -> None:
-        """For TappedContext: handle a request, now or long after it came."""
+        """For InterceptedContext: handle a request, now or long after it came."""
 
     def write_now(self, data: bytes) -> None:
-        """For TappedContext: bytes that go out before the reply that is waited for."""
+        """For InterceptedContext: bytes that go out before the reply that is waited for."""
 
     def abort(self) -> None:
         """Reset the connection (RST); replies that are not written yet are lost."""
@@ -371,19 +371,19 @@ class Tap(Protocol):
     def closed(self, connection: ConnectionLike) -> None:
         """A connection was closed; ``connection.reason`` is the reason if the broker closed it."""
 
-    def receive(self, ctx: TappedContext, request: object) -> None:
+    def receive(self, ctx: InterceptedContext, request: object) -> None:
         """In place of the handler. Sooner or later one of ``ctx.run(request)``, ``ctx.finish(response)``, ``ctx.drop()``, or never
         anything. ``request`` is None for an ApiVersions of a version that is not known."""
 
-    def send(self, ctx: TappedContext, response: object | None) -> None:
+    def send(self, ctx: InterceptedContext, response: object | None) -> None:
         """In place of the reply; None where Kafka sends none (acks=0). Sooner or later one of ``ctx.finish(response)``,
         ``ctx.finish_frames(pieces)``, ``ctx.drop()``, or never anything."""
 
-    def dropped(self, ctx: TappedContext) -> None:
+    def dropped(self, ctx: InterceptedContext) -> None:
         """Its connection went away while the request was unanswered."""
 
 
-class TappedContext(RequestContext):
+class InterceptedContext(RequestContext):
     """A request that a tap intercepts. Later calls of ``run`` and the like come from the event loop, never from within the handling of
     another request."""
 

@@ -45,12 +45,12 @@ _MANY_NAMES = 4000
 """Topic names of a heartbeat from which on they are put in order in pieces."""
 
 
-class _Heartbeat(Protocol):
+class _HeartbeatRequest(Protocol):
     group_id: str
     subscribed_topic_names: list[str] | None
 
 
-B = TypeVar("B", bound=_Heartbeat)
+B = TypeVar("B", bound=_HeartbeatRequest)
 E = TypeVar("E")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable
 from typing import cast
 
 from broker_sim.common.slices import Pace, at_once
-from broker_sim.handlers.context import RequestContext, TappedContext
+from broker_sim.handlers.context import InterceptedContext, RequestContext
 from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
 from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, SessionPartitions
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
@@ -260,7 +260,7 @@ class Fetch:
         answers: list[PartitionData] = []
         known: list[Partition] = []
         self.read_bytes = self.read_events = 0
-        tapped = self.ctx if isinstance(self.ctx, TappedContext) else None
+        tapped = self.ctx if isinstance(self.ctx, InterceptedContext) else None
         pace = Pace(_PIECE)
         for key, requested in self.requested:
             if pace.full():
@@ -320,7 +320,7 @@ class Fetch:
                 return _unread(requested.partition, Err.UNKNOWN_SERVER_ERROR)
             try:
                 # who watches or breaks replies sees them whole; else they stay in the log until the client takes them
-                read = log.read if isinstance(self.ctx, TappedContext) else log.read_slice
+                read = log.read if isinstance(self.ctx, InterceptedContext) else log.read_slice
                 records = cast(bytes, read(offset, limit, up_to_offset=end, min_one_batch=first))
                 if committed and log.ended.aborted:
                     within = log.aborted_within(offset, len(records))

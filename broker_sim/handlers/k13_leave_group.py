@@ -33,8 +33,8 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
     shard = find_shard(ctx, request.group_id)
     batch = ctx.api_version >= 3
     if isinstance(shard, Err):
-        can_tell = batch or ctx.broker.runtime.settings.policy.old_leave_returns_top_errors
-        return LeaveGroupResponse(error_code=shard if can_tell else Err.UNSUPPORTED_VERSION)
+        has_top_error = batch or ctx.broker.runtime.settings.policy.old_leave_returns_top_errors
+        return LeaveGroupResponse(error_code=shard if has_top_error else Err.UNSUPPORTED_VERSION)
 
     def response(answer: tuple[Err, list[Err]]) -> Generator[None, None, LeaveGroupResponse]:
         error, errors = answer

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from broker_sim.common.slices import Pace
-from broker_sim.coordinator.outcome import CommitOffsets, Offset, Producer
+from broker_sim.coordinator.outcome import BatchProducer, CommitOffsets, Offset
 from broker_sim.handlers.context import Deferred, RequestContext
 from broker_sim.handlers.groups import find_shard, merged
 from broker_sim.handlers.in_transaction import Flow, Place, Writer, ask
@@ -133,7 +133,7 @@ def _submit(
         request.member_id,
         request.group_instance_id,
         offsets,
-        producer=Producer(request.producer_id, request.producer_epoch),
+        producer=BatchProducer(request.producer_id, request.producer_epoch),
     )
     topics = ctx.broker.state.topics_by_id
     names = {topic.topic_id: topics[topic.topic_id].name for topic in request.topics if topic.topic_id in topics}

@@ -18,7 +18,7 @@ from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.coordinator.streams.heartbeat import expecting
-from broker_sim.coordinator.streams.requests import Answer, Heartbeat, checking, reading_tags
+from broker_sim.coordinator.streams.requests import Answer, StreamsHeartbeat, checking, reading_tags
 from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, repeatable
@@ -71,11 +71,13 @@ def _heartbeat(
     return None
 
 
-def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Shard) -> Generator[None, None, Heartbeat]:
+def _read(
+    ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Shard
+) -> Generator[None, None, StreamsHeartbeat]:
     """Read the long parts of a request in pieces; the group handles them in one step."""
     group = shard.groups.get(request.group_id)
     latest = group.latest if isinstance(group, StreamsGroup) else None
-    body = Heartbeat(request, tags=(yield from reading_tags(request)))
+    body = StreamsHeartbeat(request, tags=(yield from reading_tags(request)))
     if request.topology is not None:
         known = None if latest is None else latest.topology
         body.received = yield from receiving(request.topology, shard.topics, known)
@@ -84,7 +86,7 @@ def _read(ctx: RequestContext, request: StreamsGroupHeartbeatRequest, shard: Sha
     return body
 
 
-def _submit(ctx: RequestContext, body: Heartbeat, shard: Shard) -> None:
+def _submit(ctx: RequestContext, body: StreamsHeartbeat, shard: Shard) -> None:
     runtime, request = ctx.broker.runtime, body.request
     passed_on = repeatable(ctx, shard, request)
 

@@ -26,20 +26,20 @@ from broker_sim.runtime.share_state_coordinator import coordinator_key
 from kafka_wire.errors import Err
 
 
-class Topic(Protocol):
+class ShareStateTopic(Protocol):
     """A topic in such a request."""
 
     topic_id: bytes
     partitions: list[Any]
 
 
-class Request(Protocol):
+class ShareStateRequest(Protocol):
     """A request with share partitions by topic."""
 
     group_id: str
 
     @property
-    def topics(self) -> Sequence[Topic]: ...
+    def topics(self) -> Sequence[ShareStateTopic]: ...
 
 
 _DOES: dict[type, str] = {
@@ -56,7 +56,7 @@ _PIECE = 200
 
 def answer(
     ctx: RequestContext,
-    request: Request,
+    request: ShareStateRequest,
     command: Callable[[ShareKey, Any], Command],
     row: Callable[[int, Any], Any],
     response: Callable[[list[tuple[bytes, list[Any]]]], object],
@@ -74,7 +74,7 @@ def answer(
 
 def _ask_all(
     ctx: RequestContext,
-    request: Request,
+    request: ShareStateRequest,
     command: Callable[[ShareKey, Any], Command],
     row: Callable[[int, Any], Any],
     response: Callable[[list[tuple[bytes, list[Any]]]], object],

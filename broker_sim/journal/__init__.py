@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.answers import errors_of, named_topics, rows
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
-from broker_sim.journal.files import Files, JournalError, plain, read
+from broker_sim.journal.files import JournalError, JournalFiles, plain, read
 from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, problems
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
@@ -137,14 +137,14 @@ class Journal:
         """The requests that have no response yet, by number, the oldest first."""
         self.generations: dict[str, set[int]] = {}
         """The generations of each group that were seen."""
-        self.tell: Callable[[str | None], str] = self.last_events
-        """``tell(group)``: describes the last events, for the text of a WaitTimeout; may be replaced by a better description."""
+        self.describe: Callable[[str | None], str] = self.last_events
+        """``describe(group)``: describes the last events, for the text of a WaitTimeout; may be replaced by a better description."""
         self.failed: Callable[[Exception], object] | None = None
         """Called with the exception of a listener; None: it is logged."""
         self._now_ms = clock.now_ms
         self._listeners: dict[int, Listener] = {}
         self._numbers = 0
-        self._files = None if directory is None else Files(Path(directory), file_bytes, files)
+        self._files = None if directory is None else JournalFiles(Path(directory), file_bytes, files)
 
     # writing
 
@@ -265,7 +265,7 @@ class Journal:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await done
         except TimeoutError:
-            raise WaitTimeout(str(wanted), timeout_ms, wanted.now(), self.tell(wanted.group)) from None
+            raise WaitTimeout(str(wanted), timeout_ms, wanted.now(), self.describe(wanted.group)) from None
         finally:
             unsubscribe()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from broker_sim.common.text import UsageError
 from broker_sim.journal.vocabulary import Event
 
-__all__ = ["Files", "JournalError", "plain", "read"]
+__all__ = ["JournalError", "JournalFiles", "plain", "read"]
 
 log = logging.getLogger("broker_sim.journal")
 
@@ -26,7 +26,7 @@ class JournalError(ValueError):
 _NAME = re.compile(r"journal-(\d{6,})\.ndjson(\.part)?")
 
 
-class Files:
+class JournalFiles:
     """Journal files in one directory; numbers continue after an earlier journal's."""
 
     def __init__(self, directory: Path, file_bytes: int, keep: int | None) -> None:

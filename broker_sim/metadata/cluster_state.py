@@ -68,7 +68,7 @@ TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _PARTITIONS_AT_A_TIME = 20  # whose directories are made or removed before others are served: some 25 ms
 
 
-class NewTopic(TypedDict, total=False):
+class TopicCreation(TypedDict, total=False):
     """How a topic is made: `assignments` are replicas by partition, the leader first, in place of both numbers (-1); `siblings` are
     topics of the same request, with which a name does not collide."""
 
@@ -272,13 +272,15 @@ class ClusterState:
 
     # -------------------------------------------------------------------------------------------- topics
 
-    def create_topic(self, name: str, partitions: int = -1, **how: Unpack[NewTopic]) -> Topic:
+    def create_topic(self, name: str, partitions: int = -1, **how: Unpack[TopicCreation]) -> Topic:
         """Create a topic (-1: the broker's default number) as a KRaft controller does (ReplicationControlManager). With
         `validate_only` it is checked and returned, its partitions without logs, and nothing is kept. Raises KafkaError.
         """
         return at_once(self.creating_topic(name, partitions, **how))
 
-    def creating_topic(self, name: str, partitions: int = -1, **how: Unpack[NewTopic]) -> Generator[None, None, Topic]:
+    def creating_topic(
+        self, name: str, partitions: int = -1, **how: Unpack[TopicCreation]
+    ) -> Generator[None, None, Topic]:
         """The same as a job (`Slices`): a partition's directory and files take a millisecond. It is there when all of them are."""
         assignments, factor = how.get("assignments"), how.get("replication_factor", -1)
         self.check_new_name(name, how.get("siblings", ()))

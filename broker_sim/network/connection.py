@@ -23,7 +23,7 @@ from typing import Any
 from broker_sim.common.refusals import size_in_words
 from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
-from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
+from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Owner, RequestContext, Tap
 from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.handlers.repeated import Again
 from broker_sim.network.repeated_requests import Template
@@ -312,14 +312,14 @@ class Connection(asyncio.Protocol):
         """The general path of one request; returns the number of bytes that go out now. ``tagged`` as for `Route.decoding`."""
         context = RequestContext(self, route, correlation_id)
         if tap is not None:
-            context = TappedContext(self, route, correlation_id, tap)
+            context = InterceptedContext(self, route, correlation_id, tap)
         request = route.decode(frame, body) if len(frame) < LARGE else context.decoded(frame, body, tagged=tagged)
         if request is DEFERRED:
             return self._settle(context)
         self._handling = True
         context.request = request
         try:
-            if isinstance(context, TappedContext):
+            if isinstance(context, InterceptedContext):
                 context.tap.receive(context, request)
                 return self._settle(context)
             response = route.handle(context, request)
@@ -532,7 +532,7 @@ class Connection(asyncio.Protocol):
     def refuse(self, reason: str) -> None:
         """Close, with one log line; earlier replies are still written."""
         self.reason = reason
-        self._owner.refusals.tell(self.client_host, self.client_id, reason)
+        self._owner.refusals.log(self.client_host, self.client_id, reason)
         self.close()
 
     def failed(self, what: object) -> None:

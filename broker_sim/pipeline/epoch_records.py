@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from broker_sim.explain.epoch_steps import ACTIVE, EpochMember, EpochStep, Unit
+from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, MemberSnapshot, Unit
 
 __all__ = ["records_of"]
 
@@ -60,7 +60,7 @@ def records_of(step: EpochStep, row: Row) -> Iterator[dict[str, Any]]:
             yield record("CurrentMemberAssignment", name, _current(holder, step.kind))
 
 
-def _member(holder: EpochMember) -> dict[str, Any]:
+def _member(holder: MemberSnapshot) -> dict[str, Any]:
     return {
         "clientId": holder.client_id,
         "clientHost": holder.client_host,
@@ -69,7 +69,7 @@ def _member(holder: EpochMember) -> dict[str, Any]:
     }
 
 
-def _current(holder: EpochMember, kind: str) -> dict[str, Any]:
+def _current(holder: MemberSnapshot, kind: str) -> dict[str, Any]:
     settled = not holder.revoking and not holder.missing
     assignment: dict[str, Any] = {"memberEpoch": holder.epoch}
     if not settled:

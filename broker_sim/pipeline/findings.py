@@ -44,7 +44,7 @@ MUCH_COMPACTED = 0.1
 
 def findings(facts: ReportFacts) -> list[Finding]:
     """All findings, the most important first; one of the kind `nothing` if there is no other."""
-    result = [finding for tell in _KINDS for finding in _few(list(tell(facts)))]
+    result = [finding for findings_of in _KINDS for finding in _few(list(findings_of(facts)))]
     result = [replace(finding, text=_dated(finding)) for finding in result]
     if not facts.logged:  # offsets of a `journal_log` are the journal's numbers
         result = [replace(finding, records=()) for finding in result]

@@ -141,10 +141,10 @@ class ModernGroup:
             self._raised(row, kind[1].lower())
         else:
             self._reached(row, _STABLE[kind[1]])
-        told_of = row["detail"] is not None and self._epoch is not None
+        is_described = row["detail"] is not None and self._epoch is not None
         if kind[2] == "Metadata" and row.get("stays"):
             self._go_over(row, row["stays"])
-        elif kind[2] == "Metadata" or told_of:  # the members that a request is about have been told by then
+        elif kind[2] == "Metadata" or is_described:  # the members that a request is about have been told by then
             self._show(row)
 
     def _begins(self, epoch: int) -> bool:

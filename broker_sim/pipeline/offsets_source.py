@@ -183,7 +183,7 @@ class _PartitionReading:
         return _put_together(self._rows(partition))
 
     def _rows(self, share: OffsetsPartition) -> Iterator[Any]:
-        tell = _fail if self.options.fail_fast else _ignore_skipped
+        report = _fail if self.options.fail_fast else _ignore_skipped
         for part in share.slices:
             yield from read_offsets(
                 part.path,
@@ -191,7 +191,7 @@ class _PartitionReading:
                 end=part.end,
                 run_id=part.run_id,
                 table=self.table,
-                skipped=tell,
+                skipped=report,
                 hint=part.hint,
             )
 

@@ -101,7 +101,7 @@ _GATEWAY = "py4j"
 def tasks_of(spark: Any) -> Callable[[], tuple[int, int] | None]:
     """(finished, all) tasks of the stages that a session runs now."""
 
-    def tell() -> tuple[int, int] | None:
+    def progress() -> tuple[int, int] | None:
         try:
             tracker = spark.sparkContext.statusTracker()
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
@@ -110,4 +110,4 @@ def tasks_of(spark: Any) -> Callable[[], tuple[int, int] | None]:
         known = [stage for stage in stages if stage is not None]
         return (sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)) if known else None
 
-    return tell
+    return progress

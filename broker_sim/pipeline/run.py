@@ -265,8 +265,8 @@ def spark_s_reason(error: Exception) -> str | None:
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told_ = [line for line in lines if line.startswith(("Caused by:", "broker_sim.", "pyspark.errors"))]
-    return f"Spark failed: {(told_[-1] if told_ else lines[0] if lines else type(error).__name__)[:500]}"
+    found = [line for line in lines if line.startswith(("Caused by:", "broker_sim.", "pyspark.errors"))]
+    return f"Spark failed: {(found[-1] if found else lines[0] if lines else type(error).__name__)[:500]}"
 
 
 def derived(
@@ -434,8 +434,8 @@ class PipelineRun:
 
         logs = find_logs([where], run_id)
         rows, gone = offset_rows(self.spark, logs.logs, run_id)
-        told_ = [{"run_id": run_id, **skipped._asdict()} for skipped in logs.skipped]
-        return rows, gone.unionByName(SKIPPED.frame(self.spark, told_)) if told_ else gone
+        found = [{"run_id": run_id, **skipped._asdict()} for skipped in logs.skipped]
+        return rows, gone.unionByName(SKIPPED.frame(self.spark, found)) if found else gone
 
     @on_its_engine
     def _lines(self, log: DataFrame) -> DataFrame:
@@ -446,8 +446,8 @@ class PipelineRun:
             raw = log_lines(self.spark, self.inputs.lines, self.inputs.run_id).persist()
             self._held.append(raw)
             unread = f.col("what") == UNREAD
-            told_ = aligned(with_groups(raw.where(~unread), log), log)
-            lines = self._keep(LOG_LINES, self.options.scope.lines(told_, log))
+            found = aligned(with_groups(raw.where(~unread), log), log)
+            lines = self._keep(LOG_LINES, self.options.scope.lines(found, log))
             gone = raw.where(unread).select("run_id", "file", f.col("detail").alias("reason"))
             self.facts.counts["log_lines"] = lines.count()
             self.facts.lines = [file.path for file in self.inputs.lines]

@@ -309,8 +309,8 @@ class _JvmOutput:
         said = b"\n".join(line for line in self._kept.splitlines() if not any(usual in line for usual in _USUAL))
         lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
         lines = [line for line in lines if not line.startswith(("at ", "Error occurred during initialization of VM"))]
-        telling = [line for line in lines if re.search(r"Exception|ERROR|Error|Could not", line)]
-        line = (telling or lines or ["its JVM ended without a word"])[0]
+        errors = [line for line in lines if re.search(r"Exception|ERROR|Error|Could not", line)]
+        line = (errors or lines or ["its JVM ended without a word"])[0]
         return re.sub(r'^Exception in thread "\w+" [\w.]+: |^.* ERROR \w+: ', "", line)[:300]
 
     def started(self) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.pipeline.segments import Skipped, log_partition_of
-from broker_sim.pipeline.state_logs import Tell, records_of
+from broker_sim.pipeline.state_logs import ReportSkipped, records_of
 from kafka_wire import share_state_log
 from kafka_wire.codec import DecodeError
 from kafka_wire.share_state_log import ShareSnapshotValue, ShareUpdateValue, StateBatch
@@ -65,17 +65,17 @@ class _Partition:
     """offset -> state and count, as they were told last, from the start offset on."""
 
 
-def rows_of_shares(folders: Iterable[str], tell: Tell = lambda skipped: None) -> Iterator[dict[str, Any]]:
+def rows_of_shares(folders: Iterable[str], report: ReportSkipped = lambda skipped: None) -> Iterator[dict[str, Any]]:
     """Rows of SEEN, in the order in which each was over; those that go on at the end."""
     for folder in folders:
         known: dict[tuple[str, bytes, int], _Partition] = {}
         log_partition = (log_partition_of(folder) or ("", -1))[1]
-        for record, _ in records_of(folder, tell):
+        for record, _ in records_of(folder, report):
             try:
                 key = None if record.key is None else share_state_log.decode_key(record.key)
                 value = None if key is None or record.value is None else share_state_log.decode_value(key, record.value)
             except DecodeError as error:
-                tell(Skipped(folder, None, None, f"the record at offset {record.offset}: {error}"))
+                report(Skipped(folder, None, None, f"the record at offset {record.offset}: {error}"))
                 continue
             if key is None:
                 continue

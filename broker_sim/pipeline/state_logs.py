@@ -24,24 +24,26 @@ from kafka_wire.record_batch import (
     records,
 )
 
-__all__ = ["Tell", "batch_headers", "records_of"]
+__all__ = ["ReportSkipped", "batch_headers", "records_of"]
 
-Tell = Callable[[Skipped], object]
+ReportSkipped = Callable[[Skipped], object]
 _BLOCK = 1 << 20
 
 
-def batch_headers(folder: str, tell: Tell = lambda skipped: None) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
+def batch_headers(
+    folder: str, report: ReportSkipped = lambda skipped: None
+) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
     """(header, a function that reads its batch) of a log, without the records."""
     try:
         segments = segments_of(folder)
     except (OSError, UsageError) as error:
-        tell(Skipped(folder, None, None, str(error)))
+        report(Skipped(folder, None, None, str(error)))
         return
     for segment in segments:
-        yield from _of_file(segment, tell)
+        yield from _of_file(segment, report)
 
 
-def _of_file(segment: SegmentFile, tell: Tell) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
+def _of_file(segment: SegmentFile, report: ReportSkipped) -> Iterator[tuple[BatchHeader, Callable[[], bytes]]]:
     try:
         with Source(segment.path) as file:
             at, size = 0, file.size()
@@ -51,7 +53,7 @@ def _of_file(segment: SegmentFile, tell: Tell) -> Iterator[tuple[BatchHeader, Ca
                     return
                 header = _header(head, size - at)
                 if header is None:
-                    tell(
+                    report(
                         Skipped(
                             segment.path,
                             at,
@@ -63,7 +65,7 @@ def _of_file(segment: SegmentFile, tell: Tell) -> Iterator[tuple[BatchHeader, Ca
                 yield header, lambda at=at, header=header: file.read(at, header.size)  # type: ignore[misc]
                 at += header.size
     except (OSError, UsageError) as error:
-        tell(Skipped(segment.path, None, None, str(getattr(error, "strerror", None) or error)))
+        report(Skipped(segment.path, None, None, str(getattr(error, "strerror", None) or error)))
 
 
 def _header(head: bytes, left: int) -> BatchHeader | None:
@@ -79,9 +81,9 @@ def _header(head: bytes, left: int) -> BatchHeader | None:
         return None
 
 
-def records_of(folder: str, tell: Tell = lambda skipped: None) -> Iterator[tuple[Record, BatchHeader]]:
+def records_of(folder: str, report: ReportSkipped = lambda skipped: None) -> Iterator[tuple[Record, BatchHeader]]:
     """The records of a log, control records left out."""
-    for header, read in batch_headers(folder, tell):
+    for header, read in batch_headers(folder, report):
         if header.is_control:
             continue
         try:
@@ -89,7 +91,7 @@ def records_of(folder: str, tell: Tell = lambda skipped: None) -> Iterator[tuple
             check_crc(batch, 0, header)
             rows = list(records(batch, 0))
         except RecordBatchError as error:
-            tell(Skipped(folder, None, header.size, f"the batch at offset {header.base_offset}: {error}"))
+            report(Skipped(folder, None, header.size, f"the batch at offset {header.base_offset}: {error}"))
             continue
         for record in rows:
             yield record, header

@@ -136,5 +136,5 @@ class AppendedStream:
 def _in_a_line(text: str) -> str:
     """Of a Java exception the line that says most."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if "Error: " in line or "Unreadable: " in line]
-    return (telling or lines or ["it ended without a word"])[-1 if telling else 0][:400]
+    errors = [line for line in lines if "Error: " in line or "Unreadable: " in line]
+    return (errors or lines or ["it ended without a word"])[-1 if errors else 0][:400]

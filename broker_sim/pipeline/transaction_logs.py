@@ -30,11 +30,11 @@ from broker_sim.explain.transactions import (
     WORTH_TELLING_MS,
     HeldStableOffset,
     JournalTransactions,
-    Transaction,
+    TransactionHistory,
     transactions,
 )
 from broker_sim.pipeline.segments import Skipped
-from broker_sim.pipeline.state_logs import Tell, batch_headers, records_of
+from broker_sim.pipeline.state_logs import ReportSkipped, batch_headers, records_of
 from kafka_wire import transaction_log
 from kafka_wire.codec import DecodeError
 from kafka_wire.messages.transaction_log import TransactionLogValue
@@ -71,7 +71,7 @@ class _OpenTransaction:
     flow: int = 0
 
 
-def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> Iterator[dict[str, Any]]:
+def rows_of_state(folders: Iterable[str], report: ReportSkipped = lambda skipped: None) -> Iterator[dict[str, Any]]:
     """Rows of `tables.transactions.TRANSACTIONS`: transactional_id, producer_id, from_ms, to_ms, end, timeout_ms, partitions."""
     for folder in folders:
         known: dict[str, _OpenTransaction] = {}
@@ -79,11 +79,11 @@ def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> 
             str, tuple[dict[str, Any], _OpenTransaction]
         ] = {}  # until the next record of the id tells whether it was a fence
         last_ms = -1
-        for record, _ in records_of(folder, tell):
+        for record, _ in records_of(folder, report):
             try:
                 key, value = _decoded(record.key, record.value)
             except DecodeError as error:
-                tell(Skipped(folder, None, None, f"the record at offset {record.offset}: {error}"))
+                report(Skipped(folder, None, None, f"the record at offset {record.offset}: {error}"))
                 continue
             if key is None:
                 continue
@@ -261,7 +261,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _journal_row(transaction: Transaction, result: JournalTransactions) -> dict[str, Any]:
+def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -> dict[str, Any]:
     held = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.held}
     readers = {name: None for span in transaction.held for name in span.readers if _waited(span, name, result)}
     end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"

@@ -119,7 +119,7 @@ def watch(arguments: argparse.Namespace) -> int:
     )
     try:
         with gateway_is_quiet():
-            PipelineWatch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
+            PipelineWatch(options, _print, Steps(sys.stderr, quiet=arguments.quiet)).run()
     except KeyboardInterrupt:  # before anything began, or asked twice: the next start goes on all the same
         return DONE
     except UsageError as error:
@@ -131,6 +131,6 @@ def watch(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

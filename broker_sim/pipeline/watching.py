@@ -101,10 +101,10 @@ class WatchOptions:
 
 
 class PipelineWatch:
-    """``tell(line)``: a finding; ``steps``: progress. `stop` may be called from any thread."""
+    """``report(line)`` prints a finding; ``steps``: progress. `stop` may be called from any thread."""
 
-    def __init__(self, options: WatchOptions, tell: Callable[[str], object], steps: Steps) -> None:
-        self.options, self.tell, self.steps = options, tell, steps
+    def __init__(self, options: WatchOptions, report: Callable[[str], object], steps: Steps) -> None:
+        self.options, self.report, self.steps = options, report, steps
         self.metrics = Metrics()
         self._over = threading.Event()
         self._reported: set[str] = set()
@@ -151,7 +151,9 @@ class PipelineWatch:
             if finding.kind != "nothing" and _key(finding.to_dict()) not in self._reported:
                 self._reported.add(_key(finding.to_dict()))
                 if finding.kind != "stuck" or stuck:
-                    self.tell(f"{clock(finding.at_ms)}  {finding.text}" if finding.at_ms is not None else finding.text)
+                    self.report(
+                        f"{clock(finding.at_ms)}  {finding.text}" if finding.at_ms is not None else finding.text
+                    )
 
     def restore_reported(self, text: str | None) -> None:
         """``text``: findings.json of an earlier watch."""
@@ -239,7 +241,7 @@ class _WatchSession:
         self.watch, self.spark, self.folder, self.inputs = watch, spark, folder, inputs
         self.steps, self.options = watch.steps, watch.options
         self.lock = threading.RLock()
-        self.alerts = StuckAlerts(watch.tell)
+        self.alerts = StuckAlerts(watch.report)
         checkpoint = _ledger(self.options, inputs)["checkpoint"] or f"{folder.where}/checkpoint"
 
         def appended(table: TableSchema, name: str) -> AppendedStream:

@@ -20,7 +20,7 @@ from broker_sim.reproduce.evidence import Evidence, read
 from broker_sim.reproduce.incident import SAME, seen
 from broker_sim.scenario.model import Scenario
 from broker_sim.scenario.model import read as read_scenario
-from broker_sim.scenario.runner import Outcome, ScenarioOptions
+from broker_sim.scenario.runner import ScenarioOptions, ScenarioOutcome
 from broker_sim.scenario.virtual import play
 
 TOUCHING_MS = 1000
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["evidence_of", "findings_of", "play_file", "played", "stuck_findings"]
 
 
-def play_file(path: Path, consumer: Live | None = None) -> tuple[Outcome, Path]:
+def play_file(path: Path, consumer: Live | None = None) -> tuple[ScenarioOutcome, Path]:
     """Play a scenario file; ``consumer``: in place of each of its clients. The logs are in the directory until the process ends."""
     data = Path(tempfile.mkdtemp(prefix="broker-sim-again-"))
     atexit.register(shutil.rmtree, data, ignore_errors=True)
     return played(read_scenario(path), data / "data", consumer), data / "data"
 
 
-def played(scenario: Scenario, data: Path, consumer: Live | None = None, **more: Any) -> Outcome:
+def played(scenario: Scenario, data: Path, consumer: Live | None = None, **more: Any) -> ScenarioOutcome:
     """Play it, with the logs in a new directory, and the journal among them."""
     return play(scenario, ScenarioOptions(data=data, journal=data / "journal", **more), consumer=consumer)
 

@@ -81,22 +81,22 @@ def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
     commits alone."""
     timeline = read_timeline(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
 
-    def told(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
+    def own_finding(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
         return Finding(kind, "warn" if weight > 100 else "note", weight, text, group=group, at_ms=at_ms)
 
     for act in timeline.acts:
         if act.kind == "crash" and act.removed:
-            yield told("lost", 130, f"{act.who} of {group} fell silent: {act.why}.", act.at_ms)
+            yield own_finding("lost", 130, f"{act.who} of {group} fell silent: {act.why}.", act.at_ms)
         elif act.kind == "hang" and act.removed:
-            yield told("poll", 130, f"{act.who} of {group} was put out of the group: {act.why}.", act.at_ms)
+            yield own_finding("poll", 130, f"{act.who} of {group} was put out of the group: {act.why}.", act.at_ms)
         elif act.kind == "hang":
-            yield told("stalled", 120, f"{act.who} of {group} stood still: {act.why}.", act.at_ms)
+            yield own_finding("stalled", 120, f"{act.who} of {group} stood still: {act.why}.", act.at_ms)
         elif act.kind == "move":
-            yield told("moved", 20, f"The coordinator of {group} moved: {act.why}.", act.at_ms)
+            yield own_finding("moved", 20, f"The coordinator of {group} moved: {act.why}.", act.at_ms)
     for row in evidence.of_group("member_churn", group):
         if row["replacements"]:
             times = count(row["replacements"], "static member")
-            yield told(
+            yield own_finding(
                 "bounce",
                 1,
                 f"{group}: {times} came back under a new id, without a rebalance.",

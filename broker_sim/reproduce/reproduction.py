@@ -36,7 +36,7 @@ from broker_sim.reproduce.incident import (
 )
 from broker_sim.reproduce.similarity import Similarity, compare
 from broker_sim.scenario.model import read as read_scenario
-from broker_sim.scenario.runner import Outcome
+from broker_sim.scenario.runner import ScenarioOutcome
 
 __all__ = ["ReproduceOptions", "Reproduction", "reproduce"]
 
@@ -66,7 +66,7 @@ class Reproduction:
 
     incident: SelectedIncident
     again: Finding | None
-    outcome: Outcome
+    outcome: ScenarioOutcome
     similarity: Similarity
     unknown: list[str]
 

@@ -29,9 +29,9 @@ from broker_sim.scenario.model import ClientPlan
 __all__ = [
     "APPS",
     "Clients",
+    "OnReport",
     "ProcessClient",
     "ScenarioClient",
-    "Tell",
     "check_given",
     "kind_or_command",
     "need",
@@ -39,8 +39,8 @@ __all__ = [
     "settings_of",
 ]
 
-Tell = Callable[..., object]
-"""``tell(client, says, **details)`` hears what a client says and what becomes of it."""
+OnReport = Callable[..., object]
+"""``report(client, says, **details)``: called with what a client reports, and with its start and exit."""
 
 APPS = {
     "aiokafka": "aiokafka_app",
@@ -71,8 +71,8 @@ _TAIL = 20
 class ScenarioClient(ABC):
     """One client, wherever it runs."""
 
-    def __init__(self, plan: ClientPlan, tell: Tell) -> None:
-        self.plan, self._tell = plan, tell
+    def __init__(self, plan: ClientPlan, report: OnReport) -> None:
+        self.plan, self._report = plan, report
         self.errors: deque[str] = deque(maxlen=_TAIL)
         """The last lines of its stderr."""
         self._end_requested = False
@@ -113,14 +113,14 @@ class ScenarioClient(ABC):
     def _exited(self, code: int) -> None:
         """Report the exit of the client's process and its exit code."""
         words = "" if self._end_requested else f"without a request; its last lines: {' / '.join(self.errors) or 'none'}"
-        self._tell(self.plan.name, "exited", code=code, text=words)
+        self._report(self.plan.name, "exited", code=code, text=words)
 
 
 class ProcessClient(ScenarioClient):
     """A client that is a process."""
 
-    def __init__(self, plan: ClientPlan, command: list[str], tell: Tell) -> None:
-        super().__init__(plan, tell)
+    def __init__(self, plan: ClientPlan, command: list[str], report: OnReport) -> None:
+        super().__init__(plan, report)
         self.command = command
         self.process: asyncio.subprocess.Process | None = None
         self._reading: list[asyncio.Task[None]] = []
@@ -147,7 +147,7 @@ class ProcessClient(ScenarioClient):
             raise UsageError(
                 f"the client {self.plan.name}: {self.command[0]} can't be started: {error.strerror}"
             ) from None
-        self._tell(self.plan.name, "started")
+        self._report(self.plan.name, "started")
         logging = asyncio.ensure_future(self._log(process))
         self._reading = [logging, asyncio.ensure_future(self._listen(process, logging))]
 
@@ -160,7 +160,7 @@ class ProcessClient(ScenarioClient):
             except (ValueError, KeyError, AttributeError, TypeError):
                 self.errors.append(line)
                 continue
-            self._tell(self.plan.name, str(says), **said)
+            self._report(self.plan.name, str(says), **said)
         code = await process.wait()
         await logging
         self._exited(code)
@@ -265,7 +265,7 @@ class Clients:
         await asyncio.gather(*(client.stop() for client in self.all.values()))
 
 
-def processes(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
+def processes(plans: list[ClientPlan], bootstrap: str, report: OnReport, commands: Mapping[str, str]) -> Clients:
     """Clients that are processes. ``commands``: see ``kind_or_command``. Raises UsageError."""
 
     def command(plan: ClientPlan) -> list[str]:
@@ -276,7 +276,7 @@ def processes(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Map
         need(chosen)
         return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, bootstrap)]
 
-    return Clients(ProcessClient(plan, command(plan), tell) for plan in plans if plan.kind != "outside")
+    return Clients(ProcessClient(plan, command(plan), report) for plan in plans if plan.kind != "outside")
 
 
 def check_program(chosen: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from broker_sim.scenario.model import Scenario
-    from broker_sim.scenario.runner import Outcome, ScenarioOptions
+    from broker_sim.scenario.runner import ScenarioOptions, ScenarioOutcome
     from broker_sim.simulation.virtual.recording import RunRecording
 
 from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
@@ -309,7 +309,7 @@ def _differs(recording: RunRecording, otherwise: bool) -> bool:
     return difference is not None
 
 
-async def _until_terminated(playing: Coroutine[Any, Any, Outcome]) -> Outcome:
+async def _until_terminated(playing: Coroutine[Any, Any, ScenarioOutcome]) -> ScenarioOutcome:
     """SIGTERM ends a run as Ctrl-C does: clients are ended before it is over."""
     import asyncio
 
@@ -340,7 +340,7 @@ def _clients(given: list[str]) -> dict[str, str]:
     return commands
 
 
-def _show(outcome: Outcome, arguments: argparse.Namespace) -> None:
+def _show(outcome: ScenarioOutcome, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(outcome.to_dict()), flush=True)
     else:
@@ -349,7 +349,7 @@ def _show(outcome: Outcome, arguments: argparse.Namespace) -> None:
         picture(outcome, Path(arguments.timeline))
 
 
-def picture(outcome: Outcome, path: Path) -> None:
+def picture(outcome: ScenarioOutcome, path: Path) -> None:
     """Write the groups' timelines: one file, or one for each group with its name in it."""
     from broker_sim.explain.picture import html, svg
 

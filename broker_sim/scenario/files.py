@@ -179,7 +179,7 @@ def loads(source: str, name: str = "scenario") -> Table:
 
     try:
         node = yaml.compose(source, yaml.SafeLoader)
-        value = _Reader(name).value(node) if node is not None else None
+        value = _YamlReader(name).value(node) if node is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}:{mark.line + 1}" if mark is not None else name
@@ -192,7 +192,7 @@ def loads(source: str, name: str = "scenario") -> Table:
     return value
 
 
-class _Reader:
+class _YamlReader:
     """Makes values of YAML's nodes; aliases are what they stand for."""
 
     def __init__(self, name: str) -> None:

@@ -27,7 +27,7 @@ from broker_sim.common.text import UsageError, duration_ms, duration_text, unkno
 from broker_sim.control.operations import find, perform
 from broker_sim.metadata.topics import KafkaError
 from broker_sim.scenario.attached import ADDRESS, Attached
-from broker_sim.scenario.clients import Clients, Tell, check_given, kind_or_command, processes
+from broker_sim.scenario.clients import Clients, OnReport, check_given, kind_or_command, processes
 from broker_sim.scenario.expectations import Matcher
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, ScenarioStep
 from broker_sim.scenario.sending import commit_as, delete_as
@@ -46,8 +46,8 @@ __all__ = [
     "LATE",
     "SCRATCH",
     "ExpectationResult",
-    "Outcome",
     "ScenarioOptions",
+    "ScenarioOutcome",
     "cluster_arguments",
     "play",
     "run",
@@ -62,7 +62,7 @@ SCRATCH = "broker-sim-"
 
 Event = dict[str, Any]
 
-MakeClients = Callable[[list[ClientPlan], str, Tell, Mapping[str, str]], Clients]
+MakeClients = Callable[[list[ClientPlan], str, OnReport, Mapping[str, str]], Clients]
 """As ``clients.processes``: (plans, bootstrap, tell, commands) -> the clients."""
 
 
@@ -91,7 +91,7 @@ class ExpectationResult:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ScenarioOutcome:
     """What came of a run. ``story``: every state that each group went through, which is equal for runs that went alike. ``seconds``
     are those of the run's loop: virtual ones in virtual time."""
 
@@ -141,11 +141,11 @@ class Outcome:
         }
 
 
-def _hashes(outcome: Outcome) -> dict[str, Any]:
+def _hashes(outcome: ScenarioOutcome) -> dict[str, Any]:
     return {"virtual": True, "journal_hash": outcome.journal_hash, "schedule_hash": outcome.schedule_hash}
 
 
-class _Late(Exception):
+class _StepTimeout(Exception):
     """A step's matcher did not come in time."""
 
 
@@ -273,7 +273,7 @@ class _Stage:
             except TimeoutError:
                 missing = [f"{matcher.what} ({matcher.now(self)})" for matcher in matchers if not matcher.holds(self)]
                 waited = f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}"
-                raise _Late(waited + self.hint()) from None
+                raise _StepTimeout(waited + self.hint()) from None
 
     # doing
 
@@ -305,7 +305,7 @@ class _Stage:
             except UsageError as error:
                 raise UsageError(f"{action.where}: {error}") from None
             except AssertionError as error:  # an operation that waits
-                raise _Late(f"{action.where}: {error}") from None
+                raise _StepTimeout(f"{action.where}: {error}") from None
 
     def _with_ahead(self, action: Action) -> dict[str, Any]:
         """Its parameters: a group that the file names may come later; that somebody makes it was looked at."""
@@ -413,7 +413,7 @@ class _Stage:
             spent_s = _now_s() - self.finished_s
             try:
                 await self.until(expected.matchers, max(0.0, expected.within_s - spent_s), expected.kind)
-            except _Late as error:
+            except _StepTimeout as error:
                 late[id(expected)] = str(error)
         for expected in self.scenario.expect:
             words = "; ".join(matcher.what for matcher in expected.matchers)
@@ -481,7 +481,7 @@ def _progress_of(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
     return snapshot["state"], snapshot["generation"], snapshot["size"]
 
 
-async def run(scenario: Scenario, options: ScenarioOptions | None = None) -> Outcome:
+async def run(scenario: Scenario, options: ScenarioOptions | None = None) -> ScenarioOutcome:
     """Run it once. Raises UsageError where the file asks for what can't be, ClusterError where the cluster can't start."""
     from broker_sim.api.cluster import Cluster
 
@@ -520,7 +520,7 @@ def _copied(data: str, scratch: str, target: Path | None = None) -> Path:
 
 async def play(
     kafka: Cluster, scenario: Scenario, options: ScenarioOptions, make_clients: MakeClients, *, virtual: bool = False
-) -> Outcome:
+) -> ScenarioOutcome:
     """Play it on a cluster that has been started, with the clients that ``make_clients`` makes. ``virtual``: its brokers and clients
     live in one time. Raises UsageError."""
     check_given(scenario.clients, options.clients)
@@ -544,7 +544,7 @@ async def play(
         try:
             await stage.steps(results)
             results += await stage.verdict()
-        except _Late as error:
+        except _StepTimeout as error:
             code, late = LATE, str(error)
         except _ProgramFailed as error:
             results.append(ExpectationResult(False, str(error), scenario.name))
@@ -560,7 +560,9 @@ async def play(
     groups = list(dict.fromkeys(event["group"] for event in stage.events if event["event"] == "group"))
     seconds = _now_s() - stage.started_s
     known = _known(scenario, options) if code else []
-    return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended, known)
+    return ScenarioOutcome(
+        scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended, known
+    )
 
 
 def _known(scenario: Scenario, options: ScenarioOptions) -> list[str]:

@@ -199,7 +199,7 @@ def show(
     """Sweep each file, tell what came of it, and return the worst code. ``given``: as `sweep`. Raises UsageError, ClusterError."""
     worst = HELD
     for path in paths:
-        line = _Line(quiet=quiet)
+        line = _SweepProgress(quiet=quiet)
         result = sweep(path, seeds, jobs=jobs, progress=line.show, **given)
         line.end()
         sys.stdout.write((json.dumps(result.to_dict()) if as_json else text_of(result)) + "\n")
@@ -210,7 +210,7 @@ def show(
     return worst
 
 
-class _Line:
+class _SweepProgress:
     """The progress: one line of a terminal that is written again and again, else nothing."""
 
     def __init__(self, *, quiet: bool) -> None:

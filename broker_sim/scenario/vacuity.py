@@ -110,7 +110,7 @@ def _meets(event: Event, log: str, logs_of: Mapping[int, set[str]]) -> bool:
 def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, str]) -> list[Wrong]:
     """The clients that never asked for what they are there for: to join their group, or for records without one. ``commands``: see
     `clients.kind_or_command`."""
-    seen = _Seen(scenario, events)
+    seen = _ClientActivity(scenario, events)
     missing: dict[tuple[str, str], list[ClientPlan]] = {}
     for plan in scenario.clients:
         program = kind_or_command(plan, commands) not in APPS and plan.kind != "outside"
@@ -130,7 +130,7 @@ def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, s
 
 def came_from_outside(scenario: Scenario, events: Iterable[Event]) -> bool:
     """Whether anybody asked for anything who is none of the file's own clients."""
-    return bool(_Seen(scenario, events).foreign)
+    return bool(_ClientActivity(scenario, events).foreign)
 
 
 def _what(plan: ClientPlan) -> str:
@@ -138,7 +138,7 @@ def _what(plan: ClientPlan) -> str:
     return "asked for anything" if group is None or plan.settings.get("assign") else f"asked to join {group!r}"
 
 
-class _Seen:
+class _ClientActivity:
     """The requests, joined groups and reports of each client, from the events of a run."""
 
     def __init__(self, scenario: Scenario, events: Iterable[Event]) -> None:

@@ -34,8 +34,8 @@ from broker_sim.common.text import UsageError
 from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, encoded_event
 from broker_sim.scenario.clients import (
     Clients,
+    OnReport,
     ScenarioClient,
-    Tell,
     check_given,
     check_program,
     kind_or_command,
@@ -43,7 +43,7 @@ from broker_sim.scenario.clients import (
     settings_of,
 )
 from broker_sim.scenario.model import ClientPlan, Scenario
-from broker_sim.scenario.runner import SCRATCH, Outcome, ScenarioOptions, cluster_arguments
+from broker_sim.scenario.runner import SCRATCH, ScenarioOptions, ScenarioOutcome, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
 from broker_sim.simulation.sync.programs import in_thread
 from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
@@ -78,7 +78,7 @@ _LONGEST = "3650d"
 
 def play(
     scenario: Scenario, options: ScenarioOptions | None = None, *, consumer: Live | None = None, **simulation: Any
-) -> Outcome:
+) -> ScenarioOutcome:
     """As `runner.run`, in virtual time. ``consumer``: what lives in place of each client, whatever its kind: a coroutine function of
     (settings, line), or a function that runs on a thread (`apps/common.py`). ``simulation``: `simulate`'s arguments (``order``,
     ``link``, ``recording`` ...); the seed is the scenario's, and invariants are watched on demand alone: a file says itself what is
@@ -96,9 +96,11 @@ def play(
         with _logs() as logs, simulate(seed or 0, **simulation) as sim, _interruptible(sim.loop):
             kafka = sim.cluster(arguments.pop("brokers"), **arguments)
 
-            def clients(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
+            def clients(
+                plans: list[ClientPlan], bootstrap: str, report: OnReport, commands: Mapping[str, str]
+            ) -> Clients:
                 lives = {plan.name: consumer or _app(kind_or_command(plan, commands)) for plan in plans}
-                made = [HostClient(plan, sim, lives[plan.name], bootstrap, tell) for plan in plans]
+                made = [HostClient(plan, sim, lives[plan.name], bootstrap, report) for plan in plans]
                 logs.clients = {client.host.name: client for client in made}
                 return Clients(made)
 
@@ -156,8 +158,8 @@ def _app(kind: str) -> Live:
 class HostClient(ScenarioClient):
     """A client on a simulated host."""
 
-    def __init__(self, plan: ClientPlan, sim: Simulation, live: Live, bootstrap: str, tell: Tell) -> None:
-        super().__init__(plan, tell)
+    def __init__(self, plan: ClientPlan, sim: Simulation, live: Live, bootstrap: str, report: OnReport) -> None:
+        super().__init__(plan, report)
         self.host = _host(sim, plan.name)
         self._live = live
         self._settings = settings_of(plan, bootstrap)
@@ -177,7 +179,7 @@ class HostClient(ScenarioClient):
         self._used, self._end_requested = True, False
         self.errors.clear()
         self._line = _HostLine(self)
-        self._tell(self.plan.name, "started")
+        self._report(self.plan.name, "started")
         self._task = self.host.spawn(self._lives(self._line), self.plan.name)
         self._task.add_done_callback(self._over, context=context_of(None))
 
@@ -244,9 +246,9 @@ class _HostLine(ScenarioPipe):
         self._unheard: list[tuple[str, str]] = []
         self._obey: Obey | None = None
 
-    def tell(self, says: str, **details: Any) -> None:
+    def report(self, says: str, **details: Any) -> None:
         said = json.loads(encoded_event(says, details))  # as it would come through a pipe
-        self._client._tell(self._client.plan.name, said.pop("says"), **said)
+        self._client._report(self._client.plan.name, said.pop("says"), **said)
 
     def listen(self, obey: Obey) -> None:
         self._obey = obey

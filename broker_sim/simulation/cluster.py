@@ -152,7 +152,7 @@ class SimCluster(Cluster):
 
     # --- where its brokers are, what their files are
 
-    def tell_bodies(self, apis: frozenset[str]) -> None:
+    def record_bodies(self, apis: frozenset[str]) -> None:
         """Write the bodies of requests to the journal only for these APIs from now on. No effect if the cluster is not observed."""
         if self._observation.tap is not None:
             self._observation.tap.bodies = apis

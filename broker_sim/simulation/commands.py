@@ -271,7 +271,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     if arguments.engine == "spark":
         summary = _on_spark(options, arguments)
     else:
-        line = _Line(quiet=arguments.quiet, limit_s=arguments.limit)
+        line = _RunProgress(quiet=arguments.quiet, limit_s=arguments.limit)
         with terminable():
             summary = sweep(options, line.show)
         line.end()
@@ -306,7 +306,7 @@ def _on_spark(options: SweepOptions, arguments: argparse.Namespace) -> SweepSumm
     return result.summary
 
 
-class _Line:
+class _RunProgress:
     """The progress, in one line of a terminal that is written again and again, else now and then."""
 
     def __init__(self, *, quiet: bool, limit_s: float = math.inf) -> None:

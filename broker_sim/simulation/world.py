@@ -108,7 +108,7 @@ class Simulation:
         self._listeners: list[Callable[[dict[str, Any]], object]] = []
         self._invariants, self._waive = invariants, tuple(waive)
         self._recording = recording
-        self.network.tell = self.note
+        self.network.note = self.note
         self._failed: BaseException | None = None
         self.ending = False
         """Whether all that runs in it is being ended."""

@@ -57,7 +57,7 @@ def has_uncleaned_segments(log: PartitionLog) -> bool:
 
 
 @dataclass
-class _Plan:
+class _CleaningPass:
     """What one pass knows: the last offset of every key, aborted data, where that knowledge ends."""
 
     now_ms: int
@@ -110,7 +110,7 @@ class Pass:
         dirty_from = max(log.clean_end_offset, log.log_start_offset)
         if not segments or not (_due(log, segments, dirty_from, now_ms) or force):
             return False
-        plan = _Plan(now_ms, segments[-1].next_offset)
+        plan = _CleaningPass(now_ms, segments[-1].next_offset)
         try:
             yield from _reading(log, segments, dirty_from, plan, self._pace)
             for group in _groups(log, segments):
@@ -126,7 +126,7 @@ class Pass:
             raise log.failure(error) from error
         return True
 
-    def _cleaning(self, group: Sequence[Segment], plan: _Plan) -> Generator[None, None, None]:
+    def _cleaning(self, group: Sequence[Segment], plan: _CleaningPass) -> Generator[None, None, None]:
         """Put what stays of these segments in their place. Raises RecordBatchError, OSError."""
         log = self._log
         self._unfinished = cleaned = _new_segment(log, group[0])
@@ -196,7 +196,7 @@ def _due(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, now_ms
 
 
 def _reading(
-    log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan: _Plan, pace: Pace
+    log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan: _CleaningPass, pace: Pace
 ) -> Generator[None, None, None]:
     """Which transactions were aborted, wherever their markers are, and the last offset of every key of the dirty part."""
     for entry in log.ended.overlapping(segments[0].base_offset, plan.end_offset):
@@ -216,7 +216,7 @@ def _reading(
 
 
 def _kept(
-    data: bytes, pos: int, header: BatchHeader, plan: _Plan, max_bytes: int
+    data: bytes, pos: int, header: BatchHeader, plan: _CleaningPass, max_bytes: int
 ) -> Generator[None, None, dict[int, bool]]:
     """The records of a batch that stay, by their offsets: whether they have a value."""
     horizon = header.delete_horizon_ms
@@ -232,7 +232,7 @@ def _kept(
 
 
 def _filtered(
-    log: PartitionLog, data: bytes, pos: int, header: BatchHeader, plan: _Plan
+    log: PartitionLog, data: bytes, pos: int, header: BatchHeader, plan: _CleaningPass
 ) -> Generator[None, None, bytes | None]:
     """The batch as it stays, or None. One of which nothing changes comes back byte by byte."""
     whole = data[pos : pos + header.length + LENGTH_END]
@@ -256,7 +256,7 @@ def _filtered(
 
 
 def _filtered_marker(
-    log: PartitionLog, whole: bytes, header: BatchHeader, plan: _Plan
+    log: PartitionLog, whole: bytes, header: BatchHeader, plan: _CleaningPass
 ) -> Generator[None, None, bytes | None]:
     """A marker stays as long as a record of its transaction does, and delete.retention.ms longer."""
     marker = end_marker(whole, 0, header)

@@ -135,7 +135,7 @@ def _unpacked(packed: bytes, header: BatchHeader, config: LogConfig) -> Generato
         raise kind("a compressed batch without a byte")
     try:
         return (yield from compression.unpacking(header.codec, packed, config.compression_max_bytes))
-    except compression.DecompressedTooLarge as error:
+    except compression.OutputTooLarge as error:
         if config.compacts:
             raise DecompressedTooLarge(str(error)) from None
     except compression.CodecUnavailable as error:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from broker_sim.api.cluster import Cluster
     from broker_sim.api.cluster_thread import ClusterThread
-    from broker_sim.scenario.runner import Outcome
+    from broker_sim.scenario.runner import ScenarioOutcome
     from broker_sim.simulation import Simulation
     from broker_sim.testing.forgotten_awaits import Unawaited
 
@@ -82,7 +82,7 @@ _UNAWAITED: pytest.StashKey[Unawaited] = pytest.StashKey()
 _LOOP: pytest.StashKey[asyncio.AbstractEventLoop] = pytest.StashKey()
 """On which the cluster of the fixture ``kafka`` runs."""
 
-_OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
+_OUTCOME: pytest.StashKey[ScenarioOutcome] = pytest.StashKey()
 """What came of a test's scenario."""
 
 _ON_ASYNCIO, _ON_ANYIO = "_kafka_on_asyncio", "_kafka_on_anyio"
@@ -470,7 +470,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def scenario(request: pytest.FixtureRequest) -> Outcome:
+def scenario(request: pytest.FixtureRequest) -> ScenarioOutcome:
     """What came of the marker's scenario: ``.code`` (0: its verdict holds), ``.results``, ``.events``, ``.report()``."""
     from broker_sim.scenario.commands import find
 
@@ -484,7 +484,7 @@ def scenario(request: pytest.FixtureRequest) -> Outcome:
     return outcome
 
 
-def _play(path: Path, options: dict[str, Any]) -> Outcome:
+def _play(path: Path, options: dict[str, Any]) -> ScenarioOutcome:
     """Run a scenario on a loop and a thread of its own, whatever loop the test is on. Raises UsageError."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
@@ -501,7 +501,7 @@ def _play(path: Path, options: dict[str, Any]) -> Outcome:
     given = {name: value for name, value in options.items() if name != "virtual"}
     settings = ScenarioOptions(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})
 
-    def play() -> Outcome:
+    def play() -> ScenarioOutcome:
         if not options.get("virtual"):
             return asyncio.run(run(read(path), settings))
         from broker_sim.scenario import virtual

@@ -52,7 +52,7 @@ class CompressionError(ValueError):
     """The compressed bytes are not what their codec says."""
 
 
-class DecompressedTooLarge(CompressionError):
+class OutputTooLarge(CompressionError):
     """The output would exceed the caller's bound; nothing beyond the bound was unpacked."""
 
 
@@ -187,7 +187,7 @@ def _gunzip(data: bytes, max_bytes: int) -> Generator[None, None, bytearray]:
         out += part
         spent += len(part) + _STEP_COST
         if len(out) > max_bytes:
-            raise DecompressedTooLarge(f"gzip: more than {max_bytes} bytes when unpacked")
+            raise OutputTooLarge(f"gzip: more than {max_bytes} bytes when unpacked")
         rest = member.unconsumed_tail
         if member.eof:
             rest, member, whole = member.unused_data, zlib.decompressobj(wbits=31), True
@@ -226,7 +226,7 @@ def _unsnappy_block(library: Any, block: bytes, max_bytes: int) -> bytes:
     try:
         size = library.decompress_raw_len(block)
         if size > max_bytes:
-            raise DecompressedTooLarge(f"snappy: a block of {size} bytes when unpacked, the limit is {max_bytes}")
+            raise OutputTooLarge(f"snappy: a block of {size} bytes when unpacked, the limit is {max_bytes}")
         return bytes(library.decompress_raw(block))
     except CompressionError:
         raise
@@ -248,7 +248,7 @@ def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> Generator[No
             if "whole buffer" not in str(error):
                 raise CompressionError(f"{library.__name__}: {error}") from None
         if size >= max_bytes:
-            raise DecompressedTooLarge(f"{library.__name__}: more than {max_bytes} bytes when unpacked")
+            raise OutputTooLarge(f"{library.__name__}: more than {max_bytes} bytes when unpacked")
         if size > _PIECE_BYTES:
             yield
         size = min(max_bytes, size * 4)

@@ -26,7 +26,7 @@ def unpacked(codec: Codec, data: bytes, max_bytes: int) -> Generator[None, None,
 def _kafkas_errors() -> Iterator[None]:
     try:
         yield
-    except compression.DecompressedTooLarge as error:
+    except compression.OutputTooLarge as error:
         raise DecompressedTooLarge(str(error)) from None
     except compression.CompressionError as error:
         raise CorruptRecord(str(error)) from None

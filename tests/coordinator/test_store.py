@@ -10,7 +10,14 @@ import pytest
 
 import broker_sim.coordinator
 from broker_sim.coordinator.loader import Loader
-from broker_sim.coordinator.outcome import CommitOffsets, DeleteGroup, DeleteOffsets, Offset, Producer, TopicsChanged
+from broker_sim.coordinator.outcome import (
+    BatchProducer,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    Offset,
+    TopicsChanged,
+)
 from broker_sim.coordinator.policy import JAVA, SCALA, Policy
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.store import GroupStore
@@ -69,7 +76,7 @@ class InTransactions(History):
         producer = rng.choice((7, 8))
         if rng.random() < 0.5:
             offsets = [("t", rng.randrange(2), Offset(rng.randrange(1000), -1, "", core.now_ms))]
-            core.request(CommitOffsets(rng.choice(GROUPS), -1, "", None, offsets, producer=Producer(producer, 0)))
+            core.request(CommitOffsets(rng.choice(GROUPS), -1, "", None, offsets, producer=BatchProducer(producer, 0)))
         elif rng.random() < 0.6:
             core.mark(producer, commit=rng.random() < 0.6)
 

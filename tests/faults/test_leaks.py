@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.handlers.context import TappedContext
+from broker_sim.handlers.context import InterceptedContext
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.faults.rig import Rig, commit, heartbeat, until
 
@@ -33,7 +33,7 @@ def only_what_the_test_makes() -> Iterator[None]:
 def contexts() -> int:
     """Requests of a tap that the test has made and that are still in memory."""
     gc.collect()
-    return sum(issubclass(type(one), TappedContext) for one in gc.get_objects())
+    return sum(issubclass(type(one), InterceptedContext) for one in gc.get_objects())
 
 
 def timers_of(rig: Rig) -> int:

@@ -57,7 +57,7 @@ async def test_what_lasts_for_a_moment_is_seen(journal: Journal) -> None:
 
 
 async def test_the_error_tells_the_story(journal: Journal) -> None:
-    journal.tell = lambda group: f"the story of {group}"
+    journal.describe = lambda group: f"the story of {group}"
     with pytest.raises(WaitTimeout) as failure:
         await until(lambda: False, journal, "20ms", "the moon", now=lambda: "still here", group="billing")
     assert str(failure.value) == "the moon: not within 20 ms\nnow: still here\nthe story of billing"

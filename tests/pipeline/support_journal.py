@@ -18,7 +18,7 @@ from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse, read
-from broker_sim.scenario.runner import Outcome, ScenarioOptions
+from broker_sim.scenario.runner import ScenarioOptions, ScenarioOutcome
 from broker_sim.scenario.virtual import play
 
 Event = dict[str, Any]
@@ -230,18 +230,18 @@ expect:
 
 
 @cache
-def large() -> Outcome:
+def large() -> ScenarioOutcome:
     """A group of more members than a journal's snapshots show."""
     return played_text(LARGE)
 
 
 @cache
-def played(name: str) -> Outcome:
+def played(name: str) -> ScenarioOutcome:
     """A scenario that comes with broker-sim, in virtual time: always the same run."""
     return play(read(shipped() / f"{name}.yaml"), ScenarioOptions())
 
 
-def played_text(text: str, **options: Any) -> Outcome:
+def played_text(text: str, **options: Any) -> ScenarioOutcome:
     return play(parse(loads(text)), ScenarioOptions(**options))
 
 

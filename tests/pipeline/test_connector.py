@@ -242,7 +242,7 @@ def transactional(runner: asyncio.Runner, kafka: ClusterThread, topic: str) -> I
 class Quiet(ScenarioPipe):
     """Nobody listens."""
 
-    def tell(self, says: str, **details: Any) -> None:
+    def report(self, says: str, **details: Any) -> None:
         pass
 
 

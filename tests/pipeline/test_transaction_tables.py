@@ -218,7 +218,7 @@ def test_each_end_has_its_sentence() -> None:
         "decided": {"ends": "commit", "decided_ms": T0 + 1000},
     }.items():
         facts = ReportFacts("run", None, None, transactions=[row | more])
-        (told[what],) = [one for tell in ABOUT_ACCOUNTS for one in tell(facts)]
+        (told[what],) = [one for report in ABOUT_ACCOUNTS for one in report(facts)]
     assert {what: one.severity for what, one in told.items()} == {
         "hangs": "bad", "hung": "warn", "lost": "bad", "fenced": "note", "timed out": "warn", "decided": "bad",
     }  # fmt: skip
@@ -234,7 +234,7 @@ def test_each_end_has_its_sentence() -> None:
 
 
 class Quiet(ScenarioPipe):
-    def tell(self, says: str, **details: Any) -> None:
+    def report(self, says: str, **details: Any) -> None:
         """Nobody listens."""
 
 

@@ -10,10 +10,10 @@ from broker_sim.coordinator.outcome import (
     Append,
     Appended,
     AppendedElsewhere,
+    BatchProducer,
     Committed,
     Event,
     Outcome,
-    Producer,
     Request,
     TimerFired,
     TopicsChanged,
@@ -79,7 +79,7 @@ class Ledger:
             case Request(token, _, ("put", account, value)):
                 out.appends.append(Append(self.ticket(token, (account, value)), [(account.encode(), value.encode())]))
             case Request(token, _, ("send", key, topic, index, control)):
-                producer = Producer(77, 3)
+                producer = BatchProducer(77, 3)
                 out.appends.append(
                     Append(
                         self.ticket(token), [(key, b"\0" * 6)], to=(topic, index), producer=producer, is_control=control

@@ -43,7 +43,7 @@ class HeldUpClock(ManualClock):
         self.fire_due()
 
 
-class Scene:
+class StalledTimers:
     """Timers of "a" and "b", due in 100 and 200 ms, and what fired."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Scene:
 
 
 def test_what_is_late_fires_after_the_sockets_were_read() -> None:
-    scene = Scene()
+    scene = StalledTimers()
     scene.clock.stall(250)
     assert scene.fired == []
     scene.timers.set("b", scene.clock.now_ms() + 200)  # its heartbeat lay in a socket
@@ -71,13 +71,13 @@ def test_what_is_late_fires_after_the_sockets_were_read() -> None:
 
 
 def test_what_fires_in_time_waits_for_nothing() -> None:
-    scene = Scene()
+    scene = StalledTimers()
     scene.clock.stall(100)
     assert (scene.fired, scene.clock.read) == (["a"], [])
 
 
 def test_what_comes_due_while_the_sockets_are_read_waits_for_the_next_reading() -> None:
-    scene = Scene()
+    scene = StalledTimers()
     scene.clock.stall(150)
     scene.clock.move_to(scene.start + 300)
     scene.read()
@@ -88,7 +88,7 @@ def test_what_comes_due_while_the_sockets_are_read_waits_for_the_next_reading() 
 
 
 def test_who_asks_behind_a_deadline_waits_until_it_was_kept() -> None:
-    scene = Scene()
+    scene = StalledTimers()
     assert not scene.timers.overdue()
     scene.clock.move_to(scene.start + 101)  # nobody has looked at the timers yet
     assert scene.timers.overdue()
@@ -101,7 +101,7 @@ def test_who_asks_behind_a_deadline_waits_until_it_was_kept() -> None:
 
 
 def test_a_timer_that_was_moved_on_is_not_overdue() -> None:
-    scene = Scene()
+    scene = StalledTimers()
     scene.timers.set("a", scene.start + 500)
     scene.clock.move_to(scene.start + 150)
     assert not scene.timers.overdue()

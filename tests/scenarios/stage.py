@@ -18,7 +18,7 @@ from typing import Any
 
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import Scenario, read
-from broker_sim.scenario.runner import Outcome, ScenarioOptions, run
+from broker_sim.scenario.runner import ScenarioOptions, ScenarioOutcome, run
 from tests.scenarios.apps import APPS
 
 AT_ONCE, JAVA_AT_ONCE = 4, 2
@@ -32,7 +32,7 @@ class Stage:
 
     def __init__(self, scenario: Callable[[str], Scenario] | None = None) -> None:
         self._read = scenario or (lambda name: read(shipped() / f"{name}.yaml"))
-        self._outcomes: dict[Part, Future[Outcome]] = {}
+        self._outcomes: dict[Part, Future[ScenarioOutcome]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="scenarios", daemon=True)
         self._all, self._java = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(JAVA_AT_ONCE)
@@ -80,7 +80,7 @@ class Stage:
             outcome.set_exception(error)
             raise
 
-    def outcome(self, name: str, client: str) -> Outcome:
+    def outcome(self, name: str, client: str) -> ScenarioOutcome:
         """What came of it; waits for it."""
         self.book_all([(name, client)])
         return self._outcomes[name, client].result()

@@ -22,7 +22,7 @@ from broker_sim.journal import problems
 from broker_sim.journal import read as read_journal
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse
-from broker_sim.scenario.runner import Outcome, ScenarioOptions, run
+from broker_sim.scenario.runner import ScenarioOptions, ScenarioOutcome, run
 from tests.support import processes
 from tests.support.command import command
 from tests.support.processes import DEADLINE_S
@@ -50,7 +50,7 @@ expect:
 """
 
 
-async def play(text: str, **options: object) -> Outcome:
+async def play(text: str, **options: object) -> ScenarioOutcome:
     return await run(parse(loads(text)), ScenarioOptions(**options))  # type: ignore[arg-type]
 
 
@@ -479,7 +479,7 @@ async def test_a_topic_that_cannot_be_is_told_with_its_line() -> None:
 
 
 @pytest.mark.scenario("not-coordinator-on-offset-fetch")
-def test_shipped_scenarios_are_played_by_their_names(scenario: Outcome) -> None:
+def test_shipped_scenarios_are_played_by_their_names(scenario: ScenarioOutcome) -> None:
     assert scenario.code == 0
     assert scenario.groups == ["billing"]
     assert not any(alive(pid) for pid in _children(os.getpid()) if b"scenario.apps" in _command(pid))

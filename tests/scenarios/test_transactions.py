@@ -18,7 +18,7 @@ from broker_sim.explain.transactions import JournalTransactions, transactions
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse, read
-from broker_sim.scenario.runner import HELD, Outcome, ScenarioOptions
+from broker_sim.scenario.runner import HELD, ScenarioOptions, ScenarioOutcome
 from broker_sim.scenario.virtual import play
 
 NAMES = sorted(path.stem for path in shipped().glob("transaction-*.yaml"))
@@ -27,11 +27,11 @@ OF_ONE_RELEASE = {"transaction-hanging-3.4", "transaction-lost-abort-3.4", "tran
 
 
 @cache
-def played(name: str, as_version: str | None = None) -> Outcome:
+def played(name: str, as_version: str | None = None) -> ScenarioOutcome:
     return play(read(shipped() / f"{name}.yaml"), ScenarioOptions(as_version=as_version))
 
 
-def changed(name: str, *changes: tuple[str, str], **options: Any) -> Outcome:
+def changed(name: str, *changes: tuple[str, str], **options: Any) -> ScenarioOutcome:
     """The scenario with other words."""
     text = (shipped() / f"{name}.yaml").read_text()
     for old, new in changes:

@@ -22,7 +22,7 @@ from broker_sim.journal import read as read_journal
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import Scenario, parse, read
-from broker_sim.scenario.runner import Outcome, ScenarioOptions
+from broker_sim.scenario.runner import ScenarioOptions, ScenarioOutcome
 from broker_sim.scenario.virtual import play
 from broker_sim.simulation.virtual.recording import RunRecording
 from tests.scenarios.alike import first_difference
@@ -45,7 +45,7 @@ def shipped_one(name: str) -> Scenario:
     return read(shipped() / f"{name}.yaml")
 
 
-def play_text(text: str, **options: Any) -> Outcome:
+def play_text(text: str, **options: Any) -> ScenarioOutcome:
     return play(parse(loads(text)), ScenarioOptions(**options))
 
 
@@ -137,7 +137,7 @@ def test_verdicts_have_their_codes(text: str, code: int) -> None:
 # --- clients -------------------------------------------------------------------------------------------------------------
 
 
-def said(outcome: Outcome, *what: str) -> list[tuple[str, str]]:
+def said(outcome: ScenarioOutcome, *what: str) -> list[tuple[str, str]]:
     return [(one["client"], one["says"]) for one in outcome.events if one["event"] == "client" and one["says"] in what]
 
 
@@ -439,7 +439,7 @@ def test_an_interrupt_that_a_finaliser_swallows_ends_the_run_all_the_same() -> N
 
 @pytest.mark.slow
 @pytest.mark.scenario("hanging-consumer-holds-the-rebalance", virtual=True, seed=5)
-async def test_the_marker_plays_in_virtual_time_beside_a_running_loop(scenario: Outcome) -> None:
+async def test_the_marker_plays_in_virtual_time_beside_a_running_loop(scenario: ScenarioOutcome) -> None:
     assert (scenario.code, scenario.seconds > 12) == (0, True)
     again = await asyncio.to_thread(play, shipped_one("hanging-consumer-holds-the-rebalance"), ScenarioOptions(seed=5))
     assert scenario.journal_hash == again.journal_hash

@@ -25,7 +25,7 @@ def test_of_a_flood_a_line_is_told_now_and_then_with_a_count(caplog: pytest.LogC
     now_ms = 1_000
     refusals = Refusals(logging.getLogger("broker_sim.test"), lambda: now_ms)
     for number in range(1_000):
-        refusals.tell("/127.0.0.1", NASTY, f"a frame of nonsense, {number}")
+        refusals.log("/127.0.0.1", NASTY, f"a frame of nonsense, {number}")
     assert len(caplog.messages) == AT_ONCE
     assert (
         caplog.messages[0]
@@ -34,11 +34,11 @@ def test_of_a_flood_a_line_is_told_now_and_then_with_a_count(caplog: pytest.LogC
     last = caplog.messages[0].removesuffix("0") + str(AT_ONCE - 1)
     assert caplog.messages[-1] == f"{last}; more within 10 s are counted, not logged"
     now_ms += PERIOD_MS
-    refusals.tell("/127.0.0.1", None, "x" * 100_000)
+    refusals.log("/127.0.0.1", None, "x" * 100_000)
     assert caplog.messages[-2] == f"{1_000 - AT_ONCE} more connections were closed for the same reason"
     assert len(caplog.messages[-1]) < 600
     for number in range(AT_ONCE + 5):
-        refusals.tell("/127.0.0.1", None, f"again, {number}")
+        refusals.log("/127.0.0.1", None, f"again, {number}")
     refusals.end()
     assert caplog.messages[-1] == "6 more connections were closed for the same reason"
 
@@ -47,9 +47,9 @@ def test_a_client_that_comes_again_with_the_same_mistake_has_its_line_once(caplo
     now_ms = 1_000
     refusals = Refusals(logging.getLogger("broker_sim.test"), lambda: now_ms)
     for _ in range(18):
-        refusals.tell("/127.0.0.1", None, "it begins as TLS does")
+        refusals.log("/127.0.0.1", None, "it begins as TLS does")
         now_ms += 1_000
-    refusals.tell("/127.0.0.1", "app", "it begins as TLS does")
+    refusals.log("/127.0.0.1", "app", "it begins as TLS does")
     assert [line for line in caplog.messages if "TLS" in line] == [
         "closing the connection of /127.0.0.1 (client id none): it begins as TLS does",
         "closing the connection of /127.0.0.1 (client id app): it begins as TLS does",

@@ -77,7 +77,7 @@ def a_marker_of_version_2_has_its_data_s_epoch(p: Patches) -> None:
         real(state, transaction)
         for one in state.out.appends:
             if one.is_control and transaction.stored.client_version == 2:
-                one.producer = outcome.Producer(one.producer.producer_id, one.producer.epoch - 1)
+                one.producer = outcome.BatchProducer(one.producer.producer_id, one.producer.epoch - 1)
 
     p.put(ending, "_mark", mark)
 

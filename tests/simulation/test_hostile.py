@@ -121,8 +121,8 @@ def test_pipelined_requests_are_matched_to_their_answers() -> None:
         kafka = sim.cluster(1, {"orders": 6, "elsewhere": 2}, journal=False, config=CONFIG)
         kafka.state.ensure_offsets_topic()
         answers = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)
-        scene = RawContext(sim, kafka, answers)
-        client = RawClient(scene, "one")
+        context = RawContext(sim, kafka, answers)
+        client = RawClient(context, "one")
 
         async def program() -> list[object]:
             line = await client.line(1)
@@ -144,8 +144,8 @@ def test_a_member_that_behaves_joins_commits_and_reads() -> None:
         kafka = sim.cluster(2, {"orders": 6, "elsewhere": 2}, journal=False, config=CONFIG)
         answers = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)
         kafka.state.ensure_offsets_topic()
-        scene = RawContext(sim, kafka, answers)
-        member = Member(scene, "one")
+        context = RawContext(sim, kafka, answers)
+        member = Member(context, "one")
         sim.host("one").spawn(member.run())
         sim.run_for(10)
         assert member.beats > 20

@@ -483,7 +483,7 @@ def test_the_quick_pass_finds_what_the_other_finds(monkeypatch: pytest.MonkeyPat
 def test_bodies_that_a_check_reads_are_there_in_the_quick_pass() -> None:
     with simulate(1) as sim:
         kafka = sim.cluster(topics={"orders": 1})
-        kafka.tell_bodies(frozenset(CHECKS))
+        kafka.record_bodies(frozenset(CHECKS))
         begin(sim, kafka=kafka, members=1)
         sim.run_for(10)
         told = {

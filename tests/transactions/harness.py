@@ -19,7 +19,7 @@ from broker_sim.coordinator.outcome import (
 )
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, Granted, InitProducerId
 from broker_sim.coordinator.transaction.policy import TransactionSettings, policy_of
-from broker_sim.coordinator.transaction.records import Record, decode
+from broker_sim.coordinator.transaction.records import TransactionRecord, decode
 from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
 from broker_sim.coordinator.transaction.transaction import Partition, State, Stored
@@ -101,7 +101,7 @@ class World:
     def state(self) -> State:
         return self.stored.state
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[TransactionRecord]:
         return [decode(*pair) for pair in self.log]
 
     def states(self) -> list[tuple[str, int]]:

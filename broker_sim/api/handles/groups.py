@@ -98,7 +98,7 @@ class GroupHandle:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster, self.group_id = cluster, group_id
         self._journal = cluster.observe()
-        self._journal.tell = lambda group: story(self._journal, group)
+        self._journal.describe = lambda group: story(self._journal, group)
 
     # state
 

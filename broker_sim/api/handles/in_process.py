@@ -66,7 +66,7 @@ async def ask(
         async with asyncio.timeout(timeout_ms / 1000):
             return await context.answer
     except TimeoutError:
-        raise WaitTimeout(what, timeout_ms, "the request is not answered", cluster.observe().tell(None)) from None
+        raise WaitTimeout(what, timeout_ms, "the request is not answered", cluster.observe().describe(None)) from None
     finally:
         if not context.answer.done() or context.answer.cancelled():
             context.disconnected()

@@ -24,7 +24,7 @@ from broker_sim.runtime.share_observer import member_text
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.explain.deliveries import Delivery
+    from broker_sim.explain.deliveries import RecordDelivery
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.runtime.share_partitions import LivePartition, SharePartitions
 
@@ -199,7 +199,7 @@ class ShareGroupHandle(GroupHandle):
 
     # what became of it
 
-    def deliveries(self, topic: str, partition: int = 0) -> Mapping[int, list[Delivery]]:
+    def deliveries(self, topic: str, partition: int = 0) -> Mapping[int, list[RecordDelivery]]:
         """The deliveries of a partition's records in the journal: offset -> its deliveries in order."""
         from broker_sim.explain.deliveries import deliveries
 

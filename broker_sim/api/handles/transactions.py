@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.transaction import transaction as at_coordinator
     from broker_sim.coordinator.transaction.shard import TransactionShard
-    from broker_sim.explain.transactions import Transaction
+    from broker_sim.explain.transactions import TransactionHistory
 
 __all__ = ["GONE", "UNKNOWN", "TransactionHandle"]
 
@@ -159,7 +159,7 @@ class TransactionHandle:
 
     # what became of it
 
-    def history(self) -> list[Transaction]:
+    def history(self) -> list[TransactionHistory]:
         """Its transactions in the journal, in the order in which they began."""
         from broker_sim.explain.transactions import transactions
 

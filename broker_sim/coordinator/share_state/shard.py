@@ -63,7 +63,7 @@ _OTHER_STATE_EPOCH = "The coordinator rejected the request because the state epo
 
 
 @dataclass(slots=True)
-class _Write:
+class _StateWrite:
     """A pending record, or (``record`` None) an answer that waits for earlier records."""
 
     token: int
@@ -81,7 +81,7 @@ class ShareStateShard:
     settings: ShareStateSettings
     states: States = field(default_factory=dict)  # what the log has committed
     latest: dict[ShareKey, ShareState | None] = field(default_factory=dict)  # of those with pending records
-    writes: dict[int, _Write] = field(default_factory=dict)  # by ticket
+    writes: dict[int, _StateWrite] = field(default_factory=dict)  # by ticket
     topics: Topics = field(default_factory=Topics)
     high_watermark: int = 0
     last_written: int = -1
@@ -270,7 +270,7 @@ class ShareStateShard:
         self.latest[command.key] = applied(self.known(command.key), value)
         ticket = self.next_ticket
         self.next_ticket += 1
-        self.writes[ticket] = _Write(token, command, record, answer)
+        self.writes[ticket] = _StateWrite(token, command, record, answer)
         self.out.appends.append(Append(ticket, [encode(record)]))
 
     def _answer(self, token: int, command: Command, answer: Result) -> None:
@@ -282,7 +282,7 @@ class ShareStateShard:
             return
         ticket = self.next_ticket
         self.next_ticket += 1
-        self.writes[ticket] = _Write(token, command, None, answer, self.last_written)
+        self.writes[ticket] = _StateWrite(token, command, None, answer, self.last_written)
         self.out.timers.append((("append", ticket), self.now_ms + self.settings.write_timeout_ms))
 
     def _appended(self, event: Appended) -> None:
@@ -313,7 +313,7 @@ class ShareStateShard:
             else:
                 self._answer_write(write, error)
 
-    def _refuse(self, write: _Write, error: Err) -> None:
+    def _refuse(self, write: _StateWrite, error: Err) -> None:
         """Nothing of it was written."""
         if write.record is not None:
             self._settle(write.record.key)
@@ -330,7 +330,7 @@ class ShareStateShard:
         else:
             self.latest.pop(key, None)
 
-    def _answer_write(self, write: _Write, error: Err) -> None:
+    def _answer_write(self, write: _StateWrite, error: Err) -> None:
         if write.token < 0:
             return  # no request waits
         client_error = JAVA.commit_errors.get(error, error)

@@ -38,7 +38,7 @@ from broker_sim.coordinator.streams.group import (
     TaskOffsets,
     member_key,
 )
-from broker_sim.coordinator.streams.requests import Heartbeat, Request, Response, refusal
+from broker_sim.coordinator.streams.requests import Request, Response, StreamsHeartbeat, refusal
 from broker_sim.coordinator.streams.topology import Configured, ReceivedTopology, StatusCode, Topology
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
@@ -59,7 +59,7 @@ _TAGS_SINCE = 1  # version whose clients know MISSING_CLIENT_TAGS
 Reported = list[tuple[TaskKey, list[int]]] | None
 
 
-def heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -> None:
+def heartbeat(shard: ShardState, token: int, client: Client, body: StreamsHeartbeat) -> None:
     """A heartbeat behind the common gate and the check of its form."""
     try:
         if body.request.member_epoch < 0:
@@ -92,7 +92,7 @@ def initial_delay_over(shard: ShardState, key: TimerKey) -> None:
         submit(shard, None, changes, None)
 
 
-def _heartbeat(shard: ShardState, token: int, client: Client, body: Heartbeat) -> None:
+def _heartbeat(shard: ShardState, token: int, client: Client, body: StreamsHeartbeat) -> None:
     """In the order of GroupMetadataManager.streamsGroupHeartbeat: all checks precede the first record, so that a refused heartbeat
     changes nothing; then member, topology, group epoch, target, reconciliation, response."""
     request, received = body.request, body.received
@@ -220,7 +220,7 @@ def _check_epoch(current: Current[TaskKey], request: Request) -> None:
     )
 
 
-def _check_tags(body: Heartbeat) -> None:
+def _check_tags(body: StreamsHeartbeat) -> None:
     """Raises Refused for a tag that is named twice: Kafka makes a map of them, and falls over it."""
     if len(body.tags or ()) < len(body.request.client_tags or ()):
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
@@ -295,7 +295,7 @@ def _reported(request: Request) -> Reported:
 # what it says
 
 
-def member_record(before: Member | None, client: Client, body: Heartbeat) -> Member:
+def member_record(before: Member | None, client: Client, body: StreamsHeartbeat) -> Member:
     """The member's record after this heartbeat; ``before``: its record until now."""
     before, request = before or NEW, body.request
     endpoint, joins = request.user_endpoint, request.member_epoch == 0
@@ -317,14 +317,16 @@ def member_record(before: Member | None, client: Client, body: Heartbeat) -> Mem
     return after
 
 
-def expecting(before: Member | None, client: Client, body: Heartbeat) -> Generator[None, None, Expected[Member] | None]:
-    """`Heartbeat.expected`, in pieces: for the step that writes the record, unless the member has sent something else meanwhile."""
+def expecting(
+    before: Member | None, client: Client, body: StreamsHeartbeat
+) -> Generator[None, None, Expected[Member] | None]:
+    """`StreamsHeartbeat.expected` in pieces, for the step that writes the record, unless the member sends another one meanwhile."""
     if body.tags is None or len(body.tags) < _MANY_TAGS:
         return None
     return (yield from encoded_in_pieces(member_record(before, client, body)))
 
 
-def _put_member(changes: Changes, client: Client, body: Heartbeat) -> None:
+def _put_member(changes: Changes, client: Client, body: StreamsHeartbeat) -> None:
     """Add the member's record, if it has changed."""
     group, request, member_id = changes.group, body.request, body.request.member_id
     known: Member | None = group.latest.members.get(member_id)

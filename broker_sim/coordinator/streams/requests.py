@@ -30,7 +30,7 @@ Response = StreamsGroupHeartbeatResponse
 
 
 @dataclass(slots=True)
-class Heartbeat:
+class StreamsHeartbeat:
     """A heartbeat whose form was looked at, the topology that it brings, and its client tags as the member's record has them: sorted by
     their keys. ``expected``: that record, where many tags made it long."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker_sim.coordinator.outcome import Append, Producer, TimerKey
+from broker_sim.coordinator.outcome import Append, BatchProducer, TimerKey
 from broker_sim.coordinator.transaction.commands import EndTransaction, Granted
 from broker_sim.coordinator.transaction.policy import ENDED_ELSEWHERE
 from broker_sim.coordinator.transaction.state import TransactionState
@@ -214,7 +214,7 @@ def _mark(shard: TransactionState, transaction: Transaction) -> None:
     """Append the markers that are neither written nor pending."""
     stored = transaction.stored
     kind = ControlType.COMMIT if stored.state is State.PREPARE_COMMIT else ControlType.ABORT
-    record, producer = control_record(kind, shard.epoch()), Producer(stored.producer_id, stored.epoch)
+    record, producer = control_record(kind, shard.epoch()), BatchProducer(stored.producer_id, stored.epoch)
     for at, under_way in transaction.unmarked.items():
         if under_way is None:
             ticket = transaction.unmarked[at] = shard.ticket()

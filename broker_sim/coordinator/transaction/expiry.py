@@ -6,7 +6,7 @@ Source: TransactionStateManager.removeExpiredTransactionalIds.
 from __future__ import annotations
 
 from broker_sim.coordinator.outcome import TimerKey
-from broker_sim.coordinator.transaction.records import Record
+from broker_sim.coordinator.transaction.records import TransactionRecord
 from broker_sim.coordinator.transaction.state import TransactionState, Write
 from broker_sim.coordinator.transaction.transaction import CLOSED, State, Stored, Transaction
 from kafka_wire.errors import Err
@@ -32,7 +32,7 @@ def _append_tombstone(shard: TransactionState, transaction: Transaction) -> None
         transaction.pending = None  # the next look tries again
 
     transaction.pending = _dead(transaction.stored)
-    shard.write(Write(Record(transaction.transactional_id, None), lambda: None, kept, awaited=False))
+    shard.write(Write(TransactionRecord(transaction.transactional_id, None), lambda: None, kept, awaited=False))
 
 
 def _dead(stored: Stored) -> Stored:

@@ -11,14 +11,14 @@ from kafka_wire.codec import DecodeError
 from kafka_wire.transaction_log import TransactionLogValue, decode_key, decode_value, encode_key, transaction_value
 
 
-class Record(NamedTuple):
+class TransactionRecord(NamedTuple):
     """A record of a transactional id; ``value`` None: it has expired."""
 
     transactional_id: str
     value: Stored | None
 
 
-def encode(record: Record, policy: TransactionPolicy) -> tuple[bytes, bytes | None]:
+def encode(record: TransactionRecord, policy: TransactionPolicy) -> tuple[bytes, bytes | None]:
     """Key and value as Kafka writes them."""
     key, stored = encode_key(record.transactional_id), record.value
     if stored is None:
@@ -39,7 +39,7 @@ def encode(record: Record, policy: TransactionPolicy) -> tuple[bytes, bytes | No
     )
 
 
-def decode(key: bytes | None, value: bytes | None) -> Record:
+def decode(key: bytes | None, value: bytes | None) -> TransactionRecord:
     """Decode a record of `encode`, or of another release. Raises OtherRecord for records that Kafka skips, DecodeError for records that
     it can't read."""
     if key is None:
@@ -47,7 +47,7 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
     read = decode_key(key)
     if read is None:
         raise OtherRecord(f"type {int.from_bytes(key[:2], 'big', signed=True)}")
-    return Record(read.transactional_id, None if value is None else _stored(decode_value(value)))
+    return TransactionRecord(read.transactional_id, None if value is None else _stored(decode_value(value)))
 
 
 def _stored(v: TransactionLogValue) -> Stored:

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
 from broker_sim.coordinator.transaction.policy import APPEND_ERRORS, TransactionSettings
-from broker_sim.coordinator.transaction.records import Record, encode
+from broker_sim.coordinator.transaction.records import TransactionRecord, encode
 from broker_sim.coordinator.transaction.store import TransactionStore
 from broker_sim.coordinator.transaction.transaction import NO_EPOCH, Partition, State, Stored, Transaction
 from kafka_wire.errors import Err
@@ -20,7 +20,7 @@ class Write:
     """A pending record. ``done`` is called when it is committed and replayed, ``failed(client's error)`` if it fails; ``awaited``: a
     request waits, so it may time out. ``last_epoch``: the new `Transaction.last_epoch`."""
 
-    record: Record
+    record: TransactionRecord
     done: Callable[[], None]
     failed: Callable[[Err], None]
     awaited: bool
@@ -101,7 +101,7 @@ class TransactionState:
             transaction.pending = None
             failed(error)
 
-        self.write(Write(Record(transaction.transactional_id, to), done, abandoned, awaited, last_epoch))
+        self.write(Write(TransactionRecord(transaction.transactional_id, to), done, abandoned, awaited, last_epoch))
 
     def write(self, write: Write) -> None:
         """Hand a record to the log."""

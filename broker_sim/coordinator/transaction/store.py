@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker_sim.coordinator.shard_loader import ShardLoader
-from broker_sim.coordinator.transaction.records import Record, decode
+from broker_sim.coordinator.transaction.records import TransactionRecord, decode
 from broker_sim.coordinator.transaction.transaction import Transaction
 
 
@@ -15,7 +15,7 @@ class TransactionStore:
 
     transactions: dict[str, Transaction] = field(default_factory=dict)
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: TransactionRecord) -> None:
         """Apply a record of the log."""
         stored = record.value
         if stored is None:

@@ -166,7 +166,7 @@ def tenures(events: DataFrame) -> DataFrame:
     result = owned.drop("until", "sole", "sole_client")
     for columns in (_known(signs, owned), _committed(events)):
         result = result.join(columns, list(_TENURE), "left")
-    result = result.join(F.broadcast(_telling(events)), ["run_id", "client_id"], "left")
+    result = result.join(F.broadcast(_reporting_clients(events)), ["run_id", "client_id"], "left")
     delivered = F.greatest("committed_to", "read_to")
     silent = F.col("tells").isNull()
     reached = F.greatest(delivered, F.when(silent, F.col("asked")))
@@ -294,7 +294,7 @@ def _reads(events: DataFrame) -> DataFrame:
     )
 
 
-def _telling(events: DataFrame) -> DataFrame:
+def _reporting_clients(events: DataFrame) -> DataFrame:
     """The clients that say what they read."""
     said = events.where((F.col("type") == "client") & (F.col("says") == "read"))
     return said.select("run_id", "client_id").distinct().withColumn("tells", F.lit(True))

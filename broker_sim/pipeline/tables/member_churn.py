@@ -112,7 +112,7 @@ def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> Data
     def number(condition: SparkColumn) -> SparkColumn:
         return F.sum(F.when(condition, 1).otherwise(0))
 
-    def told(condition: SparkColumn) -> SparkColumn:
+    def counted(condition: SparkColumn) -> SparkColumn:
         return F.when(F.col("source") == "journal", number(condition))
 
     why = F.col("why")
@@ -124,9 +124,9 @@ def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> Data
             F.count_distinct("instance").alias("static_members"),
             number(F.col("joined_ms").isNotNull() & ~F.col("replaces")).alias("joins"),
             number(F.col("replaces")).alias("replacements"),
-            told(why == "leave").alias("leaves"),
-            told(why == "session timeout").alias("expirations"),
-            told(why.isin("rebalance timeout", "sync timeout")).alias("timeouts"),
+            counted(why == "leave").alias("leaves"),
+            counted(why == "session timeout").alias("expirations"),
+            counted(why.isin("rebalance timeout", "sync timeout")).alias("timeouts"),
             number(why.isNotNull() & (why != "replaced")).alias("departures"),
             number(why.isNull()).alias("present"),
             F.avg("tenure_ms").alias("mean_tenure_ms"),

@@ -33,7 +33,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
-        self.settings, self.tell = settings, line.tell
+        self.settings, self.report = settings, line.report
         self.committed_s = 0.0
         options: dict[str, Any] = {
             "session_timeout_ms": settings.ms("session_timeout"),
@@ -77,7 +77,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             if settings.assign:
                 partitions = await self.partitions()
                 consumer.assign(partitions)
-                self.tell("assigned", partitions=[_log(partition) for partition in partitions])
+                self.report("assigned", partitions=[_log(partition) for partition in partitions])
             else:
                 consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
             while not self.leaving:
@@ -88,7 +88,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             finally:
                 if self.producer is not None:
                     await self.producer.stop()
-            self.tell("left")
+            self.report("left")
 
     async def partitions(self) -> list[TopicPartition]:
         """All partitions of the topics; the consumer itself knows none before it is assigned one."""
@@ -112,7 +112,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             batches = await self.consumer.getmany(timeout_ms=200)
         except KafkaError as error:
-            self.tell("error", text=f"{type(error).__name__}: {error}")
+            self.report("error", text=f"{type(error).__name__}: {error}")
             return
         if self.producer is not None:
             if batches:
@@ -122,7 +122,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             for record in records:
                 if self.settings.work_s:
                     await asyncio.sleep(self.settings.work_s)
-                self.tell("read", log=_log(partition), offset=record.offset)
+                self.report("read", log=_log(partition), offset=record.offset)
                 if self.settings.commit == "each":
                     await self.commit()
         if (batches and self.settings.commit == "batch") or self.wants_commit or self.is_due():
@@ -139,9 +139,9 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             for partition, records in batches.items():
                 for record in records:
                     await producer.send_and_wait(settings.to, record.value, key=record.key)
-                    self.tell("read", log=_log(partition), offset=record.offset)
+                    self.report("read", log=_log(partition), offset=record.offset)
             await producer.send_offsets_to_transaction(offsets, settings.group)
-            self.tell("begun")
+            self.report("begun")
             if self.hang_s:
                 hang, self.hang_s = self.hang_s, 0.0
                 await asyncio.sleep(hang)
@@ -151,12 +151,12 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         except _FENCED:
             raise
         except KafkaError as error:
-            self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
+            self.report("commit_failed", text=f"{type(error).__name__}: {error}")
             await producer.abort_transaction()
-            self.tell("aborted")
+            self.report("aborted")
             await self._back()
         else:
-            self.tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
+            self.report("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
 
     async def _back(self) -> None:
         """Seek to the committed offsets, after a failed transaction."""
@@ -185,19 +185,19 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await self.consumer.commit(offsets)
         except KafkaError as error:
-            self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
+            self.report("commit_failed", text=f"{type(error).__name__}: {error}")
         else:
-            self.tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
+            self.report("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Called by aiokafka at the start of a rebalance: report the revoked partitions."""
         if self.settings.commit == "poll" and revoked:
             await self.commit()
-        self.tell("revoked", partitions=sorted(map(_log, revoked)))
+        self.report("revoked", partitions=sorted(map(_log, revoked)))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """Called by aiokafka at the end of a rebalance: report the assigned partitions."""
-        self.tell("assigned", partitions=sorted(map(_log, assigned)))
+        self.report("assigned", partitions=sorted(map(_log, assigned)))
 
 
 async def live(settings: AppSettings, line: ScenarioPipe) -> int:
@@ -207,10 +207,10 @@ async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     try:
         await app.run()
     except _FENCED as error:
-        line.tell("fenced", text=f"{type(error).__name__}: {error}")
+        line.report("fenced", text=f"{type(error).__name__}: {error}")
         await app.left.wait()  # its consumer has left the group: there is nothing more to be done
     except KafkaError as error:
-        line.tell("error", text=f"{type(error).__name__}: {error}")
+        line.report("error", text=f"{type(error).__name__}: {error}")
         return 1
     return 0
 

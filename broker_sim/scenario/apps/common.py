@@ -64,7 +64,7 @@ def encoded_event(says: str, details: dict[str, Any]) -> str:
     return json.dumps({"says": says, **details})
 
 
-def tell(says: str, **details: Any) -> None:
+def report(says: str, **details: Any) -> None:
     """One line for the scenario."""
     try:
         sys.stdout.write(encoded_event(says, details) + "\n")
@@ -109,9 +109,9 @@ def listen(obey: Obey) -> None:
 class ScenarioPipe:
     """What an app and its scenario talk over: the stdout and stdin of a process."""
 
-    def tell(self, says: str, **details: Any) -> None:
+    def report(self, says: str, **details: Any) -> None:
         """One line for the scenario."""
-        tell(says, **details)
+        report(says, **details)
 
     def listen(self, obey: Obey) -> None:
         """Call ``obey`` for each command from now on: in the running event loop, or on a thread of its own without a loop."""
@@ -151,7 +151,7 @@ async def until_told_to_leave(member: Leaving, line: ScenarioPipe) -> int:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await member.leave()
-    line.tell("left")
+    line.report("left")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from broker_sim.scenario.apps.common import AppSettings, Orders, listen, tell
+from broker_sim.scenario.apps.common import AppSettings, Orders, listen, report
 
 
 def _logs(partitions: list[TopicPartition]) -> list[str]:
@@ -42,7 +42,7 @@ class ConfluentApp(Orders):
                 "group.id": settings.group or "none",
                 "auto.offset.reset": settings.reset,
                 "enable.auto.commit": settings.commit in ("auto", "poll"),
-                "error_cb": lambda error: tell("error", text=f"{error.name()}: {error.str()}"),
+                "error_cb": lambda error: report("error", text=f"{error.name()}: {error.str()}"),
                 **{name: value for name, value in options.items() if value is not None},
                 **settings.config,
             }
@@ -56,7 +56,7 @@ class ConfluentApp(Orders):
             topics = consumer.list_topics(timeout=30).topics
             partitions = [TopicPartition(t, p) for t in settings.topics for p in topics[t].partitions]
             consumer.assign(partitions)
-            tell("assigned", partitions=_logs(partitions))
+            report("assigned", partitions=_logs(partitions))
         else:
             wanted = settings.topics if settings.anchored is None else [settings.anchored]
             consumer.subscribe(wanted, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
@@ -66,7 +66,7 @@ class ConfluentApp(Orders):
                 time.sleep(hang)
             self.turn()
         consumer.close()
-        tell("left")
+        report("left")
 
     def turn(self) -> None:
         """One poll: process its records, then carry out the commands that have arrived meanwhile."""
@@ -75,7 +75,7 @@ class ConfluentApp(Orders):
             error = record.error()
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
-                    tell("error", text=f"{error.name()}: {error.str()}")
+                    report("error", text=f"{error.name()}: {error.str()}")
                 continue
             self.handle(record)
         if (self.next and self.settings.commit == "batch") or self.wants_commit:
@@ -91,7 +91,7 @@ class ConfluentApp(Orders):
         if self.settings.work_s:
             time.sleep(self.settings.work_s)
         self.next[topic, partition] = offset + 1
-        tell("read", log=f"{topic}-{partition}", offset=offset)
+        report("read", log=f"{topic}-{partition}", offset=offset)
         if self.settings.commit == "each":
             self.commit()
 
@@ -106,9 +106,9 @@ class ConfluentApp(Orders):
             if failed is not None:
                 raise KafkaException(failed)
         except KafkaException as error:
-            tell("commit_failed", text=f"{error.args[0].name()}: {error.args[0].str()}")
+            report("commit_failed", text=f"{error.args[0].name()}: {error.args[0].str()}")
         else:
-            tell(
+            report(
                 "committed",
                 offsets={f"{partition.topic}-{partition.partition}": partition.offset for partition in offsets},
             )
@@ -116,17 +116,17 @@ class ConfluentApp(Orders):
 
     def assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         """Called by librdkafka at the end of a rebalance: report the assigned partitions."""
-        tell("assigned", partitions=_logs(partitions))
+        report("assigned", partitions=_logs(partitions))
 
     def revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         """Called by librdkafka at the start of a rebalance: report the revoked partitions."""
         self.next = {}
-        tell("revoked", partitions=_logs(partitions))
+        report("revoked", partitions=_logs(partitions))
 
     def lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         """The partitions are somebody else's already."""
         self.next = {}
-        tell("lost", partitions=_logs(partitions))
+        report("lost", partitions=_logs(partitions))
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ class Member:
     """One member of the group, on a connection of its own: it joins, syncs and sends heartbeats until it leaves."""
 
     def __init__(self, settings: AppSettings, number: int, line: ScenarioPipe) -> None:
-        self.settings, self.name, self.tell = settings, f"{settings.client_id}-{number}", line.tell
+        self.settings, self.name, self.report = settings, f"{settings.client_id}-{number}", line.report
         assert settings.group is not None
         self.group = settings.group
         self.wire = Wire(self.name)
@@ -118,7 +118,7 @@ class Member:
         mine = (
             decode(ConsumerProtocolAssignment, 0, synced.assignment, 2).assigned_partitions if synced.assignment else []
         )
-        self.tell(
+        self.report(
             "assigned",
             member=self.name,
             partitions=[f"{topic.topic}-{index}" for topic in mine for index in topic.partitions],
@@ -155,7 +155,7 @@ class Member:
     async def _refused(self, api: str, error: Err) -> bool:
         """What to do about an error: whether this coordinator is to be asked again."""
         if error not in _AGAIN:
-            self.tell("error", member=self.name, text=f"{api}: {error.name}")
+            self.report("error", member=self.name, text=f"{api}: {error.name}")
         if error in (Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION):
             self.member_id = ""
         if error is not Err.REBALANCE_IN_PROGRESS:
@@ -197,7 +197,7 @@ async def live(settings: AppSettings, line: ScenarioPipe) -> int:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.gather(*(member.leave() for member in members))
-    line.tell("left")
+    line.report("left")
     return 0
 
 

@@ -64,7 +64,7 @@ class Member(HeartbeatingMember):
         gone = self.has - self.is_to_have
         if gone:
             self.has &= self.is_to_have
-            self.tell("revoked", partitions=self._logs(gone))
+            self.report("revoked", partitions=self._logs(gone))
 
     def _listed(self) -> list[TopicPartitions]:
         by_topic: dict[bytes, list[int]] = {}
@@ -89,9 +89,9 @@ class Member(HeartbeatingMember):
                 assigned = answer.assignment.topic_partitions
                 await self._take({(topic.topic_id, index) for topic in assigned for index in topic.partitions})
             return True
-        self.tell("error", text=f"ConsumerGroupHeartbeat: {error.name}")
+        self.report("error", text=f"ConsumerGroupHeartbeat: {error.name}")
         if error in FENCED:
-            self.tell("lost", partitions=self._logs(self.has))
+            self.report("lost", partitions=self._logs(self.has))
             self.epoch, self.has, self.is_to_have = 0, set(), set()
         return error not in ELSEWHERE
 
@@ -105,7 +105,7 @@ class Member(HeartbeatingMember):
         self.is_to_have = units
         if units - self.has:
             self.has |= units
-            self.tell("assigned", partitions=self._logs(self.has))
+            self.report("assigned", partitions=self._logs(self.has))
 
     async def say_goodbye(self) -> None:
         request = ConsumerGroupHeartbeatRequest(self.group, self.member_id, -1, instance_id=self.settings.instance_id)

@@ -28,7 +28,7 @@ class HeartbeatingMember(ABC):
     """One process: a member id of its own."""
 
     def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
-        self.settings, self.tell = settings, line.tell
+        self.settings, self.report = settings, line.report
         assert settings.group is not None
         self.group = settings.group
         self.member_id = f"{settings.client_id}-member"

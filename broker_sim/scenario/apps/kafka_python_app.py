@@ -22,7 +22,7 @@ class KafkaPythonApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
-        self.settings, self.tell = settings, line.tell
+        self.settings, self.report = settings, line.report
         options: dict[str, Any] = {
             "session_timeout_ms": settings.ms("session_timeout"),
             "heartbeat_interval_ms": settings.ms("heartbeat_interval"),
@@ -49,7 +49,7 @@ class KafkaPythonApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         if settings.assign:
             partitions = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
             consumer.assign(partitions)
-            self.tell("assigned", partitions=_logs(partitions))
+            self.report("assigned", partitions=_logs(partitions))
         else:
             consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
         while not self.leaving:
@@ -58,20 +58,20 @@ class KafkaPythonApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
                 time.sleep(hang)
             self.turn()
         consumer.close()
-        self.tell("left")
+        self.report("left")
 
     def turn(self) -> None:
         """One poll: process its records, then carry out the commands that have arrived meanwhile."""
         try:
             batches = self.consumer.poll(timeout_ms=200)
         except KafkaError as error:
-            self.tell("error", text=f"{type(error).__name__}: {error}")
+            self.report("error", text=f"{type(error).__name__}: {error}")
             return
         for partition, records in batches.items():
             for record in records:
                 if self.settings.work_s:
                     time.sleep(self.settings.work_s)
-                self.tell("read", log=f"{partition.topic}-{partition.partition}", offset=record.offset)
+                self.report("read", log=f"{partition.topic}-{partition.partition}", offset=record.offset)
                 if self.settings.commit == "each":
                     self.commit()
         if (batches and self.settings.commit == "batch") or self.wants_commit:
@@ -87,20 +87,20 @@ class KafkaPythonApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             self.consumer.commit(offsets)
         except KafkaError as error:
-            self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
+            self.report("commit_failed", text=f"{type(error).__name__}: {error}")
         else:
-            self.tell(
+            self.report(
                 "committed",
                 offsets={f"{partition.topic}-{partition.partition}": at.offset for partition, at in offsets.items()},
             )
 
     def on_partitions_revoked(self, revoked: object) -> None:
         """Called by kafka-python at the start of a rebalance: report the revoked partitions."""
-        self.tell("revoked", partitions=_logs(revoked))
+        self.report("revoked", partitions=_logs(revoked))
 
     def on_partitions_assigned(self, assigned: object) -> None:
         """Called by kafka-python at the end of a rebalance: report the assigned partitions."""
-        self.tell("assigned", partitions=_logs(assigned))
+        self.report("assigned", partitions=_logs(assigned))
 
 
 def live(settings: AppSettings, line: ScenarioPipe) -> int:

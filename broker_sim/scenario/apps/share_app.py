@@ -62,7 +62,7 @@ class Member:
     """One process: a member id of its own, which 4.1 wants to be a uuid."""
 
     def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
-        self.settings, self.tell = settings, line.tell
+        self.settings, self.report = settings, line.report
         assert settings.group is not None
         self.group = settings.group
         digest = hashlib.sha256(settings.client_id.encode()).digest()[:16]
@@ -129,9 +129,9 @@ class Member:
                 assigned = answer.assignment.topic_partitions
                 await self._take({(topic.topic_id, index) for topic in assigned for index in topic.partitions})
             return True
-        self.tell("error", text=f"ShareGroupHeartbeat: {error.name}")
+        self.report("error", text=f"ShareGroupHeartbeat: {error.name}")
         if error in _FENCED:
-            self.tell("lost", partitions=sorted(self._log(unit) for unit in self.has))
+            self.report("lost", partitions=sorted(self._log(unit) for unit in self.has))
             self.epoch, self.has = 0, set()
         return error not in _ELSEWHERE
 
@@ -141,7 +141,7 @@ class Member:
                 await self._look_up()
             self.has = units
             if units:
-                self.tell("assigned", partitions=sorted(map(self._log, units)))
+                self.report("assigned", partitions=sorted(map(self._log, units)))
 
     async def _look_up(self) -> None:
         """Look up the leaders of the assigned partitions."""
@@ -208,7 +208,7 @@ class Member:
         )
         answer = await self._ask(session.wire, ApiKey.SHARE_FETCH, _SHARE, request, ShareFetchResponse)
         if answer.error_code:
-            self.tell("error", text=f"ShareFetch: {Err(answer.error_code).name}")
+            self.report("error", text=f"ShareFetch: {Err(answer.error_code).name}")
             self._forget(leader)
             await asyncio.sleep(_RETRY_S)
             return
@@ -229,7 +229,7 @@ class Member:
         for run in acquired:
             types = []
             for offset in range(run.first_offset, run.last_offset + 1):
-                self.tell("read", log=log, offset=offset, deliveries=run.delivery_count)
+                self.report("read", log=log, offset=offset, deliveries=run.delivery_count)
                 if self.settings.work_s:
                     await asyncio.sleep(self.settings.work_s)
                 types.append(self.then if f"{log} {offset}" in self.fails_on else _ACCEPT)
@@ -247,7 +247,7 @@ class Member:
         request = ShareAcknowledgeRequest(self.group, self.member_id, session.epoch, topics=list(topics.values()))
         answer = await self._ask(session.wire, ApiKey.SHARE_ACKNOWLEDGE, _SHARE, request, ShareAcknowledgeResponse)
         if answer.error_code:
-            self.tell("commit_failed", text=f"ShareAcknowledge: {Err(answer.error_code).name}")
+            self.report("commit_failed", text=f"ShareAcknowledge: {Err(answer.error_code).name}")
             self._forget(leader)
             return
         session.epoch += 1
@@ -256,13 +256,13 @@ class Member:
             for row in acknowledged_topic.partitions:
                 unit = acknowledged_topic.topic_id, row.partition_index
                 if row.error_code:
-                    self.tell("commit_failed", text=f"{self._log(unit)}: {Err(row.error_code).name}")
+                    self.report("commit_failed", text=f"{self._log(unit)}: {Err(row.error_code).name}")
                 elif _ACCEPT in itertools.chain.from_iterable(
                     acknowledged.acknowledge_types for acknowledged in said[unit]
                 ):
                     done[self._log(unit)] = said[unit][-1].last_offset + 1
         if done:
-            self.tell("committed", offsets=done)
+            self.report("committed", offsets=done)
 
     async def leave(self) -> None:
         """Say goodbye: what it has is free again, and it is no member any more."""

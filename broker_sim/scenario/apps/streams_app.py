@@ -59,7 +59,7 @@ class Member(HeartbeatingMember):
         if self.revokes and self.has - self.is_to_have:
             gone = self.has - self.is_to_have
             self.has &= self.is_to_have
-            self.tell("revoked", tasks=_named(gone))
+            self.report("revoked", tasks=_named(gone))
         request = StreamsGroupHeartbeatRequest(
             self.group, self.member_id, self.epoch, instance_id=self.settings.instance_id
         )
@@ -85,9 +85,9 @@ class Member(HeartbeatingMember):
             self._hear(answer)
             return True
         words = f": {answer.error_message}" if answer.error_message else ""
-        self.tell("error", text=f"StreamsGroupHeartbeat: {error.name}{words}")
+        self.report("error", text=f"StreamsGroupHeartbeat: {error.name}{words}")
         if error in FENCED:
-            self.tell("lost", tasks=_named(self.has))
+            self.report("lost", tasks=_named(self.has))
             self.epoch, self.has, self.is_to_have = 0, set(), set()
         self.has_failed = error in _FATAL
         return error not in ELSEWHERE
@@ -95,7 +95,7 @@ class Member(HeartbeatingMember):
     def _hear(self, answer: StreamsGroupHeartbeatResponse) -> None:
         status = [entry.status_detail for entry in answer.status or ()]
         if status and status != self.status:
-            self.tell("error", text=" ".join(status))
+            self.report("error", text=" ".join(status))
         self.status = status
         if answer.active_tasks is None and answer.standby_tasks is None:
             return
@@ -105,7 +105,7 @@ class Member(HeartbeatingMember):
         }
         if self.is_to_have - self.has:
             self.has |= self.is_to_have
-            self.tell("assigned", tasks=_named(self.has))
+            self.report("assigned", tasks=_named(self.has))
 
     async def say_goodbye(self) -> None:
         request = StreamsGroupHeartbeatRequest(self.group, self.member_id, -1, instance_id=self.settings.instance_id)

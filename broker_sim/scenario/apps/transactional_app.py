@@ -62,7 +62,7 @@ class Producer(Orders):
 
     def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
         super().__init__()
-        self.settings, self.tell = settings, line.tell
+        self.settings, self.report = settings, line.report
         assert settings.transactional_id is not None
         self.id: str = settings.transactional_id
         self.timeout_ms = settings.ms("transaction_timeout") or 60_000
@@ -92,16 +92,16 @@ class Producer(Orders):
         try:
             await self.write(number)
         except NotWritten as error:
-            self.tell("error", text=str(error))
+            self.report("error", text=str(error))
             committed = False
-        self.tell("begun", number=number)
+        self.report("begun", number=number)
         while self.hang_s:
             hang, self.hang_s = self.hang_s, 0.0
             await asyncio.sleep(hang)
         if self.settings.work_s:
             await asyncio.sleep(self.settings.work_s)
         await self.end(committed=committed)
-        self.tell("committed" if committed else "aborted", number=number)
+        self.report("committed" if committed else "aborted", number=number)
         if not committed and self.version == 1:
             await self.begin_anew(self.producer)
 
@@ -262,15 +262,15 @@ async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     try:
         await producer.run()
     except Fenced as error:
-        line.tell("fenced", text=str(error))
+        line.report("fenced", text=str(error))
         await producer.left.wait()
     except RuntimeError as error:
-        line.tell("error", text=str(error))
+        line.report("error", text=str(error))
         return 1
     finally:
         for wire in (producer.coordinator, *producer.wires.values(), *producer.given_up):
             wire.close()
-    line.tell("left")
+    line.report("left")
     return 0
 
 

@@ -99,7 +99,7 @@ class SentRequest:
     got: int | None = None
     got_s: float = math.inf
     error: Err | None = None
-    writes: list[_Write] = field(default_factory=list)
+    writes: list[_CommittedOffset] = field(default_factory=list)
     made: int = 0
     """How often its group had been removed when it was sent."""
     over: bool = False
@@ -112,7 +112,7 @@ class SentRequest:
 
 
 @dataclass(slots=True, eq=False)
-class _Write:
+class _CommittedOffset:
     """A commit of ``value``, or its removal (-1)."""
 
     value: int
@@ -128,7 +128,7 @@ class _Write:
 
 
 @dataclass(slots=True)
-class _Life:
+class _CoordinatorTerm:
     """A group under one coordinator."""
 
     announced: dict[int, int] = field(default_factory=dict)  # generation -> when a response had it first
@@ -149,7 +149,7 @@ class Answers:
     def __init__(
         self, state: ClusterState, now_s: Callable[[], float], broken: Broken, *, waive: Collection[str] = ()
     ) -> None:
-        self.state, self._now_s, self._tell = state, now_s, broken
+        self.state, self._now_s, self._report = state, now_s, broken
         self.waive, self.waived = frozenset(waive), Counter[str]()
         self.slack_s = state.config.int("offsets.commit.timeout.ms") / 1000 + 1
         """More than what an answer may take beyond the group's timeouts: an append that runs into its own, the network."""
@@ -158,10 +158,10 @@ class Answers:
         self.checked = 0
         self.broken: InvariantBroken | None = None
         self.open: dict[SentRequest, None] = {}
-        self.writes: dict[Key, list[_Write]] = {}
+        self.writes: dict[Key, list[_CommittedOffset]] = {}
         self._unsure = False  # whether there may be values of writes that are not known any more
         self._removed: Counter[str] = Counter()
-        self._lives: dict[tuple[str, int], _Life] = {}
+        self._lives: dict[tuple[str, int], _CoordinatorTerm] = {}
         self._ids: dict[tuple[str, str], int] = {}
         self.members: dict[tuple[str, str], None] = {}
         """Group, member: has been one, as somebody knows who looks at the coordinator."""
@@ -238,14 +238,14 @@ class Answers:
 
     def _note_writes(self, ask: SentRequest) -> None:
         for key, partition in _partitions(ask.body):
-            write = _Write(_of(partition, "committed_offset", -1), ask.sent, begun=ask.sent)
+            write = _CommittedOffset(_of(partition, "committed_offset", -1), ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes.setdefault((ask.group, *key), []).append(write)
 
     def _note_removals(self, ask: SentRequest) -> None:
         """Of a group, with all its offsets."""
         for key in [key for key in self.writes if key[0] == ask.group]:
-            write = _Write(-1, ask.sent, begun=ask.sent)
+            write = _CommittedOffset(-1, ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes[key].append(write)
 
@@ -272,7 +272,7 @@ class Answers:
         if steady:
             life = self._lives.get((ask.group, ask.epoch))
             if life is None:
-                life = self._lives[ask.group, ask.epoch] = _Life()
+                life = self._lives[ask.group, ask.epoch] = _CoordinatorTerm()
         check = CHECKS.get(ask.api)
         if check is not None:
             check(self, ask, body, life)
@@ -311,7 +311,7 @@ class Answers:
         """Its last requests and what became of them."""
         return self._history.get(group, ())
 
-    def life(self, group: str, epoch: int) -> _Life | None:
+    def life(self, group: str, epoch: int) -> _CoordinatorTerm | None:
         """What is known of it under one coordinator."""
         return self._lives.get((group, epoch))
 
@@ -319,17 +319,17 @@ class Answers:
 
     def fail(self, name: str, ask: SentRequest, what: str) -> None:
         """Report a breach of the invariant ``name``."""
-        self.tell(InvariantBroken(name, f"{ask}: {what}", self.history(ask.group)))
+        self.report(InvariantBroken(name, f"{ask}: {what}", self.history(ask.group)))
 
-    def tell(self, error: InvariantBroken) -> None:
+    def report(self, error: InvariantBroken) -> None:
         """An invariant is broken, one of these or of somebody who looks on."""
         if error.name in self.waive:
             self.waived[error.name] += 1
         elif self.broken is None:
             self.broken = error
-            self._tell(error)
+            self._report(error)
 
-    def _check_generation(self, ask: SentRequest, life: _Life, generation: int) -> None:
+    def _check_generation(self, ask: SentRequest, life: _CoordinatorTerm, generation: int) -> None:
         if generation >= life.newest or generation < 0:
             return
         newer = max((g for g, answered_s in life.announced.items() if answered_s < ask.sent), default=-1)
@@ -342,7 +342,7 @@ class Answers:
             self.fail("member ids are never reused", ask, f"{member_id} was given before")
         self._ids[key] = self.tick
 
-    def _check_life(self, ask: SentRequest, life: _Life) -> None:
+    def _check_life(self, ask: SentRequest, life: _CoordinatorTerm) -> None:
         """Who has left or was silent is gone; who was heard of is there."""
         left = life.left.get(ask.member)
         simple = ask.api == "OffsetCommit" and ask.generation < 0  # an empty group takes it from anybody
@@ -380,7 +380,7 @@ class Answers:
         """Whether nothing else is under way that may be a sign of the member's life."""
         return all(other.member != ask.member for other in self.open if other.group == ask.group)
 
-    def _joined(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _joined(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         member_id, generation = _of(body, "member_id", ""), _of(body, "generation_id", -1)
         unnamed = ask.member == ""
         if ask.error is Err.MEMBER_ID_REQUIRED or (ask.error is Err.NONE and unnamed):
@@ -414,7 +414,7 @@ class Answers:
         if known is not None and (leader not in known or member_id not in known):
             self.fail("the leader is a member", ask, f"{leader} and {member_id} in {sorted(known)}")
 
-    def _synced(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _synced(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         if ask.error is not Err.NONE or life is None:
             return
         self._check_generation(ask, life, ask.generation)
@@ -441,7 +441,7 @@ class Answers:
         if given not in said.get(ask.member, ()):
             self.fail("a member receives its leader's assignment", ask, f"{given!r}, which no leader said of it")
 
-    def _check_fenced(self, ask: SentRequest, life: _Life) -> None:
+    def _check_fenced(self, ask: SentRequest, life: _CoordinatorTerm) -> None:
         issued = life.issued.get(ask.instance or "", [])
         mine = next((answered_s for name, _, answered_s in issued if name == ask.member), None)
         if mine is not None and any(
@@ -449,7 +449,7 @@ class Answers:
         ):
             self.fail("a replaced static member is fenced", ask, f"taken, though {issued[-1][0]} has its place")
 
-    def _beaten(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _beaten(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         if life is None or ask.error not in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
             return
         self._check_generation(ask, life, ask.generation)
@@ -461,7 +461,7 @@ class Answers:
         else:
             life.beat.pop(ask.member, None)
 
-    def _check_owing(self, ask: SentRequest, life: _Life) -> None:
+    def _check_owing(self, ask: SentRequest, life: _CoordinatorTerm) -> None:
         """Who sends no SyncGroup is no member when the rebalance timeout is over. A static member that took a place may owe none."""
         generation, told_s = life.joined.get(ask.member, (-1, math.inf))
         limit_s = told_s + self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2] + 0.1
@@ -469,7 +469,7 @@ class Answers:
         if generation == ask.generation and owes and ask.sent_s > limit_s and ask.instance is None:
             self.fail("members without a SyncGroup are removed", ask, f"joined {generation} at {told_s:.3f} s")
 
-    def _left(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _left(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         if ask.error is not Err.NONE or life is None:
             return
         answers = _of(body, "members") or ()
@@ -480,7 +480,7 @@ class Answers:
             if member_id:
                 life.left[member_id] = self.tick
 
-    def _committed(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _committed(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         if ask.error is Err.NONE:
             for write in ask.writes:
                 write.done, write.acked = min(write.done, self.tick), True
@@ -493,7 +493,7 @@ class Answers:
             for write in ask.writes:
                 write.refused()
 
-    def _deleted(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _deleted(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         fine = {key for key, partition in _partitions(body) if _of(partition, "error_code") == 0}
         for (key, _), write in zip(_partitions(ask.body), ask.writes, strict=True):
             if ask.error is Err.NONE and key in fine:
@@ -502,14 +502,14 @@ class Answers:
             elif ask.error is Err.NONE:
                 write.refused()
 
-    def _group_deleted(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _group_deleted(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         for write in ask.writes:
             if ask.error is Err.NONE and self._awaits_tombstones:
                 write.done, write.acked = self.tick, True
             elif ask.error in (Err.NON_EMPTY_GROUP, Err.GROUP_ID_NOT_FOUND):
                 write.refused()
 
-    def _fetched(self, ask: SentRequest, body: object, life: _Life | None) -> None:
+    def _fetched(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         # 3.x loads its log to the end, committed or not: what it shows then may yet be cut off
         log = self.partition(ask.group)
         sure = self._awaits_tombstones or log is None or log.high_watermark == log.log_end_offset
@@ -559,7 +559,7 @@ class Answers:
             self.fail("acknowledged commits are never lost or regressed", ask, f"{key[1:]} is {value}, not {was}")
 
 
-CHECKS: dict[str, Callable[[Answers, SentRequest, Any, _Life | None], None]] = {
+CHECKS: dict[str, Callable[[Answers, SentRequest, Any, _CoordinatorTerm | None], None]] = {
     "JoinGroup": Answers._joined,
     "SyncGroup": Answers._synced,
     "Heartbeat": Answers._beaten,
@@ -571,7 +571,7 @@ CHECKS: dict[str, Callable[[Answers, SentRequest, Any, _Life | None], None]] = {
 }
 
 
-def _floor(writes: list[_Write], sent: int) -> int:
+def _floor(writes: list[_CommittedOffset], sent: int) -> int:
     """When the last write was sent that was done at ``sent``; -1 for none."""
     floor = -1
     for write in writes:

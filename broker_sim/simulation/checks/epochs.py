@@ -70,7 +70,7 @@ class EpochLog:
 
     group_id: str
     partition: Callable[[], Partition]
-    tell: Callable[[InvariantBroken], object]
+    report: Callable[[InvariantBroken], object]
     first_epoch: int
     epoch: int = field(init=False)
     target_epoch: int = field(init=False)
@@ -159,7 +159,7 @@ class EpochLog:
         if self._thinned:
             return
         lines = [f"{types.kind_name(kind)} {key} {value}" for kind, key, value in records]
-        self.tell(InvariantBroken(name, f"group {self.group_id}: {what}", lines))
+        self.report(InvariantBroken(name, f"group {self.group_id}: {what}", lines))
 
     def _take(self, records: list[tuple[int, Any, Any]], thinned: bool) -> None:
         self._thinned = thinned

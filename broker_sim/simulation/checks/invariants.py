@@ -75,7 +75,7 @@ class Invariants:
     def __init__(
         self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: DeliveryLedger | None = None
     ) -> None:
-        self.kafka, self._tell, self.ledger = kafka, broken, ledger
+        self.kafka, self._report, self.ledger = kafka, broken, ledger
         self.now_ms = 0
         self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._on_breach, waive=waive)
         self.broken: InvariantBroken | None = None
@@ -103,11 +103,11 @@ class Invariants:
         if self.broken is None:
             self.broken = error
             self._stop()
-            self._tell(error)
+            self._report(error)
 
     def _fail(self, name: str, group: str, what: str) -> None:
         text = f"{self.now_ms} ms, group {group}: {what}"
-        self.answers.tell(InvariantBroken(name, text, self._history.get(group, ())))
+        self.answers.report(InvariantBroken(name, text, self._history.get(group, ())))
 
     def event(self, event: dict[str, Any]) -> None:
         """What the journal has written."""

@@ -25,7 +25,7 @@ _ISR_MAY_BE_EMPTY = (4, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _KnownLeader:
     leader: int
     epoch: int
     changes: int
@@ -40,7 +40,7 @@ class Leaders:
     def __init__(self, state: Callable[[], ClusterState | None], broken: Broken) -> None:
         self._state, self._broken = state, broken
         self._known: ClusterState | None = None
-        self._seen: dict[tuple[bytes, int], _Seen] = {}
+        self._seen: dict[tuple[bytes, int], _KnownLeader] = {}
 
     def look(self) -> None:
         """Check the leader, epoch and ISR of every partition."""
@@ -109,7 +109,7 @@ class Leaders:
                 "brokers that are down are not in the ISR", partition, "no replica leads, and the ISR has several"
             )
 
-    def _check_step(self, state: ClusterState, partition: Partition, before: _Seen) -> None:
+    def _check_step(self, state: ClusterState, partition: Partition, before: _KnownLeader) -> None:
         if partition.leader_epoch < before.epoch or partition.partition_epoch < before.changes:
             self._fail("leader epochs never decrease", partition, f"it was {before.epoch}, {before.changes}")
         if partition.leader != before.leader and partition.leader_epoch == before.epoch:
@@ -136,8 +136,8 @@ def _ails(partition: Partition) -> bool:
     )
 
 
-def _seen(partition: Partition) -> _Seen:
-    return _Seen(
+def _seen(partition: Partition) -> _KnownLeader:
+    return _KnownLeader(
         partition.leader,
         partition.leader_epoch,
         partition.partition_epoch,

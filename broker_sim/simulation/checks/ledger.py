@@ -21,10 +21,10 @@ __all__ = ["DeliveryLedger"]
 
 
 class DeliveryLedger:
-    """See the module; ``tell(error)`` is called at every breach."""
+    """See the module; ``report(error)`` is called at every breach."""
 
-    def __init__(self, tell: Callable[[InvariantBroken], object]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[InvariantBroken], object]) -> None:
+        self._report = report
         self._ends: dict[tuple[str, str, int], int] = {}
         self._read: dict[tuple[str, str], None] = {}
 
@@ -61,4 +61,4 @@ class DeliveryLedger:
             )
 
     def _breach(self, name: str, what: str) -> None:
-        self._tell(InvariantBroken(name, what))
+        self._report(InvariantBroken(name, what))

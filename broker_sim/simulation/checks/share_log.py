@@ -62,7 +62,7 @@ class ShareLog:
 
     group_id: str
     state: ClusterState
-    tell: Callable[[InvariantBroken], object]
+    report: Callable[[InvariantBroken], object]
     limit: int
     counts_all: bool
     standings: dict[Unit, StoredPartition] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ShareLog:
                         self._take((key.topic_id, key.partition), value)
 
     def _fail(self, name: str, unit: Unit, what: str, value: object) -> None:
-        self.tell(InvariantBroken(name, f"share group {self.group_id}, partition {unit[1]}: {what}", [value]))
+        self.report(InvariantBroken(name, f"share group {self.group_id}, partition {unit[1]}: {what}", [value]))
 
     def _take(self, unit: Unit, value: Any) -> None:
         standing = self.standings.get(unit)

@@ -194,7 +194,7 @@ class ClassicWorld(Surroundings):
             if client.waits is not None:
                 self.superseded.add(client.waits[1])
             client.forget()
-            self._tell(f"{client.name} starts anew, without having left")
+            self._trace(f"{client.name} starts anew, without having left")
         elif verb == "beat":
             self._aside(
                 client, "Heartbeat", Heartbeat(GROUP, generation, client.member_id, client.instance), generation
@@ -232,7 +232,7 @@ class ClassicWorld(Surroundings):
                 GROUP, client.generation, client.member_id, client.instance, "consumer", "range", given
             )
         shown, ask = self._look() if self._watched else None, self._asked(client, api, body, client.generation)
-        self._tell(f"{client.name}: {api} {_who(client)}")
+        self._trace(f"{client.name}: {api} {_who(client)}")
         token = self.ground.request(body, _VERSIONS[api], client.name)
         client.waits = api, token
         if self._watched and token in self.ground.answers:
@@ -251,7 +251,7 @@ class ClassicWorld(Surroundings):
         before = self.may_be
         if value >= 0:
             self.may_be = before | {value}  # until its answer says more
-        self._tell(
+        self._trace(
             f"{client.name}: {api} {_who(client)}" + (f" as of {generation}" if generation != client.generation else "")
         )
         token = self.ground.request(body, _VERSIONS[api], client.name)
@@ -288,7 +288,7 @@ class ClassicWorld(Surroundings):
 
     def _answered(self, client: _Client, api: str, answer: Any) -> None:
         error = _error(api, answer)
-        self._tell(f"{client.name} is answered {error.name}")
+        self._trace(f"{client.name} is answered {error.name}")
         if error is not Err.NONE:
             if error is Err.MEMBER_ID_REQUIRED:
                 client.member_id = answer.member_id
@@ -330,7 +330,7 @@ class ClassicWorld(Surroundings):
 
     def _answered_aside(self, aside: _Aside, answer: Any) -> None:
         error = _error(aside.api, answer)
-        self._tell(f"{aside.client}: its {aside.api} is answered {error.name}")
+        self._trace(f"{aside.client}: its {aside.api} is answered {error.name}")
         if self._watched:
             self._check_rule(aside.ask, aside.rightly, error)
         client = self.clients[aside.client]
@@ -352,7 +352,7 @@ class ClassicWorld(Surroundings):
 
     def _pass(self) -> None:
         self.ground.now_ms += _PASS_MS
-        self._tell(f"{_PASS_MS} ms pass")
+        self._trace(f"{_PASS_MS} ms pass")
 
     def _delete(self) -> None:
         shown = self._look() if self._watched else None
@@ -365,7 +365,7 @@ class ClassicWorld(Surroundings):
         is_lost = self.ground.refusing is not None and not self.ground.settings.policy.tombstones_are_awaited
         token = self.ground.request(DeleteGroup(GROUP), 2, "admin")
         error = self.ground.answers.pop(token, None)
-        self._tell(f"an admin deletes the group: {'no answer yet' if error is None else error.name}")
+        self._trace(f"an admin deletes the group: {'no answer yet' if error is None else error.name}")
         if error is None:
             self.superseded.add(token)
         elif is_lost:
@@ -427,7 +427,7 @@ class ClassicWorld(Surroundings):
 
     def settle(self) -> None:
         """See `explorer.World`."""
-        self._tell("from here on all goes well")
+        self._trace("from here on all goes well")
         self._watched = True
         self.ground.heal()
         self._hear()
@@ -461,7 +461,7 @@ class ClassicWorld(Surroundings):
 
     def _silence(self) -> None:
         """Let all clients be silent, and time pass: expect an empty group."""
-        self._tell("from here on all are silent")
+        self._trace("from here on all are silent")
         for _ in range(100):
             if not self.ground.timers:
                 break

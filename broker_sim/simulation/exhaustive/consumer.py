@@ -62,7 +62,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _AskedMember:
     """A request that is not answered yet; ``member_id`` is whose it was then."""
 
     name: str
@@ -91,7 +91,7 @@ class ConsumerWorld(Surroundings):
         super().__init__(faults=faults)
         self.ground: _Ground = _Ground(settings)
         self.members = {name: _Member(name, f"i{name}" if name.startswith("S") else None) for name in members}
-        self.asked: dict[int, _Asked] = {}
+        self.asked: dict[int, _AskedMember] = {}
 
     # --- what may happen
 
@@ -156,7 +156,7 @@ class ConsumerWorld(Surroundings):
             for asked in self.asked.values():
                 asked.awaited = asked.awaited and asked.name != member.name
             member.forget()
-            self._tell(f"{member.name} starts anew, without having left")
+            self._trace(f"{member.name} starts anew, without having left")
             return
         epoch = member.epoch
         owned: tuple[int, ...] | None = None
@@ -192,9 +192,9 @@ class ConsumerWorld(Surroundings):
             subscribed_topic_names=[TOPIC] if says_all else None,
             topic_partitions=None if owned is None else [TopicPartitions(TOPIC_ID, list(owned))] if owned else [],
         )  # fmt: skip
-        self._tell(f"{member.name}: {what} in epoch {epoch}" + ("" if owned is None else f" with {list(owned)}"))
+        self._trace(f"{member.name}: {what} in epoch {epoch}" + ("" if owned is None else f" with {list(owned)}"))
         token = self.ground.request(request, 1, member.name)
-        self.asked[token] = _Asked(member.name, what, member.member_id, rightly)
+        self.asked[token] = _AskedMember(member.name, what, member.member_id, rightly)
         member.waits, member.last_asked = token, what
 
     def _rightly(self, member: _Member, epoch: int, owned: tuple[int, ...] | None) -> frozenset[Err] | None:
@@ -240,16 +240,16 @@ class ConsumerWorld(Surroundings):
             GROUP, member.epoch, member.member_id, member.instance,
             [(TOPIC, 0, Offset(1, -1, "", self.ground.now_ms))], True,
         )  # fmt: skip
-        self._tell(f"{member.name}: commits in epoch {member.epoch}")
+        self._trace(f"{member.name}: commits in epoch {member.epoch}")
         token = self.ground.request(body, 9, member.name)
-        self.asked[token] = _Asked(member.name, "commit", member.member_id, rightly, awaited=False)
+        self.asked[token] = _AskedMember(member.name, "commit", member.member_id, rightly, awaited=False)
 
     def _hear(self) -> None:
         answers = self.ground.answers
         for token in [token for token in self.asked if token in answers]:
             asked, answer = self.asked.pop(token), answers.pop(token)
             error = _error(answer)
-            self._tell(f"{asked.name}: its {asked.what} is answered {error.name}" + _given(answer))
+            self._trace(f"{asked.name}: its {asked.what} is answered {error.name}" + _given(answer))
             if self._watched and asked.rightly is not None and error in _RULED and error not in asked.rightly:
                 names = " or ".join(code.name for code in asked.rightly)
                 self._fail(
@@ -285,10 +285,10 @@ class ConsumerWorld(Surroundings):
 
     def _pass(self) -> None:
         self.ground.now_ms += self._pass_ms
-        self._tell(f"{self._pass_ms} ms pass")
+        self._trace(f"{self._pass_ms} ms pass")
 
     def _grow(self) -> None:
-        self._tell("the topic has a third partition")
+        self._trace("the topic has a third partition")
         self.ground.partitions = 3
         self.ground.topics_are()
 
@@ -355,7 +355,7 @@ class ConsumerWorld(Surroundings):
 
     def settle(self) -> None:
         """See `explorer.World`."""
-        self._tell("from here on all goes well")
+        self._trace("from here on all goes well")
         self._watched = True
         self.ground.heal()
         self._hear()
@@ -391,7 +391,7 @@ class ConsumerWorld(Surroundings):
         return set(group.stored.members) == there and held == list(range(self.ground.partitions)) and quiet
 
     def _silence(self) -> None:
-        self._tell("from here on all are silent")
+        self._trace("from here on all are silent")
         for _ in range(100):
             if not self.ground.timers:
                 break

@@ -81,7 +81,7 @@ class MixedWorld(ConsumerWorld):
         what = self.classic.last_asked if action[1] == "again" else action[1]
         if what == "restart":
             self.classic.forget()
-            self._tell("C starts anew, without having left")
+            self._trace("C starts anew, without having left")
         else:
             self._ask(self.classic, what)
 
@@ -104,7 +104,7 @@ class MixedWorld(ConsumerWorld):
         else:
             member.holds = member.assigned = ()
             body = LeaveGroup(GROUP, [Leaver(member.member_id, None)])
-        self._tell(
+        self._trace(
             f"C: {what} as {member.member_id or '-'} in generation {member.generation} with {list(member.holds)}"
         )
         token = self.ground.request(body, _VERSIONS[what], member.name)
@@ -116,7 +116,7 @@ class MixedWorld(ConsumerWorld):
         for token in [token for token in self._ours if token in answers]:
             (what, member_id), answer = self._ours.pop(token), answers.pop(token)
             error = answer[0] if what == "leave" else answer if what == "beat" else Err(answer.error_code)
-            self._tell(f"C: its {what} is answered {error.name}")
+            self._trace(f"C: its {what} is answered {error.name}")
             if token == self.classic.waits and member_id == self.classic.member_id:
                 self.classic.waits = None
                 self._heard(self.classic, what, answer, error)

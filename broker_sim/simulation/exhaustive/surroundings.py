@@ -40,7 +40,7 @@ class Surroundings:
 
     def _time(self) -> None:
         key = self.ground.fire()
-        self._tell(f"time passes: {' '.join(map(str, key))}")
+        self._trace(f"time passes: {' '.join(map(str, key))}")
         self._fired(key)
 
     def _fired(self, key: TimerKey) -> None:
@@ -48,21 +48,21 @@ class Surroundings:
 
     def _stick(self) -> None:
         self.ground.held = True
-        self._tell("the log is stuck: nothing is committed")
+        self._trace("the log is stuck: nothing is committed")
 
     def _refuse(self) -> None:
         self.ground.refusing = Err.NOT_ENOUGH_REPLICAS
-        self._tell("the log will refuse the next append")
+        self._trace("the log will refuse the next append")
 
     def _heal(self) -> None:
-        self._tell("the log continues")
+        self._trace("the log continues")
         self.ground.heal()
 
     def _move(self, what: str) -> None:
-        self._tell("the coordinator moves" + (", to a replica with what was committed" if what == "cut" else ""))
+        self._trace("the coordinator moves" + (", to a replica with what was committed" if what == "cut" else ""))
         self.ground.move(cut=what == "cut")
 
-    def _tell(self, what: str) -> None:
+    def _trace(self, what: str) -> None:
         self.trace.append(what)
 
     def _fail(self, rule: str, what: str) -> NoReturn:

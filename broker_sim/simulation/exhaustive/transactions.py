@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from broker_sim.coordinator.outcome import Append, AppendedElsewhere, Outcome, TimerKey
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, Granted, InitProducerId
 from broker_sim.coordinator.transaction.policy import TransactionSettings
-from broker_sim.coordinator.transaction.records import Record, decode
+from broker_sim.coordinator.transaction.records import TransactionRecord, decode
 from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
 from broker_sim.coordinator.transaction.transaction import State, Stored, Transaction
@@ -165,7 +165,7 @@ def _known(stored: Stored) -> Stored:
 
 
 def _value(record: Any) -> Any:
-    return record.value if isinstance(record, Record) else None
+    return record.value if isinstance(record, TransactionRecord) else None
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ class _Producer:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _OpenRequest:
     """A request that has not been answered. ``rightly``: what it may be answered by the rules, None if they don't say."""
 
     producer: str
@@ -198,7 +198,7 @@ class TransactionWorld(Surroundings):
         super().__init__(faults=faults)
         self.ground: _TransactionGround = _TransactionGround(settings)
         self.producers = {name: _Producer(name, flow) for name, flow in zip("PQ", flows, strict=False)}
-        self.asked: dict[int, _Asked] = {}
+        self.asked: dict[int, _OpenRequest] = {}
         self.given: dict[tuple[int, int], str] = {}
         self.gave_up = False  # an append was late, and given up: what the log makes of it counts at the next load alone
 
@@ -252,9 +252,9 @@ class TransactionWorld(Surroundings):
         for asked in self.asked.values():
             if asked.producer == producer.name:
                 asked.awaited = False  # it asks again, on another connection
-        self._tell(f"{producer.name}: {what} with {mine}")
+        self._trace(f"{producer.name}: {what} with {mine}")
         token = self.ground.request(body, 5, producer.name)
-        self.asked[token] = _Asked(producer.name, what, rightly, mine)
+        self.asked[token] = _OpenRequest(producer.name, what, rightly, mine)
         producer.waits, producer.last_asked = (what, token), what
 
     def _rightly(self, producer: _Producer, what: str) -> Err | None:
@@ -296,7 +296,7 @@ class TransactionWorld(Surroundings):
         for token in [token for token in self.asked if token in answers]:
             asked, answer = self.asked.pop(token), answers.pop(token)
             error = _error(answer)
-            self._tell(f"{asked.producer}: its {asked.what} is answered {error.name}")
+            self._trace(f"{asked.producer}: its {asked.what} is answered {error.name}")
             if self._watched and asked.rightly is not None and error in _RULED and error is not asked.rightly:
                 self._fail(
                     "responses follow the coordinator's rules",
@@ -308,7 +308,7 @@ class TransactionWorld(Surroundings):
             if error is Err.NONE:
                 self._granted(producer, asked, answer)
 
-    def _granted(self, producer: _Producer, asked: _Asked, answer: Any) -> None:
+    def _granted(self, producer: _Producer, asked: _OpenRequest, answer: Any) -> None:
         if asked.what in ("commit", "abort"):
             value = self.ground.decided()
             states = (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
@@ -336,7 +336,7 @@ class TransactionWorld(Surroundings):
         marker = self.ground.markers[int(number)]
         late = "" if marker.lasts else "late "
         said = self.ground.mark(marker, Err.NONE if how == "yes" else Err.NOT_ENOUGH_REPLICAS)
-        self._tell(f"the {late}{marker.kind.name} marker at {marker.at}: {said}")
+        self._trace(f"the {late}{marker.kind.name} marker at {marker.at}: {said}")
 
     def _move(self, what: str) -> None:
         super()._move(what)
@@ -381,7 +381,7 @@ class TransactionWorld(Surroundings):
 
     def settle(self) -> None:
         """See `explorer.World`."""
-        self._tell("from here on all goes well")
+        self._trace("from here on all goes well")
         self._watched = True
         self.ground.heal()
         self._hear()
@@ -414,7 +414,7 @@ class TransactionWorld(Surroundings):
         )
 
     def _silence(self) -> None:
-        self._tell("from here on all are silent, with a transaction open")
+        self._trace("from here on all are silent, with a transaction open")
         self.take(("P", "add q"))
         for _ in range(_ROUNDS):
             while self.ground.markers:

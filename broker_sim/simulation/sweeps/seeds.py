@@ -30,7 +30,7 @@ from broker_sim.simulation.faults.plans import Plan, plan_from
 from broker_sim.simulation.reports.moment import moment, value_at
 from broker_sim.simulation.reports.parting import parting
 from broker_sim.simulation.reports.records import in_question
-from broker_sim.simulation.sweeps.shrink import SPANS, ddmin, rounded
+from broker_sim.simulation.sweeps.shrink import SPANS, BudgetSpent, ddmin, rounded
 from broker_sim.simulation.virtual.alarms import Alarms
 from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, RunRecording
 from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
@@ -107,10 +107,6 @@ class FoundFailure:
     def faults(self) -> FaultPlan:
         """Those of the smallest run."""
         return [fault for _, fault in self.run.begun]
-
-
-class _Spent(Exception):
-    """The budget of runs or of time is spent."""
 
 
 class Interrupted(Exception):
@@ -251,7 +247,7 @@ class Search:
         if again.failure != run.failure:
             self._does_not_come_again(finding, again)
         else:
-            _Shrinking(self, finding).go()
+            _SeedShrinker(self, finding).go()
         return finding
 
     def _does_not_come_again(self, finding: FoundFailure, again: SeedRun) -> None:
@@ -269,7 +265,7 @@ class Search:
         finding.error.__cause__ = cause
 
 
-class _Shrinking:
+class _SeedShrinker:
     """Makes ``finding`` smaller, step by step."""
 
     def __init__(self, search: Search, finding: FoundFailure) -> None:
@@ -287,7 +283,7 @@ class _Shrinking:
             self.simpler_world()
             self.simpler_faults()
             self.found.beside = self.beside()
-        except (_Spent, Interrupted):
+        except (BudgetSpent, Interrupted):
             self.found.done = False
 
     def beside(self) -> list[str]:
@@ -318,7 +314,7 @@ class _Shrinking:
         if name not in self._known:
             finding, search = self.found, self.search
             if finding.runs >= search.budget or self._late():
-                raise _Spent
+                raise BudgetSpent
             finding.runs += 1
             run = search.run(finding.seed, placed=placed, **options)
             self._known[name] = run.failure == finding.failure

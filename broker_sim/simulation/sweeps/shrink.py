@@ -46,7 +46,7 @@ class Shrunk:
         return self.outcome.case
 
 
-class _Spent(Exception):
+class BudgetSpent(Exception):
     """The budget of runs or of time is spent."""
 
 
@@ -71,7 +71,7 @@ def ddmin(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T
     return kept
 
 
-class _Shrinking:
+class _CaseShrinker:
     def __init__(self, case: Case, failure: str, budget: int, attempt: Callable[[Case], CaseOutcome]) -> None:
         self.failure, self.budget, self.attempt = failure, budget, attempt
         self.runs = 0
@@ -84,7 +84,7 @@ class _Shrinking:
         name = json.dumps(case.to_dict())
         if name not in self._known:
             if self.runs >= self.budget:
-                raise _Spent
+                raise BudgetSpent
             self.runs += 1
             outcome = self.attempt(case)
             self._known[name] = outcome.failure == self.failure
@@ -216,11 +216,11 @@ def shrink(
 ) -> Shrunk:
     """The smallest case found that still fails with the line ``failure``; it is the given one where nothing smaller does."""
     case = settled(case)
-    work = _Shrinking(case, failure, budget, attempt)
+    work = _CaseShrinker(case, failure, budget, attempt)
     before, done = len(case.plan or ()), True
     try:
         work.go()
-    except _Spent:
+    except BudgetSpent:
         done = False
     outcome = work.outcome or attempt(case)
     return Shrunk(outcome, before, work.runs, done)

@@ -295,7 +295,7 @@ def run(
             if visitor is not None:
                 visitor.ends(outcome.failure, outcome.text)
             if events and outcome.failure is not None and sim.clusters:
-                _tell(sim, outcome)
+                _describe(sim, outcome)
             if events and sim.clusters[0].observed:
                 encode = json.JSONEncoder(default=plain).encode
                 outcome.events = [encode(event) for event in sim.journal.events]
@@ -311,7 +311,7 @@ def run(
     return outcome
 
 
-def _tell(sim: Simulation, outcome: CaseOutcome) -> None:
+def _describe(sim: Simulation, outcome: CaseOutcome) -> None:
     kafka = sim.clusters[0]
     outcome.moment = moment(sim)
     if kafka.observed:
@@ -379,7 +379,7 @@ def _lives(
     world: RunningWorkload = kind(sim, case, workload, watch)
     coverage = Coverage(sim.clusters[0])
     if read is not None:
-        sim.clusters[0].tell_bodies(read)
+        sim.clusters[0].record_bodies(read)
     injection: Injection = inject(sim, case.plan or (), hangs=world.hangs())
     coverage.lasting = injection.lasting
 

@@ -389,7 +389,7 @@ def current() -> SimThread | None:
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
-class _Place:
+class _QueuePlace:
     """A thread's place in the queue for a lock."""
 
     __slots__ = ("granted", "thread")
@@ -406,7 +406,7 @@ class SimLock:
 
     def __init__(self) -> None:
         self._owner: SimThread | None = None
-        self._waiting: deque[_Place] = deque()
+        self._waiting: deque[_QueuePlace] = deque()
         self._real = self._make_real()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -437,7 +437,7 @@ class SimLock:
 
     def _wait(self, me: SimThread, timeout_s: float | None) -> bool:
         deadline_s = None if timeout_s is None else me.loop.time() + timeout_s
-        place = _Place(me)
+        place = _QueuePlace(me)
         self._waiting.append(place)
         try:
             while not place.granted:

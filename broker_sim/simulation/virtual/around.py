@@ -37,21 +37,21 @@ def _test_runners(p: Patches) -> None:
     """What runs a test around the simulation, and waits of Python's for other threads, keep the real clocks that they have taken."""
     real = {id(point.there): point for point in p.in_place}
     modules = len(sys.modules), next(reversed(sys.modules), "")
-    if _Memory.modules != modules or _Memory.of != p.names:
-        _Memory.modules, _Memory.of = modules, set(p.names)
-        _Memory.names = [
+    if _KnownModules.modules != modules or _KnownModules.of != p.names:
+        _KnownModules.modules, _KnownModules.of = modules, set(p.names)
+        _KnownModules.names = [
             (module, name, value)
             for key, module in sys.modules.copy().items()
             if key in _AROUND or key.startswith(_AROUND_AND_BELOW)
             for name, value in list(vars(module).items())
             if id(value) in real and (key, name) not in p.names
         ]
-    for module, name, function in _Memory.names:
+    for module, name, function in _KnownModules.names:
         if vars(module).get(name) is function:
             p.put(module, name, real[id(function)].real)
 
 
-class _Memory:
+class _KnownModules:
     """What was found when the modules were these."""
 
     modules: tuple[int, str] = (0, "")

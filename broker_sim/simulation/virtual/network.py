@@ -165,7 +165,7 @@ class SimNetwork:
         """Those of processes that died: kept, as those processes' other things are."""
         self.cuts: dict[tuple[str, str], int] = {}
         self.context = contextvars.Context()
-        self.tell: Callable[[str], object] = lambda text: None
+        self.note: Callable[[str], object] = lambda text: None
         """Called with cuts and losses, as text."""
         self._cuts: dict[Cut, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
@@ -333,7 +333,7 @@ class SimNetwork:
     def _cut(self, ways: list[tuple[str, str]]) -> Cut:
         cut = Cut(self, ways)
         self._cuts[cut] = None
-        self.tell(f"cut {cut}")
+        self.note(f"cut {cut}")
         for way in cut.ways:
             self.cuts[way] = self.cuts.get(way, 0) + 1
         return cut
@@ -343,7 +343,7 @@ class SimNetwork:
         if cut not in self._cuts:
             return
         del self._cuts[cut]
-        self.tell(f"heal {cut}")
+        self.note(f"heal {cut}")
         for way in cut.ways:
             self.cuts[way] -= 1
             if not self.cuts[way]:
@@ -363,12 +363,12 @@ class SimNetwork:
         for end in lost:
             end.reset()
         if lost:
-            self.tell(f"reset {one} {other}")
+            self.note(f"reset {one} {other}")
         return len(lost) // 2
 
     def lose(self, end: SimTransport) -> None:
         """A connection is lost: both ends learn it."""
-        self.tell(f"lose a connection of {end.machine.name} and {end.peer.machine.name}")
+        self.note(f"lose a connection of {end.machine.name} and {end.peer.machine.name}")
         end.reset()
         end.peer.reset()
 

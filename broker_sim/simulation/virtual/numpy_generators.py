@@ -24,7 +24,7 @@ _HEAP_TYPE = 1 << 9
 _NOT_OF = {"broker_sim", "random", "numpy", "secrets", "hypothesis", "_pytest", "pytest"}
 
 
-class _Memory:
+class _KnownGenerators:
     """What was found when the modules were these."""
 
     modules: tuple[int, str] = (0, "")
@@ -38,11 +38,11 @@ def seed(p: Patches) -> None:
     if numpy is None:
         return
     modules = len(sys.modules), next(reversed(sys.modules), "")
-    if _Memory.modules != modules:
+    if _KnownGenerators.modules != modules:
         finder = _Found((numpy.Generator, numpy.RandomState, numpy.BitGenerator))
         finder.look()
-        _Memory.modules, _Memory.generators = modules, finder.by_id
-    for name, generator in list(_Memory.generators.values()):
+        _KnownGenerators.modules, _KnownGenerators.generators = modules, finder.by_id
+    for name, generator in list(_KnownGenerators.generators.values()):
         try:
             p.then(_seeded(generator, f"{p.seed}/{name}"))
         except Exception as error:

@@ -66,8 +66,8 @@ class Admin(RawClient):
         IncrementalAlterConfigsRequest: (0, 1),
     }
 
-    def __init__(self, scene: RawContext, workload: Workload) -> None:
-        super().__init__(scene, "admin")
+    def __init__(self, context: RawContext, workload: Workload) -> None:
+        super().__init__(context, "admin")
         self.workload = workload
         self.over = False
         self._made: list[str] = []
@@ -78,13 +78,13 @@ class Admin(RawClient):
         """Send administrative requests until the workload ends."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
-        self.scene.deeds.life(self.name, self.rng)
+        self.context.deeds.life(self.name, self.rng)
         weights = [self.rng.random() ** 2 for _ in deeds]
         while not self.over:
-            number = self.scene.deeds.begin(self.name, self.rng)
+            number = self.context.deeds.begin(self.name, self.rng)
             await asyncio.sleep(self.rng.expovariate(1))
             deed = self.rng.choices(deeds, weights)[0]
-            if self.scene.deeds.does(self.name, number):
+            if self.context.deeds.does(self.name, number):
                 with contextlib.suppress(OSError):
                     await deed()
 
@@ -92,7 +92,7 @@ class Admin(RawClient):
         return await self.ask(request, self.rng.randint(1, self.workload.brokers))
 
     async def _to_coordinator(self, request: object, group: str) -> Any:
-        partition = self.scene.kafka.runtime.partition_of(group)
+        partition = self.context.kafka.runtime.partition_of(group)
         if partition is None or partition.leader < 0:
             return None
         return await self.ask(request, partition.leader)
@@ -110,7 +110,7 @@ class Admin(RawClient):
 
     async def _do_grow_a_topic(self) -> None:
         name = self.rng.choice([*self._made, *self.workload.produced])
-        topic = self.scene.kafka.state.topics.get(name)
+        topic = self.context.kafka.state.topics.get(name)
         count = 0 if topic is None else len(topic.partitions) + 1
         if 0 < count <= _MOST_PARTITIONS:
             await self._to_any(CreatePartitionsRequest([CreatePartitionsTopic(name, count, None)], 1000))
@@ -133,7 +133,7 @@ class Admin(RawClient):
     async def _do_commit_and_reset(self) -> None:
         """Offsets of the group without members, forward and back."""
         topic = OTHER if OTHER in self._parts else TOPIC
-        parts = [OffsetCommitRequestPartition(index, self.scene.value()) for index in range(self._parts[topic])]
+        parts = [OffsetCommitRequestPartition(index, self.context.value()) for index in range(self._parts[topic])]
         request = OffsetCommitRequest(_GROUP, topics=[OffsetCommitRequestTopic(topic, partitions=parts)])
         await self._to_coordinator(request, _GROUP)
 

@@ -84,7 +84,7 @@ class AiokafkaWorkload:
         self._seats = 0
         for name in case.absent:
             sim.host(name)
-        self._scenes: list[RawContext] = []
+        self._contexts: list[RawContext] = []
         for team in workload.teams:
             self._start_team(team, min(team.members, case.members or team.members))
         self.producers = [
@@ -94,7 +94,7 @@ class AiokafkaWorkload:
         ]
         self._over: list[Admin | Hostile] = []
         if workload.admin and "admin" not in case.absent:
-            admin = Admin(self._scene("admin"), workload)
+            admin = Admin(self._context("admin"), workload)
             sim.host("admin").spawn(admin.run)
             self._over.append(admin)
         if workload.hostile and "hostile" not in case.absent:
@@ -135,22 +135,22 @@ class AiokafkaWorkload:
         host.spawn(through(producer.run))
         return producer
 
-    def _scene(self, name: str) -> RawContext:
+    def _context(self, name: str) -> RawContext:
         """For clients that speak the protocol themselves; what they hear the journal checks."""
         unheard = UncheckedAnswers(self.kafka.state, lambda: self.sim.elapsed_s, lambda error: None)
         partitions = self.workload.topics.get("orders", 1)
-        self._scenes.append(RawContext(self.sim, self.kafka, unheard, partitions, guest=True, only=self.case.deeds))
-        return self._scenes[-1]
+        self._contexts.append(RawContext(self.sim, self.kafka, unheard, partitions, guest=True, only=self.case.deeds))
+        return self._contexts[-1]
 
     def _start_hostile(self) -> None:
-        scene = self._scene("hostile")
-        hostile = Hostile(scene, "hostile")
+        context = self._context("hostile")
+        hostile = Hostile(context, "hostile")
         self._over.append(hostile)
 
         async def look() -> None:
             while not hostile.over:
                 for member_id, instance, generation in self._present():
-                    scene.note(member_id, instance, generation)
+                    context.note(member_id, instance, generation)
                 await asyncio.sleep(_NOTED_S)
 
         async def live() -> None:
@@ -178,7 +178,7 @@ class AiokafkaWorkload:
     @property
     def done(self) -> list[Deed]:
         """The deeds of clients that draw them."""
-        return [deed for scene in self._scenes for deed in scene.deeds.done]
+        return [deed for context in self._contexts for deed in context.deeds.done]
 
     # --- the two phases
 

@@ -79,7 +79,7 @@ class Holdings:
     """The partitions that members own by their responses, and what they share. ``calm``: members stop sending unusual requests."""
 
     log: EpochLog
-    scene: RawContext
+    context: RawContext
     calm: bool = False
     away_s: tuple[float, float] = (0.0, 0.0)
     """From when until when all members by epochs leave: what is left of the group is classic ones, if it has any."""
@@ -92,7 +92,7 @@ class Holdings:
 
     def fail(self, name: str, what: str) -> None:
         """Report a breach of the invariant ``name``."""
-        self.scene.answers.tell(InvariantBroken(name, what, self.scene.answers.history(GROUP)))
+        self.context.answers.report(InvariantBroken(name, what, self.context.answers.history(GROUP)))
 
     def take(self, member_id: str, units: frozenset[Unit]) -> None:
         """Note that a response assigned these partitions or tasks to a member; a breach if another member owns one."""
@@ -137,7 +137,7 @@ class ClassicMember(Cooperative):
     check: generations of members in one group differ."""
 
     def _work(self) -> None:
-        self.scene.answers.members[GROUP, self.member] = None
+        self.context.answers.members[GROUP, self.member] = None
 
 
 class EpochMember(RawClient):
@@ -152,9 +152,9 @@ class EpochMember(RawClient):
     }
 
     def __init__(
-        self, scene: RawContext, holdings: Holdings, name: str, instance: str | None, pattern: str | None
+        self, context: RawContext, holdings: Holdings, name: str, instance: str | None, pattern: str | None
     ) -> None:
-        super().__init__(scene, name)
+        super().__init__(context, name)
         self.holdings, self.instance = holdings, instance
         self.names, self.pattern = [TOPIC], pattern
         self.member, self.lives, self.beats = "", 0, 0
@@ -316,7 +316,7 @@ class EpochMember(RawClient):
                     self._owes_s = sent_s
 
     def _now_s(self) -> float:
-        return self.scene.sim.elapsed_s
+        return self.context.sim.elapsed_s
 
     def _heard(self, answer: Any, sent_s: float, *, joins: bool, full: bool, lost: bool) -> None:
         fail = self.holdings.fail
@@ -326,7 +326,7 @@ class EpochMember(RawClient):
                 f"{self.member} received epoch {self.epoch}, then {answer.member_epoch}",
             )
         if joins:
-            self.scene.answers.members[GROUP, self.member] = None
+            self.context.answers.members[GROUP, self.member] = None
             self._check_instance(sent_s)
         if answer.member_epoch != self.epoch:
             self.previous, self.epoch = self.epoch, answer.member_epoch
@@ -438,7 +438,7 @@ class EpochMember(RawClient):
 
     def _foreign(self) -> Unit:
         """A partition that the member can't own, since it does not exist."""
-        return self.scene.kafka.state.topics[TOPIC].topic_id, 99
+        return self.context.kafka.state.topics[TOPIC].topic_id, 99
 
     def _from_the_future(self) -> tuple[Any, set[Err]]:
         return self._request(self.epoch + 1, full=False, owned=self.owned), {Err.FENCED_MEMBER_EPOCH}
@@ -471,18 +471,18 @@ class EpochMember(RawClient):
             elif mine and dice < 0.9:
                 await self._commit(broker, mine[:1], self.epoch, old=True)
         if dice > 0.8:
-            await self.ask(fetch_request(self.scene.partitions), broker)
+            await self.ask(fetch_request(self.context.partitions), broker)
 
     def _mine(self, units: frozenset[Unit]) -> list[int]:
         """The partitions of the topic whose offsets are committed."""
-        return sorted(index for key, index in units if key == self.scene.kafka.state.topics[TOPIC].topic_id)
+        return sorted(index for key, index in units if key == self.context.kafka.state.topics[TOPIC].topic_id)
 
     async def _commit(self, broker: int, indexes: list[int], epoch: int, *, old: bool = False) -> None:
-        parts = [OffsetCommitRequestPartition(index, self.scene.value()) for index in indexes]
+        parts = [OffsetCommitRequestPartition(index, self.context.value()) for index in indexes]
         request = OffsetCommitRequest(GROUP, epoch, self.member, self.instance)
         version = _OLD if old else self._versions[OffsetCommitRequest]
         by_id = version >= _BY_ID
-        topic = self.scene.kafka.state.topics[TOPIC].topic_id if by_id else bytes(16)
+        topic = self.context.kafka.state.topics[TOPIC].topic_id if by_id else bytes(16)
         request.topics = [OffsetCommitRequestTopic(TOPIC, topic, parts)]
         line = await self.line(broker)
         answer = await asyncio.wait_for(line.start(request, version), _PATIENCE_S)

@@ -77,7 +77,7 @@ class Acquisitions:
     requests."""
 
     log: ShareLog
-    scene: RawContext
+    context: RawContext
     calm: bool = False
     holds: dict[Record, AcquiredRecord] = field(default_factory=dict)
     done: set[Record] = field(default_factory=set)
@@ -88,11 +88,11 @@ class Acquisitions:
 
     def fail(self, name: str, what: str) -> None:
         """Report a breach of the invariant ``name``."""
-        self.scene.answers.tell(InvariantBroken(name, what))
+        self.context.answers.report(InvariantBroken(name, what))
 
     def partition(self, unit: Unit) -> Partition:
         """The cluster's state of a partition."""
-        return self.scene.kafka.state.topics_by_id[unit[0]].partitions[unit[1]]
+        return self.context.kafka.state.topics_by_id[unit[0]].partitions[unit[1]]
 
     def drop(self, session: MemberSession) -> None:
         """Forget the records of a lost session: whether they were acknowledged is unknown."""
@@ -114,8 +114,8 @@ class ShareMember(RawClient):
         ShareAcknowledgeRequest: (1, 2),
     }
 
-    def __init__(self, scene: RawContext, hands: Acquisitions, name: str) -> None:
-        super().__init__(scene, name)
+    def __init__(self, context: RawContext, hands: Acquisitions, name: str) -> None:
+        super().__init__(context, name)
         self.hands = hands
         self.lives = self.epoch = self.beats = 0
         self.member = ""
@@ -144,7 +144,7 @@ class ShareMember(RawClient):
         self.epoch, self.units = 0, set()
 
     def _now_s(self) -> float:
-        return self.scene.sim.elapsed_s
+        return self.context.sim.elapsed_s
 
     async def _serve(self, broker: int) -> None:
         while True:

@@ -59,8 +59,8 @@ class StreamsGroupMember(EpochMember):
         StreamsGroupHeartbeatRequest: (0, 1),
     }
 
-    def __init__(self, scene: RawContext, holdings: Holdings, name: str, instance: str | None, process: str) -> None:
-        super().__init__(scene, holdings, name, instance, None)
+    def __init__(self, context: RawContext, holdings: Holdings, name: str, instance: str | None, process: str) -> None:
+        super().__init__(context, holdings, name, instance, None)
         self.process = process
 
     @property

@@ -63,7 +63,7 @@ class Cooperative(Member):
     async def run(self) -> None:
         """Be a member of the group until the host is stopped."""
         self.mine = []
-        self.scene.working.pop(self.name, None)
+        self.context.working.pop(self.name, None)
         await super().run()
 
     def _join_request(self) -> JoinGroupRequest:
@@ -77,7 +77,7 @@ class Cooperative(Member):
         assignments = []
         if answer.members:
             owned = {member.member_id: _owned(member.metadata) for member in answer.members}
-            for name, parts in share(owned, self.scene.partitions).items():
+            for name, parts in share(owned, self.context.partitions).items():
                 given = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition(TOPIC, parts)])
                 assignments.append(SyncGroupRequestAssignment(name, b"\0\0" + encode(given, 0)))
         return SyncGroupRequest(
@@ -102,13 +102,13 @@ class Cooperative(Member):
 
     def _work(self) -> None:
         """What it works on from now on: nothing that another one of this generation or a later one does."""
-        working = self.scene.working
+        working = self.context.working
         working[self.name] = self.generation, frozenset(self.mine)
         for name, (generation, parts) in working.items():
             both = parts & frozenset(self.mine)
             if name != self.name and both and generation == self.generation:
                 what = f"{self.name} and {name} work on {sorted(both)} in generation {generation}"
-                self.scene.answers.tell(InvariantBroken("a partition has one owner", what))
+                self.context.answers.report(InvariantBroken("a partition has one owner", what))
 
 
 def _owned(metadata: bytes) -> tuple[int, list[int]]:

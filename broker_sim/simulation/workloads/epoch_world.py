@@ -85,10 +85,10 @@ class ByEpochs:
         self.kafka.state.ensure_offsets_topic()
         waive = _waived(watch, case.plan or ())
         self.answers = EpochAnswers(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
-        self.scene = RawContext(sim, self.kafka, self.answers)
+        self.context = RawContext(sim, self.kafka, self.answers)
         dice = random.Random(f"{case.seed}/by epochs")
         self.log = self._log(settings_of(self.kafka.state.config).policy.first_epoch)
-        self.holdings = Holdings(self.log, self.scene)
+        self.holdings = Holdings(self.log, self.context)
         self.members = list(self._people(dice, min(workload.members, case.members or workload.members), case))
         for member in self.members:
             sim.host(member.name).spawn(member.run)
@@ -100,7 +100,7 @@ class ByEpochs:
         return {**_SETTINGS, **(_INTERVAL if later else {})}
 
     def _log(self, first_epoch: int) -> EpochLog:
-        return EpochLog(GROUP, self._partition, self.answers.tell, first_epoch)
+        return EpochLog(GROUP, self._partition, self.answers.report, first_epoch)
 
     def _people(self, dice: random.Random, count: int, case: Case) -> Iterator[EpochMember | ClassicMember]:
         """Who is in the group."""
@@ -109,11 +109,11 @@ class ByEpochs:
         for number in range(1, count + 1):
             name = f"c{number}"
             if number <= min(classic, count - 1):
-                yield ClassicMember(self.scene, name)
+                yield ClassicMember(self.context, name)
                 continue
             instance = f"fixed-{number}" if dice.random() < _STATIC else None
             pattern = "orders|extra.*" if dice.random() < _PATTERN else None
-            yield EpochMember(self.scene, self.holdings, name, instance, pattern)
+            yield EpochMember(self.context, self.holdings, name, instance, pattern)
 
     def _draw_absence(self, dice: random.Random) -> None:
         if dice.random() < _AWAY:
@@ -136,7 +136,7 @@ class ByEpochs:
 
     def _look_later(self) -> None:
         def look() -> None:
-            if not self.scene.settled:
+            if not self.context.settled:
                 self.log.catch_up()
                 self.answers.overdue()
                 self._look_later()
@@ -185,9 +185,9 @@ class ByEpochs:
                     raise self._not_alive(limit_s - began_s, lacking)
             before = beats
         took_s = quiet_s - began_s
-        self.scene.settled, self.watch.stops = True, False
+        self.context.settled, self.watch.stops = True, False
         sim.run(self._describe(), within=30)
-        sim.run(read_twice(self.scene, self._partition()), within=30)
+        sim.run(read_twice(self.context, self._partition()), within=30)
         self.watch.check()
         self.log.catch_up()
         self.watch.check()
@@ -195,7 +195,7 @@ class ByEpochs:
 
     async def _describe(self) -> None:
         """The group is described as its records say."""
-        reader = self.describer(self.scene, "describer")
+        reader = self.describer(self.context, "describer")
         while True:
             answer = await reader.ask(self._question(), await reader.find())
             group = answer.groups[0]

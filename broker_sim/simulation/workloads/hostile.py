@@ -73,31 +73,31 @@ class Hostile(RawClient):
         """Send invalid and stale requests until the workload ends."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
-        self.scene.deeds.life(self.name, self.rng)
+        self.context.deeds.life(self.name, self.rng)
         few = self.rng.random() < 0.25  # swarm: each run has its favourites, some have few
         deeds = [self._do_take_part] if few else self.rng.sample(deeds, self.rng.randint(1, len(deeds)))
         weights = [self.rng.random() ** 2 for _ in deeds]
         pause_s = self.rng.choice((0.1, 0.1, 0.4, 1.0))
         while not self.over:
-            number = self.scene.deeds.begin(self.name, self.rng)
+            number = self.context.deeds.begin(self.name, self.rng)
             await asyncio.sleep(self.rng.expovariate(1 / pause_s))
             deed = self.rng.choices(deeds, weights)[0]
-            if self.scene.deeds.does(self.name, number):
+            if self.context.deeds.does(self.name, number):
                 with contextlib.suppress(OSError):
                     await deed()
 
     def _somebody(self) -> tuple[str, str | None, int]:
-        return self.rng.choice(self.scene.book) if self.scene.book else ("nobody", None, 1)
+        return self.rng.choice(self.context.book) if self.context.book else ("nobody", None, 1)
 
     def _commit(self, member: str, instance: str | None, generation: int) -> OffsetCommitRequest:
         """An OffsetCommit of an offset that no other client commits; without a member id, of a partition that no consumer reads."""
-        topic, parts = (OTHER, 2) if self.scene.guest else (TOPIC, self.scene.partitions)
-        return commit_request(member, instance, generation, {self.rng.randrange(parts): self.scene.value()}, topic)
+        topic, parts = (OTHER, 2) if self.context.guest else (TOPIC, self.context.partitions)
+        return commit_request(member, instance, generation, {self.rng.randrange(parts): self.context.value()}, topic)
 
     async def _send(self, *requests: Any, broker: int | None = None, number: int | None = None) -> list[Any]:
         """All at once over one connection."""
         if broker is None:
-            broker = self.scene.coordinator
+            broker = self.context.coordinator
         if broker < 1:
             return []
         line = await self.line(broker, self.rng.randrange(self.LINES) if number is None else number)
@@ -109,20 +109,20 @@ class Hostile(RawClient):
 
     async def _do_commit_as_nobody(self) -> None:
         member = self.rng.choice(("", "nobody"))
-        await self._send(self._commit(member, None, self.rng.choice((-1, self.scene.generation))))
+        await self._send(self._commit(member, None, self.rng.choice((-1, self.context.generation))))
 
     async def _do_commit_poison(self) -> None:
         """Commit a large offset under a member id that was never assigned: it must be refused, since an accepted one would skip
         records."""
         stranger = f"nobody-{self.rng.randrange(9)}"
-        values = {index: 1_000_000 + self.scene.value() for index in range(self.scene.partitions)}
-        await self._send(commit_request(stranger, None, max(0, self.scene.generation), values))
+        values = {index: 1_000_000 + self.context.value() for index in range(self.context.partitions)}
+        await self._send(commit_request(stranger, None, max(0, self.context.generation), values))
 
     async def _do_stale_requests(self) -> None:
         member, instance, generation = self._somebody()
         await self._send(
             HeartbeatRequest(GROUP, generation, member, instance),
-            sync_request(member, instance, generation - self.rng.randint(0, 1), [], self.scene.partitions),
+            sync_request(member, instance, generation - self.rng.randint(0, 1), [], self.context.partitions),
             self._commit(member, instance, generation - self.rng.randint(0, 1)),
         )
 
@@ -132,13 +132,13 @@ class Hostile(RawClient):
         join again waits, in Kafka 4, for the commit.)"""
         member, instance, generation = self._somebody()
         await self._send(join_request(member, instance, self.rng.randint(1, 200)), number=1)
-        before = self.scene.generation
+        before = self.context.generation
         for _ in range(self.rng.randint(1, 40)):
             answers = await self._send(self._commit(member, instance, generation), number=0)
             if answers:
                 await asyncio.wait(answers, timeout=self.rng.uniform(0.01, 0.5))
-            await self._send(fetch_request(self.scene.partitions), number=2)
-            if self.scene.generation != before:
+            await self._send(fetch_request(self.context.partitions), number=2)
+            if self.context.generation != before:
                 break
 
     async def _do_leave_in_the_middle(self) -> None:
@@ -148,7 +148,7 @@ class Hostile(RawClient):
             LeaveGroupRequest(GROUP, member, [MemberIdentity(member, instance)]),
             HeartbeatRequest(GROUP, generation, member, instance),
             self._commit(member, instance, generation),
-            fetch_request(self.scene.partitions),
+            fetch_request(self.context.partitions),
         )
 
     async def _do_duplicate_join(self) -> None:
@@ -158,13 +158,13 @@ class Hostile(RawClient):
 
     async def _do_ask_a_stranger(self) -> None:
         member, instance, generation = self._somebody()
-        for broker in range(1, len(self.scene.kafka.hosts) + 1):
-            if broker != self.scene.coordinator:
+        for broker in range(1, len(self.context.kafka.hosts) + 1):
+            if broker != self.context.coordinator:
                 await self._send(
                     HeartbeatRequest(GROUP, generation, member, instance),
                     self._commit(member, instance, generation),
                     self._commit("", None, -1),
-                    fetch_request(self.scene.partitions),
+                    fetch_request(self.context.partitions),
                     broker=broker,
                 )
 
@@ -185,12 +185,12 @@ class Hostile(RawClient):
             if answer is None or answer.error_code:
                 return
         member, generation = answer.member_id, answer.generation_id
-        self.scene.note(member, instance, generation)
+        self.context.note(member, instance, generation)
         if self.rng.random() < 0.6:
             self._owing = asyncio.get_running_loop().create_task(self._live_on(member, instance, generation))
             return
         members = [member.member_id for member in answer.members]
-        request = sync_request(member, instance, generation, members, self.scene.partitions)
+        request = sync_request(member, instance, generation, members, self.context.partitions)
         await self._send(request, number=self.LINES)
         if self.rng.random() < 0.5:
             await asyncio.sleep(1.6 * SESSION_MS / 1000)
@@ -209,7 +209,7 @@ class Hostile(RawClient):
 
     async def _do_commit_elsewhere(self) -> None:
         member, instance, generation = self._somebody()
-        values = {self.rng.randrange(2): self.scene.value()}
+        values = {self.rng.randrange(2): self.context.value()}
         await self._send(commit_request(member, instance, generation, values, OTHER))
 
     async def _do_hang_up(self) -> None:
@@ -233,30 +233,30 @@ class Report:
     generation: int
 
 
-async def _incidents(scene: RawContext, rng: random.Random) -> None:
+async def _incidents(context: RawContext, rng: random.Random) -> None:
     """The coordinator moves, its log is slow or stuck."""
-    conditions = scene.kafka.conditions
+    conditions = context.kafka.conditions
     appetite = rng.choice((0.1, 0.5, 2.0))
     while True:
         await asyncio.sleep(rng.uniform(0.5, 2.5) / appetite)
-        partition = scene.answers.partition(GROUP)
+        partition = context.answers.partition(GROUP)
         if partition is None:
             continue
         kind = rng.choice(("move", "move", "slow", "slow", "stuck"))
         if kind == "move":
-            _move(scene, partition, rng)
+            _move(context, partition, rng)
             continue
         args = {"latency": f"{rng.randint(20, 400)}ms"} if kind == "slow" else {}
         condition = conditions.set(partition, kind, replace=True, **args)
         await asyncio.sleep(rng.uniform(0.2, 1.6))
         if rng.random() < 0.4:  # what its followers do not have is gone
-            _move(scene, partition, rng)
+            _move(context, partition, rng)
         conditions.heal(condition)
 
 
-def _move(scene: RawContext, partition: Partition, rng: random.Random) -> None:
-    others = [node for node in scene.kafka.state.brokers if node != partition.leader]
-    leader_election.move(scene.kafka.state, partition, rng.choice(others))
+def _move(context: RawContext, partition: Partition, rng: random.Random) -> None:
+    others = [node for node in context.kafka.state.brokers if node != partition.leader]
+    leader_election.move(context.kafka.state, partition, rng.choice(others))
 
 
 async def _silence(members: list[Member], rng: random.Random) -> None:
@@ -276,21 +276,21 @@ def rough_life(
 
         def broken(error: InvariantBroken) -> None:
             errors.append(error)
-            if not scene.settled:
+            if not context.settled:
                 sim.loop.stop()
 
         kafka.state.ensure_offsets_topic()
         answers = Answers(kafka.state, lambda: sim.elapsed_s, broken)
         watch = Invariants(kafka, broken) if journal else None
-        scene = RawContext(sim, kafka, answers)
+        context = RawContext(sim, kafka, answers)
         members = [
-            Member(scene, f"member-{n}", "fixed" if n == 3 and sim.rng.random() < 0.5 else None) for n in (1, 2, 3)
+            Member(context, f"member-{n}", "fixed" if n == 3 and sim.rng.random() < 0.5 else None) for n in (1, 2, 3)
         ]
-        hostile = Hostile(scene, "hostile")
+        hostile = Hostile(context, "hostile")
         for member in members:
             sim.host(member.name).spawn(member.run())
         sim.host(hostile.name).spawn(hostile.run())
-        incidents = sim.loop.create_task(_incidents(scene, random.Random(f"{seed}/incidents")))
+        incidents = sim.loop.create_task(_incidents(context, random.Random(f"{seed}/incidents")))
         silence = sim.loop.create_task(_silence(members, random.Random(f"{seed}/silence")))
         _run(sim, seconds, errors, answers, [incidents, silence])
         if not errors:
@@ -301,7 +301,7 @@ def rough_life(
             kafka.conditions.heal_all()
             _run(sim, HEALING_S, errors, answers, [])
         if not errors:
-            _converged(sim, scene, members, answers, errors)
+            _converged(sim, context, members, answers, errors)
         if not errors and watch is not None:
             watch.finish()
         for task in (incidents, silence):
@@ -310,7 +310,7 @@ def rough_life(
             sim.crash(client.name, reset=True)  # a broken broker may never answer them
         sim.run_for(0.1)
         beats = sum(member.beats for member in members)
-        return Report(seed, errors[0] if errors else None, answers.checked, beats, sim.elapsed_s, scene.generation)
+        return Report(seed, errors[0] if errors else None, answers.checked, beats, sim.elapsed_s, context.generation)
 
 
 def _run(sim: Simulation, seconds: float, errors: list[Any], answers: Answers, tasks: list[asyncio.Task[Any]]) -> None:
@@ -323,7 +323,9 @@ def _run(sim: Simulation, seconds: float, errors: list[Any], answers: Answers, t
                 task.result()
 
 
-def _converged(sim: Simulation, scene: RawContext, members: list[Member], answers: Answers, errors: list[Any]) -> None:
+def _converged(
+    sim: Simulation, context: RawContext, members: list[Member], answers: Answers, errors: list[Any]
+) -> None:
     """All is well again: within the group's timeouts everybody is a member of one generation, and everything acked is read, before
     and after a move."""
     before = [member.beats for member in members]
@@ -334,20 +336,20 @@ def _converged(sim: Simulation, scene: RawContext, members: list[Member], answer
         return
     partition = answers.partition(GROUP)
     assert partition is not None
-    scene.settled = True
-    sim.run(read_twice(scene, partition), within=30)
+    context.settled = True
+    sim.run(read_twice(context, partition), within=30)
 
 
-async def read_twice(scene: RawContext, partition: Partition) -> None:
+async def read_twice(context: RawContext, partition: Partition) -> None:
     """Read all that the group has committed, from its coordinator and, after a move, from the next one."""
-    reader = RawClient(scene, "reader")
+    reader = RawClient(context, "reader")
     reading: Coroutine[Any, Any, Any]
     for _ in range(2):
         while True:
-            reading = reader.ask(fetch_request(scene.partitions), await reader.find())
+            reading = reader.ask(fetch_request(context.partitions), await reader.find())
             if (await reading).error_code == 0:
                 break
             await asyncio.sleep(0.1)
-        others = [node for node in scene.kafka.state.brokers if node != partition.leader]
-        leader_election.move(scene.kafka.state, partition, others[0])
+        others = [node for node in context.kafka.state.brokers if node != partition.leader]
+        leader_election.move(context.kafka.state, partition, others[0])
     reader.close()

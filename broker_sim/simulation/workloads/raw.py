@@ -233,11 +233,11 @@ class RawClient:
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = VERSIONS
 
-    def __init__(self, scene: RawContext, name: str) -> None:
-        self.scene, self.name = scene, name
-        self.rng = random.Random(f"{scene.sim.seed}/{name}")
+    def __init__(self, context: RawContext, name: str) -> None:
+        self.context, self.name = context, name
+        self.rng = random.Random(f"{context.sim.seed}/{name}")
         self._lines: dict[tuple[int, int], RawConnection] = {}
-        spoken = advertised(scene.kafka.state.as_version)
+        spoken = advertised(context.kafka.state.as_version)
         self._spans = {
             kind: (low, min(high, spoken[kind.__spec__.api_key][1])) for kind, (low, high) in self.SPANS.items()
         }
@@ -260,8 +260,8 @@ class RawClient:
         """The n-th connection to a broker. Raises OSError."""
         line = self._lines.get((broker, number))
         if line is None or line.lost:
-            loop, answers = asyncio.get_running_loop(), self.scene.answers
-            host = self.scene.kafka.hosts[broker - 1]
+            loop, answers = asyncio.get_running_loop(), self.context.answers
+            host = self.context.kafka.hosts[broker - 1]
             connecting = loop.create_connection(lambda: RawConnection(answers, broker, self.name), host, PORT)
             _, made = await asyncio.wait_for(connecting, PATIENCE_S)
             line = self._lines[broker, number] = made
@@ -283,7 +283,9 @@ class RawClient:
     async def find(self) -> int:
         """The group's coordinator, of whichever broker is asked. Raises OSError."""
         while True:
-            answer = await self.ask(FindCoordinatorRequest(GROUP, 0), self.rng.randint(1, len(self.scene.kafka.hosts)))
+            answer = await self.ask(
+                FindCoordinatorRequest(GROUP, 0), self.rng.randint(1, len(self.context.kafka.hosts))
+            )
             if answer.error_code == 0:
                 node_id: int = answer.node_id
                 return node_id
@@ -350,8 +352,8 @@ _MOVED = {Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.COORDINATOR_LO
 class Member(RawClient):
     """One request at a time, as a consumer does: joins, syncs, then Heartbeats and commits in turn, and reads what it has committed."""
 
-    def __init__(self, scene: RawContext, name: str, instance: str | None = None) -> None:
-        super().__init__(scene, name)
+    def __init__(self, context: RawContext, name: str, instance: str | None = None) -> None:
+        super().__init__(context, name)
         self.instance = instance
         self.member, self.generation = "", -1
         self.silent = False
@@ -384,11 +386,11 @@ class Member(RawClient):
     def _sync_request(self, answer: Any) -> SyncGroupRequest:
         """``answer``: to its JoinGroup; it has members for who leads."""
         members = [member.member_id for member in answer.members]
-        return sync_request(self.member, self.instance, self.generation, members, self.scene.partitions)
+        return sync_request(self.member, self.instance, self.generation, members, self.context.partitions)
 
     def _synced(self, answer: object) -> list[int] | None:
         """The partitions to commit; None where it is to join again at once."""
-        return list(range(self.scene.partitions))
+        return list(range(self.context.partitions))
 
     def _lost(self) -> None:
         self.member = ""
@@ -407,7 +409,7 @@ class Member(RawClient):
                 await asyncio.sleep(0.2)
             elif error is Err.NONE:
                 self.member, self.generation = answer.member_id, answer.generation_id
-                self.scene.note(self.member, self.instance, self.generation)
+                self.context.note(self.member, self.instance, self.generation)
                 answer = await self.ask(self._sync_request(answer), broker)
                 error = Err(answer.error_code)
                 mine = self._synced(answer) if error is Err.NONE else None
@@ -422,7 +424,7 @@ class Member(RawClient):
 
     async def _steady(self, broker: int, mine: list[int]) -> Err:
         """Until something is not well."""
-        scene = self.scene
+        context = self.context
         while True:
             await asyncio.sleep(self.rng.uniform(0.15, 0.35))
             if self.silent:
@@ -433,10 +435,10 @@ class Member(RawClient):
             if error is Err.NONE:
                 self.beats += 1
                 if mine:
-                    values = {index: scene.value() for index in mine[:2]}
+                    values = {index: context.value() for index in mine[:2]}
                     answer = await self.ask(commit_request(self.member, self.instance, self.generation, values), broker)
                     error = Err(answer.topics[0].partitions[0].error_code)
                 if self.rng.random() < 0.3:
-                    await self.ask(fetch_request(scene.partitions), broker)
+                    await self.ask(fetch_request(context.partitions), broker)
             if error is not Err.NONE:
                 return error

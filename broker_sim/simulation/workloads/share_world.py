@@ -72,12 +72,12 @@ class Shares:
         self.kafka.state.ensure_offsets_topic()
         self.kafka.state.alter_entity(Entity.GROUP, GROUP, {"share.auto.offset.reset": "earliest"})
         self.answers = UncheckedAnswers(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=watch.waive)
-        self.scene = RawContext(sim, self.kafka, self.answers)
+        self.context = RawContext(sim, self.kafka, self.answers)
         counts_all = (case.as_version or "") not in ("4.0", "4.1")
-        self.log = ShareLog(GROUP, self.kafka.state, self.answers.tell, LIMIT, counts_all)
-        self.hands = Acquisitions(self.log, self.scene)
+        self.log = ShareLog(GROUP, self.kafka.state, self.answers.report, LIMIT, counts_all)
+        self.hands = Acquisitions(self.log, self.context)
         count = min(workload.members, case.members or workload.members)
-        self.members = [ShareMember(self.scene, self.hands, f"c{number}") for number in range(1, count + 1)]
+        self.members = [ShareMember(self.context, self.hands, f"c{number}") for number in range(1, count + 1)]
         for member in self.members:
             sim.host(member.name).spawn(member.run)
         self.dice = random.Random(f"{case.seed}/records")
@@ -100,7 +100,7 @@ class Shares:
 
     def _look_later(self) -> None:
         def look() -> None:
-            if not self.scene.settled:
+            if not self.context.settled:
                 self.log.catch_up()
                 self._look_later()
 
@@ -142,7 +142,7 @@ class Shares:
             if lacking is not None and sim.elapsed_s > limit_s:
                 raise self._not_alive(limit_s - began_s, lacking)
         took_s = sim.elapsed_s - began_s
-        self.scene.settled, self.watch.stops = True, False
+        self.context.settled, self.watch.stops = True, False
         self._who_said_so()
         self.watch.check()
         return took_s

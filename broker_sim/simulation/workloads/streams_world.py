@@ -49,7 +49,7 @@ class ByStreams(ByEpochs):
         return {**_SETTINGS, **later, "group.streams.num.standby.replicas": self.standbys}
 
     def _log(self, first_epoch: int) -> StreamsLog:
-        return StreamsLog(GROUP, self._partition, self.answers.tell, first_epoch, standbys=self.standbys)
+        return StreamsLog(GROUP, self._partition, self.answers.report, first_epoch, standbys=self.standbys)
 
     def _people(self, dice: random.Random, count: int, case: Case) -> Iterator[EpochMember | ClassicMember]:
         """Threads of one to as many processes as there are of them."""
@@ -59,7 +59,7 @@ class ByStreams(ByEpochs):
             is_static = case.as_version == "4.4" and dice.random() < _STATIC
             instance = f"fixed-{number}" if is_static else None
             process = f"process-{number % processes}"
-            yield StreamsGroupMember(self.scene, self.holdings, f"c{number}", instance, process)
+            yield StreamsGroupMember(self.context, self.holdings, f"c{number}", instance, process)
 
     def _plan(self, dice: random.Random) -> None:
         """Nothing happens beside the members."""

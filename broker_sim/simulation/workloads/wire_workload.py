@@ -69,13 +69,13 @@ class WireWorkload:
         )  # a journal hears what clients hear, and more
         self.answers = kind(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
         self.invariants = Invariants(self.kafka, watch.breach, waive=watch.waive) if self.kafka.observed else None
-        self.scene = RawContext(sim, self.kafka, self.answers, only=case.deeds)
+        self.context = RawContext(sim, self.kafka, self.answers, only=case.deeds)
         dice = random.Random(f"{case.seed}/rough")
         static = dice.random() < _STATIC and not workload.cooperative
         count = min(workload.members, case.members or workload.members)
         make = Cooperative if workload.cooperative else Member
         self.members: list[Member] = [
-            make(self.scene, f"c{number}", "fixed" if static and number == count else None)
+            make(self.context, f"c{number}", "fixed" if static and number == count else None)
             for number in range(1, count + 1)
             if f"c{number}" not in case.absent
         ]
@@ -83,14 +83,14 @@ class WireWorkload:
             sim.host(name)
         for member in self.members:
             sim.host(member.name).spawn(member.run)
-        self.hostile = Hostile(self.scene, "hostile") if workload.hostile and "hostile" not in case.absent else None
+        self.hostile = Hostile(self.context, "hostile") if workload.hostile and "hostile" not in case.absent else None
         if self.hostile is not None:
             sim.host("hostile").spawn(self.hostile.run)
         self._look_later()
 
     def _look_later(self) -> None:
         def look() -> None:
-            if not self.scene.settled:
+            if not self.context.settled:
                 self.answers.overdue()
                 self._look_later()
 
@@ -104,7 +104,7 @@ class WireWorkload:
     @property
     def done(self) -> list[Deed]:
         """The deeds of clients that draw them."""
-        return self.scene.deeds.done
+        return self.context.deeds.done
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
         """What is waived follows from these faults."""
@@ -142,8 +142,8 @@ class WireWorkload:
         took_s = quiet_s - began_s
         partition = self.answers.partition(GROUP)
         assert partition is not None
-        self.scene.settled, self.watch.stops = True, False
-        sim.run(read_twice(self.scene, partition), within=30)
+        self.context.settled, self.watch.stops = True, False
+        sim.run(read_twice(self.context, partition), within=30)
         self.watch.check()
         if self.invariants is not None:
             self.invariants.finish()

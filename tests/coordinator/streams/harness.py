@@ -12,7 +12,7 @@ from broker_sim.coordinator.policy import JAVA_SINCE, Policy, StreamsSettings
 from broker_sim.coordinator.records import EpochRecord, decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.streams.group import StreamsGroup
-from broker_sim.coordinator.streams.requests import Answer, Heartbeat, reading_tags
+from broker_sim.coordinator.streams.requests import Answer, StreamsHeartbeat, reading_tags
 from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
 from broker_sim.coordinator.topics import TopicImage
 from kafka_wire.errors import Err
@@ -95,7 +95,7 @@ class Streams(Core):
         at = thread.epoch if epoch is None else epoch
         request = StreamsGroupHeartbeatRequest("g", member, at, **said)
         received = None if request.topology is None else at_once(receiving(request.topology, self.shard.topics))
-        answered: Answer = self.ask(Heartbeat(request, received, at_once(reading_tags(request))))
+        answered: Answer = self.ask(StreamsHeartbeat(request, received, at_once(reading_tags(request))))
         answer, self.missing = answered
         if answer.error_code == Err.NONE:
             thread.epoch = answer.member_epoch

@@ -14,7 +14,7 @@ from broker_sim.coordinator.classic.vote import java_order, java_ordering
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.streams.describing import describing
 from broker_sim.coordinator.streams.heartbeat import expecting
-from broker_sim.coordinator.streams.requests import Heartbeat, reading_tags
+from broker_sim.coordinator.streams.requests import StreamsHeartbeat, reading_tags
 from broker_sim.coordinator.streams.topology import receiving
 from broker_sim.coordinator.topics import TopicImage, Topics
 from kafka_wire.messages.k88_streams_group_heartbeat import (
@@ -118,7 +118,7 @@ def test_client_tags_are_read_and_encoded_in_pieces() -> None:
     assert [one.key for one in tags] == sorted(str(one.key) for one in request.client_tags or ())
     assert most <= MOST
     expected, pieces = None, 0
-    job = expecting(None, Client("c", "/h", 1), Heartbeat(request, tags=tags))
+    job = expecting(None, Client("c", "/h", 1), StreamsHeartbeat(request, tags=tags))
     while True:
         try:
             next(job)

@@ -82,7 +82,7 @@ class AiokafkaTeller:
 
         teller = self
 
-        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        class TellerListener(ConsumerRebalanceListener):  # type: ignore[misc]
             async def on_partitions_revoked(self, revoked: object) -> None:
                 teller._rebalances += 1
                 teller._assigned = []
@@ -91,7 +91,7 @@ class AiokafkaTeller:
                 teller._rebalances += 1
                 teller._assigned = sorted(assigned)
 
-        return Listener()
+        return TellerListener()
 
     async def _turn(self, consumer: Any) -> None:
         from aiokafka.errors import IllegalStateError

@@ -98,10 +98,10 @@ class Attempt:
 
 
 class Book:
-    """See the module; ``tell(error)`` is called at every breach."""
+    """See the module; ``report(error)`` is called at every breach."""
 
-    def __init__(self, tell: Callable[[InvariantBroken], object], now_s: Callable[[], float]) -> None:
-        self._tell, self._now_s = tell, now_s
+    def __init__(self, report: Callable[[InvariantBroken], object], now_s: Callable[[], float]) -> None:
+        self._report, self._now_s = report, now_s
         self.attempts: dict[str, Attempt] = {}
         self.found: Counter[str] = Counter()
         """Findings that are no breaches."""
@@ -137,7 +137,7 @@ class Book:
         ):
             self.found[HOLE] += 1
             return
-        self._tell(InvariantBroken(rule, f"{self._now_s():.3f} s: {what}; {', '.join(map(self._about, names))}"))
+        self._report(InvariantBroken(rule, f"{self._now_s():.3f} s: {what}; {', '.join(map(self._about, names))}"))
 
     def _about(self, name: str) -> str:
         attempt = self.attempts.get(name)

@@ -61,7 +61,7 @@ def committed_records(data: bytes, aborted: Any) -> Iterator[Given]:
 
 async def fetch(client: RawClient, topic: str, index: int, offset: int, max_bytes: int) -> Any:
     """Fetch from the leader of one partition; returns its part of the response, None without a leader. Raises OSError."""
-    partition = client.scene.kafka.state.partition(topic, index)
+    partition = client.context.kafka.state.partition(topic, index)
     if partition is None or partition.leader < 0:
         return None
     asked = [FetchTopic(topic, partitions=[FetchPartition(index, -1, offset, partition_max_bytes=max_bytes)])]
@@ -78,8 +78,8 @@ async def fetch(client: RawClient, topic: str, index: int, offset: int, max_byte
 class Teller(Member):
     """A member of the group: it takes orders of its partitions, and carries them out in transactions, their offsets with them."""
 
-    def __init__(self, scene: RawContext, name: str, book: Book, flow: int, careful: bool) -> None:
-        super().__init__(scene, name)
+    def __init__(self, context: RawContext, name: str, book: Book, flow: int, careful: bool) -> None:
+        super().__init__(context, name)
         self.book, self.flow, self.careful = book, flow, careful
 
     async def run(self) -> None:
@@ -150,7 +150,7 @@ class Teller(Member):
 
     async def _carry_out(self, writer: TransactionalWriter, orders: list[PaymentOrder], index: int, after: int) -> bool:
         """One transaction; whether it is committed."""
-        state = self.scene.kafka.state
+        state = self.context.kafka.state
         attempt = self.book.begin(self.name, self.flow)
         counts = (len(state.topics[name].partitions) for name in (ACCOUNTS, AUDIT))
         rows = self.book.entries(attempt, orders, *counts)
@@ -176,9 +176,9 @@ class Clerk(RawClient):
     """Gives orders, some of them in transactions that are aborted, until it is ``over``."""
 
     def __init__(
-        self, scene: RawContext, name: str, book: Book, flow: int, careful: bool, partitions: int, every_s: float
+        self, context: RawContext, name: str, book: Book, flow: int, careful: bool, partitions: int, every_s: float
     ) -> None:
-        super().__init__(scene, name)
+        super().__init__(context, name)
         self.book, self.flow, self.careful, self.partitions, self.every_s = book, flow, careful, partitions, every_s
         self.over = False
 
@@ -212,8 +212,8 @@ class Clerk(RawClient):
 class Auditor(RawClient):
     """Reads what is committed in ``accounts`` and ``audit``, and holds it against the book."""
 
-    def __init__(self, scene: RawContext, name: str, book: Book, places: dict[str, int]) -> None:
-        super().__init__(scene, name)
+    def __init__(self, context: RawContext, name: str, book: Book, places: dict[str, int]) -> None:
+        super().__init__(context, name)
         self.readings = {(topic, i): Reading(book, (topic, i)) for topic, count in places.items() for i in range(count)}
         self.positions = dict.fromkeys(self.readings, 0)
         """They belong to who runs all this: an auditor whose process has died goes on where it was."""

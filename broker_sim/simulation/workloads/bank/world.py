@@ -68,10 +68,10 @@ class Bank:
         self.flow = workload.flow or (newest if dice.random() < 0.7 else 1)
         self.careful = dice.random() < 0.7
         unheard = UncheckedAnswers(state, lambda: sim.elapsed_s, lambda error: None)
-        self.scene = RawContext(sim, self.kafka, unheard, workload.topics[TOPIC], only=case.deeds)
-        self.clerk = Clerk(self.scene, "clerk", self.book, newest, True, workload.topics[TOPIC], workload.every_s)
+        self.context = RawContext(sim, self.kafka, unheard, workload.topics[TOPIC], only=case.deeds)
+        self.clerk = Clerk(self.context, "clerk", self.book, newest, True, workload.topics[TOPIC], workload.every_s)
         self.auditor = Auditor(
-            self.scene, "auditor", self.book, {name: workload.topics[name] for name in (ACCOUNTS, AUDIT)}
+            self.context, "auditor", self.book, {name: workload.topics[name] for name in (ACCOUNTS, AUDIT)}
         )
         team = workload.teams[0]
         names = workload.clients(case.members)
@@ -81,7 +81,7 @@ class Bank:
             if name in case.absent:
                 continue
             if on_wire:
-                self.tellers.append(Teller(self.scene, name, self.book, self.flow, self.careful))
+                self.tellers.append(Teller(self.context, name, self.book, self.flow, self.careful))
                 host.spawn(self.tellers[-1].run)
             else:
                 teller = AiokafkaTeller(sim, host, self.kafka, self.book, consumer_options(team, name))
@@ -101,7 +101,7 @@ class Bank:
     @property
     def done(self) -> list[Deed]:
         """The deeds of clients that draw them."""
-        return self.scene.deeds.done
+        return self.context.deeds.done
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
         """No invariant of a bank is waived for a fault: the watch knows all."""
@@ -229,7 +229,7 @@ class Bank:
 
     async def _abort(self, transaction: LogTransaction) -> None:
         """As ``kafka-transactions --abort`` does: what the partition's leader says of the producer goes into a marker."""
-        partition, operator = transaction.partition, RawClient(self.scene, "auditor")
+        partition, operator = transaction.partition, RawClient(self.context, "auditor")
         topic, index = partition.topic.name, partition.index
         while True:
             with contextlib.suppress(OSError):

@@ -89,7 +89,7 @@ class TransactionalWriter:
         self._added: set[tuple[str, int]] = set()
         self._coordinators: dict[int, int] = {}
         self._gave_up = False
-        spoken = advertised(client.scene.kafka.state.as_version)
+        spoken = advertised(client.context.kafka.state.as_version)
         self._versions = {
             kind: client.rng.randint(low, min(high, spoken[kind.__spec__.api_key][1]))
             for kind, (low, high) in _VERSIONS[flow].items()
@@ -97,7 +97,7 @@ class TransactionalWriter:
 
     # --- asking
 
-    async def _tell(self, request: Any, broker: int, number: int) -> Any:
+    async def _request(self, request: Any, broker: int, number: int) -> Any:
         """Send and wait for the response; who gets none leaves the connection as it is. Raises OSError."""
         if broker < 0:
             raise ConnectionRefusedError("no broker leads")
@@ -113,8 +113,8 @@ class TransactionalWriter:
     async def _find(self, key: str, kind: int) -> int:
         """The node id of the coordinator of a transactional id or a group, -1 if no broker returns one. Raises OSError."""
         if kind not in self._coordinators:
-            broker = self.client.rng.randint(1, len(self.client.scene.kafka.hosts))
-            answer = await self._tell(FindCoordinatorRequest(key, kind), broker, 3)
+            broker = self.client.rng.randint(1, len(self.client.context.kafka.hosts))
+            answer = await self._request(FindCoordinatorRequest(key, kind), broker, 3)
             if answer.error_code:
                 return -1
             self._coordinators[kind] = answer.node_id
@@ -131,7 +131,7 @@ class TransactionalWriter:
                 attempt.unanswered += 1
             try:
                 broker = await self._find(self.transactional_id if kind == _TRANSACTION else GROUP, kind)
-                answer = await self._tell(request, broker, 2 + kind)
+                answer = await self._request(request, broker, 2 + kind)
             except OSError:
                 unsure = True
                 self._coordinators.pop(kind, None)
@@ -182,7 +182,7 @@ class TransactionalWriter:
         """One batch. Raises AbortableError, FencedError."""
         await self._add(attempt, topic, index)
         at, client = (topic, index), self.client
-        sequence, now_ms = self._sequences.get(at, 0), client.scene.kafka.state.clock.now_ms()
+        sequence, now_ms = self._sequences.get(at, 0), client.context.kafka.state.clock.now_ms()
         data = encode_batch(
             [Record(number, now_ms, None, value) for number, value in enumerate(values)],
             producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence, attributes=TRANSACTIONAL_BIT,
@@ -197,9 +197,9 @@ class TransactionalWriter:
         unsure = False
         for _ in range(_TRIES):
             attempt.unanswered += 1
-            partition = client.scene.kafka.state.partition(topic, index)
+            partition = client.context.kafka.state.partition(topic, index)
             try:
-                answer = await self._tell(request, -1 if partition is None else partition.leader, 1)
+                answer = await self._request(request, -1 if partition is None else partition.leader, 1)
             except OSError:
                 unsure = True
             else:

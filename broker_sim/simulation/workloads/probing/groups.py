@@ -85,7 +85,7 @@ class GroupProber(Prober):
         stands = standing(log)
         if log is None or stands is None:
             return None
-        loaded = log.log_end_offset == log.log_start_offset or self.scene.kafka.runtime.shard(log.index) is not None
+        loaded = log.log_end_offset == log.log_start_offset or self.context.kafka.runtime.shard(log.index) is not None
         return stands if loaded else None
 
     async def ask_of(
@@ -96,7 +96,7 @@ class GroupProber(Prober):
         if before is None or log is None:
             raise Unsure
         version = self.pick(type(request), least) if version < 0 else version
-        answer = await self.tell(request, version, log.leader, number)
+        answer = await self.request_once(request, version, log.leader, number)
         if before != self.steady(group) or not self.calm.since(begun_s):
             raise Unsure
         return answer, version
@@ -368,7 +368,7 @@ class GroupProber(Prober):
         before, log = self.steady(group), self.log_of(group)
         version = self.pick(FindCoordinatorRequest)
         request = FindCoordinatorRequest(group, 0, [group, f"{group}-other"])
-        answer = await self.tell(request, version, self.broker())
+        answer = await self.request_once(request, version, self.broker())
         if (
             before is None
             or log is None
@@ -381,7 +381,7 @@ class GroupProber(Prober):
         if version >= 4:
             keys = [coordinator.key for coordinator in answer.coordinators]
             self.expect("a coordinator is found by the group's hash", "keys", keys, [group, f"{group}-other"])
-        wanted = Err.NONE, log.leader, self.scene.kafka.hosts[log.leader - 1], 9092
+        wanted = Err.NONE, log.leader, self.context.kafka.hosts[log.leader - 1], 9092
         actual = Err(row.error_code), row.node_id, row.host, row.port
         self.expect(
             "a coordinator is found by the group's hash", f"FindCoordinator v{version} of {group}", actual, wanted
@@ -395,8 +395,8 @@ class GroupProber(Prober):
             return
         values = {(TOPIC, 0): (self.rng.randrange(1 << 30), -1, "astray")}
         broker = self.rng.choice(others)
-        commit = await self.tell(self.commit_of(group, values), self.pick(OffsetCommitRequest, 2), broker)
-        describe = await self.tell(DescribeGroupsRequest([group]), self.pick(DescribeGroupsRequest), broker)
+        commit = await self.request_once(self.commit_of(group, values), self.pick(OffsetCommitRequest, 2), broker)
+        describe = await self.request_once(DescribeGroupsRequest([group]), self.pick(DescribeGroupsRequest), broker)
         if before == self.steady(group) and self.calm.since(begun_s):
             name = "another broker is no coordinator"
             self.expect(name, f"OffsetCommit to {broker}", self.errors_of(commit), {(TOPIC, 0): Err.NOT_COORDINATOR})

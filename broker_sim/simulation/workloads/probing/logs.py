@@ -142,13 +142,13 @@ class LogProber(Prober):
         self._count += 1
         name = name or f"{self.name}-{self._count}"
         count = self.rng.randint(1, 4)
-        factor = self.rng.randint(1, len(self.scene.kafka.hosts))
+        factor = self.rng.randint(1, len(self.context.kafka.hosts))
         settings = self._settings()
         rows = [Setting(key, value) for key, value in settings.items()]
         begun_s = self.calm.now_s()
         asked = CreateTopicsRequest([CreatableTopic(name, count, factor, [], rows)], 1000)
         version = self.pick(CreateTopicsRequest, 2)
-        answer = (await self.tell(asked, version, self.broker())).topics[0]
+        answer = (await self.request_once(asked, version, self.broker())).topics[0]
         if self.calm.since(begun_s):
             self.expect("topics are created as requested", f"CreateTopics of {name}, {settings}", answer.error_code, 0)
             if version >= 5 and answer.error_code == 0:
@@ -191,7 +191,7 @@ class LogProber(Prober):
             request = DeleteTopicsRequest(
                 [DeleteTopicState(None, topic.topic_id) if by_id else DeleteTopicState(topic.name)], timeout_ms=1000
             )
-        answer = (await self.tell(request, version, self.broker())).responses[0]
+        answer = (await self.request_once(request, version, self.broker())).responses[0]
         if self.calm.since(begun_s):
             self.expect("deleted topics are removed", f"DeleteTopics of {topic.name}", answer.error_code, 0)
         if answer.error_code == 0:
@@ -235,7 +235,7 @@ class LogProber(Prober):
         codec = rng.choice(_CODECS)
         if topic.producer is None and rng.random() < 0.3:
             version = self.pick(InitProducerIdRequest)
-            answer = await self.tell(InitProducerIdRequest(None), version, self.broker())
+            answer = await self.request_once(InitProducerIdRequest(None), version, self.broker())
             if answer.error_code == 0:
                 self.fresh_producer(answer.producer_id)
                 topic.producer = answer.producer_id, answer.producer_epoch
@@ -245,7 +245,7 @@ class LogProber(Prober):
 
     def fresh_producer(self, producer_id: int) -> None:
         """Expect that no InitProducerId has returned this producer id before."""
-        known = self.scene.producers
+        known = self.context.producers
         if producer_id in known:
             self.breach("producer ids are never reused", f"{producer_id} was given before")
         known.add(producer_id)
@@ -273,7 +273,7 @@ class LogProber(Prober):
             line = await self.line(broker)
             line.start_unanswered(request, version)
             return None
-        answer = await self.tell(request, version, broker)
+        answer = await self.request_once(request, version, broker)
         self.endpoints = [(endpoint.node_id, endpoint.host, endpoint.port) for endpoint in answer.node_endpoints]
         row = answer.responses[0].partition_responses[0]
         self.expect(
@@ -403,7 +403,7 @@ class LogProber(Prober):
                 "errors name the current leader", "Produce: leader", actual, (partition.leader, partition.leader_epoch)
             )
             ends = self.endpoints
-            host = self.scene.kafka.hosts[partition.leader - 1]
+            host = self.context.kafka.hosts[partition.leader - 1]
             self.expect(
                 "errors name the current leader", "Produce: where it is", ends, [(partition.leader, host, 9092)]
             )
@@ -429,7 +429,7 @@ class LogProber(Prober):
             None, ALL, 1000, [TopicProduceData(old.name, old.topic_id, [PartitionProduceData(0, self._some())])]
         )
         begun_s = self.calm.now_s()
-        row = (await self.tell(request, version, partition.leader)).responses[0].partition_responses[0]
+        row = (await self.request_once(request, version, partition.leader)).responses[0].partition_responses[0]
         if self.calm.since(begun_s) and (version >= 13 or old.name not in self.state.topics):
             wanted = Err.UNKNOWN_TOPIC_ID if version >= 13 else Err.UNKNOWN_TOPIC_OR_PARTITION
             self.expect("deleted topics are removed", f"Produce v{version} to {old.name}", Err(row.error_code), wanted)
@@ -504,7 +504,7 @@ class LogProber(Prober):
         if not recent or index in topic.pending:
             return
         kept = (
-            KEPT_BATCHES if not self.scene.kafka.kind_of_disk else 1
+            KEPT_BATCHES if not self.context.kafka.kind_of_disk else 1
         )  # a start from the disk knows the last one alone
         batch = self.rng.choice(
             [candidate for candidate in recent[-kept:] if candidate.head.epoch == recent[-1].head.epoch]

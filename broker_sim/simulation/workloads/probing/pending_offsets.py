@@ -47,7 +47,7 @@ class PendingOffsetsTransaction:
         log = None if topic is None else topic.partitions[offsets_partition(self.life.name, len(topic.partitions))]
         state = standing(log)
         loaded = log is not None and (
-            log.log_end_offset == 0 or self.prober.scene.kafka.runtime.shard(log.index) is not None
+            log.log_end_offset == 0 or self.prober.context.kafka.runtime.shard(log.index) is not None
         )
         if state is None or not loaded:
             raise Unsure

@@ -107,28 +107,28 @@ class Prober(RawClient):
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {}
     PAUSE_S = 0.03
 
-    def __init__(self, scene: RawContext, name: str, calm: Calm, broken: Callable[[InvariantBroken], object]) -> None:
-        super().__init__(scene, name)
+    def __init__(self, context: RawContext, name: str, calm: Calm, broken: Callable[[InvariantBroken], object]) -> None:
+        super().__init__(context, name)
         self.calm, self._broken = calm, broken
         self.over = False
         self.checked = 0
         """Answers that were held against the model."""
-        self._spoken = advertised(scene.kafka.state.as_version)
+        self._spoken = advertised(context.kafka.state.as_version)
         self._values = 0
         self.doing = ""
 
     @property
     def state(self) -> ClusterState:
         """State of the cluster, to see whether it has changed; expected responses are known from elsewhere. Raises AllBrokersDown."""
-        if self.scene.kafka.dead:
+        if self.context.kafka.dead:
             raise AllBrokersDown
-        return self.scene.kafka.state
+        return self.context.kafka.state
 
     async def run(self) -> None:
         """Send requests and check their responses until the workload ends."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
-        book = self.scene.deeds
+        book = self.context.deeds
         book.life(self.name, self.rng)
         weights = [
             0.15 + self.rng.random() ** 2 for _ in deeds
@@ -148,7 +148,7 @@ class Prober(RawClient):
 
     def ready(self) -> bool:
         """Whether there is a cluster to work with."""
-        return not self.scene.kafka.dead
+        return not self.context.kafka.dead
 
     def value(self) -> bytes:
         """Another one each time, of any length."""
@@ -164,7 +164,7 @@ class Prober(RawClient):
         low, high = self._spoken[kind.__spec__.api_key]
         return self.rng.randint(max(low, min(least, high)), high)
 
-    async def tell(self, request: Any, version: int, broker: int, number: int = 0) -> Any:
+    async def request_once(self, request: Any, version: int, broker: int, number: int = 0) -> Any:
         """Send and wait for the response; hang up where none comes. Raises OSError."""
         line = await self.line(broker, number)
         try:
@@ -175,7 +175,7 @@ class Prober(RawClient):
 
     def broker(self) -> int:
         """The node id of a random broker."""
-        return self.rng.randint(1, len(self.scene.kafka.hosts))
+        return self.rng.randint(1, len(self.context.kafka.hosts))
 
     def breach(self, name: str, what: str) -> None:
         """An answer is none that may be."""

@@ -103,7 +103,7 @@ class ReadingProber(LogProber):
         before = [standing(self.partition(topic, index)) for topic, index, _ in asked]
         least = [log.sure_end for log in (topic.logs[index] for topic, index, _ in asked)]
         request = self.fetch_request(asked, version, **options)
-        answer = await self.tell(request, version, leader)
+        answer = await self.request_once(request, version, leader)
         calm, took_s = self.calm.since(begun_s), self.calm.now_s() - begun_s
         rows = {
             (topic.topic_id if version >= 13 else topic.topic, partition.partition_index): partition
@@ -260,7 +260,7 @@ class ReadingProber(LogProber):
             if epoch >= 0 and not follows:
                 return
             wanted = wanted if follows else Err.NOT_LEADER_OR_FOLLOWER
-        answer = await self.tell(request, version, broker)
+        answer = await self.request_once(request, version, broker)
         if before == standing(self.partition(topic, index)) and self.calm.since(begun_s):
             row = answer.responses[0].partitions[0]
             what = f"Fetch of {log.name} from {offset} in epoch {epoch} at {broker}"
@@ -274,7 +274,7 @@ class ReadingProber(LogProber):
                     (partition.leader, partition.leader_epoch),
                 )
                 ends = [(endpoint.node_id, endpoint.host) for endpoint in answer.node_endpoints]
-                host = self.scene.kafka.hosts[partition.leader - 1]
+                host = self.context.kafka.hosts[partition.leader - 1]
                 self.expect("errors name the current leader", "Fetch: where it is", ends, [(partition.leader, host)])
 
     async def _do_read_behind_an_epoch(self) -> None:
@@ -297,7 +297,7 @@ class ReadingProber(LogProber):
         offset = self.rng.choice((ends[1], max(ends[1] - 1, 0), min(ends[1] + 1, log.end), log.end))
         request = self.fetch_request([(topic, index, offset)], version)
         request.topics[0].partitions[0].last_fetched_epoch = asked
-        answer = await self.tell(request, version, partition.leader)
+        answer = await self.request_once(request, version, partition.leader)
         if before != standing(self.partition(topic, index)) or not self.calm.since(begun_s) or not log.exact:
             return
         row = answer.responses[0].partitions[0]
@@ -317,7 +317,7 @@ class ReadingProber(LogProber):
         old, version = self.rng.choice(self.gone), self.pick(FetchRequest, 4)
         begun_s = self.calm.now_s()
         request = self.fetch_request([(old, 0, 0)], version, max_wait_ms=1000)
-        answer = await self.tell(request, version, self.broker())
+        answer = await self.request_once(request, version, self.broker())
         if not self.calm.since(begun_s) or (version < 13 and old.name in self.state.topics):
             return
         wanted = Err.UNKNOWN_TOPIC_ID if version >= 13 else Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -338,7 +338,7 @@ class ReadingProber(LogProber):
         version = self.pick(ListOffsetsRequest, 7 if timestamp == MAX_TIMESTAMP else 1)
         rows = [ListOffsetsPartition(index, -1, timestamp)]
         request = ListOffsetsRequest(-1, self.rng.choice((0, 1)), [ListOffsetsTopic(topic.name, rows)])
-        answer = await self.tell(request, version, partition.leader)
+        answer = await self.request_once(request, version, partition.leader)
         row = answer.topics[0].partitions[0]
         self.expect("responses match their requests", "ListOffsets: partition", row.partition_index, index)
         return row
@@ -404,7 +404,7 @@ class ReadingProber(LogProber):
         rows = [OffsetForLeaderPartition(index, -1, epoch)]
         version = self.pick(OffsetForLeaderEpochRequest, 2)
         asked = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic.name, rows)])
-        answer = (await self.tell(asked, version, partition.leader)).topics[0].partitions[0]
+        answer = (await self.request_once(asked, version, partition.leader)).topics[0].partitions[0]
         if before == standing(self.partition(topic, index)) and self.calm.since(begun_s) and log.exact:
             actual = Err(answer.error_code), (answer.leader_epoch, answer.end_offset)
             self.expect(
@@ -432,7 +432,7 @@ class ReadingProber(LogProber):
         kept, log.deletes = log.deletes, True
         log.may_go = max(log.may_go, min(goes_to, log.end))
         topic.settings.setdefault("retention.ms", str(10**12))
-        answer = await self.tell(asked, self.pick(DeleteRecordsRequest), partition.leader)
+        answer = await self.request_once(asked, self.pick(DeleteRecordsRequest), partition.leader)
         row = answer.topics[0].partitions[0]
         steady = before == standing(self.partition(topic, index)) and self.calm.since(begun_s) and log.exact
         if steady:
@@ -465,7 +465,7 @@ class ReadingProber(LogProber):
         ]  # fmt: skip
         if not mine:
             return
-        await _Session(self, mine, first.leader, self.pick(FetchRequest, 7)).live()
+        await _FetchSession(self, mine, first.leader, self.pick(FetchRequest, 7)).live()
 
     # --- doubt
 
@@ -485,7 +485,9 @@ class ReadingProber(LogProber):
             if before is None or before != standing(partition) or partition is None:
                 return
             version = self.pick(FetchRequest, 5)
-            answer = await self.tell(self.fetch_request([(topic, index, at)], version), version, partition.leader)
+            answer = await self.request_once(
+                self.fetch_request([(topic, index, at)], version), version, partition.leader
+            )
             row = answer.responses[0].partitions[0]
             if row.error_code:
                 return
@@ -498,7 +500,7 @@ class ReadingProber(LogProber):
             log.settle(mark)
 
 
-class _Session:
+class _FetchSession:
     """One fetch session, step by step (KIP-227)."""
 
     def __init__(self, prober: ReadingProber, mine: list[tuple[OwnTopic, int, int]], broker: int, version: int) -> None:
@@ -521,7 +523,7 @@ class _Session:
         request.forgotten_topics_data = [
             ForgottenTopic(topic.name, topic.topic_id, [index]) for topic, index, _ in forgotten
         ]
-        answer = await prober.tell(request, self.version, self.broker)
+        answer = await prober.request_once(request, self.version, self.broker)
         if not (prober.calm.since(self.begun_s) and self.stood == self._standing()):
             return False
         name = "a fetch session tells what is new"
@@ -579,14 +581,14 @@ class _Session:
     async def _refused(self, what: str, session: int, epoch: int, wanted: Err) -> None:
         prober = self.prober
         request = prober.fetch_request([], self.version, session_id=session, session_epoch=epoch)
-        answer = await prober.tell(request, self.version, self.broker)
+        answer = await prober.request_once(request, self.version, self.broker)
         if prober.calm.since(self.begun_s):
             prober.expect("fetch sessions check their epoch", what, Err(answer.error_code), wanted)
 
     async def _end(self) -> None:
         prober = self.prober
         request = prober.fetch_request([], self.version, session_id=self.session, session_epoch=-1)
-        answer = await prober.tell(request, self.version, self.broker)
+        answer = await prober.request_once(request, self.version, self.broker)
         if prober.calm.since(self.begun_s):
             prober.expect("fetch sessions check their epoch", "the end", (answer.error_code, answer.session_id), (0, 0))
             await self._refused("after its end", self.session, self.epoch, Err.FETCH_SESSION_ID_NOT_FOUND)

@@ -94,7 +94,7 @@ class TopicProber(Prober):
 
     async def _create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[tuple[Any, int]]:
         version = self.pick(CreateTopicsRequest, 2)
-        answer = await self.tell(CreateTopicsRequest(list(topics), 1000, validate_only), version, self.broker())
+        answer = await self.request_once(CreateTopicsRequest(list(topics), 1000, validate_only), version, self.broker())
         actual = [topic.name for topic in answer.topics]
         self.expect(_MADE, "CreateTopics: topics", actual, [topic.name for topic in topics])
         return [(topic, version) for topic in answer.topics]
@@ -182,7 +182,7 @@ class TopicProber(Prober):
         asked = [CreatableTopic(name, 1, 1) for name in (twice, once, twice)]
         self.watch()
         version = self.pick(CreateTopicsRequest, 2)
-        answer = await self.tell(CreateTopicsRequest(asked, 1000, False), version, self.broker())
+        answer = await self.request_once(CreateTopicsRequest(asked, 1000, False), version, self.broker())
         if self.quiet(unchanged=False):
             actual = {topic.name: Err(topic.error_code) for topic in answer.topics}
             self.expect(_MADE, "CreateTopics with a name twice", actual, {twice: Err.INVALID_REQUEST, once: Err.NONE})
@@ -199,7 +199,7 @@ class TopicProber(Prober):
         only = self.rng.random() < 0.2
         request = CreatePartitionsRequest([CreatePartitionsTopic(mine.name, count, None)], 1000, only)
         self.watch()
-        answer = await self.tell(request, self.pick(CreatePartitionsRequest), self.broker())
+        answer = await self.request_once(request, self.pick(CreatePartitionsRequest), self.broker())
         row = answer.results[0]
         if not self.quiet(unchanged=False):
             if row.error_code == 0 and not only and count > mine.count:
@@ -231,7 +231,7 @@ class TopicProber(Prober):
         request = DeleteTopicsRequest([state] if version >= 6 else [], [mine.name], 1000)
         for again in (False, True):
             self.watch()
-            row = (await self.tell(request, version, self.broker())).responses[0]
+            row = (await self.request_once(request, version, self.broker())).responses[0]
             if not self.quiet(unchanged=False):
                 return
             missing = Err.UNKNOWN_TOPIC_ID if by_id else Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -267,7 +267,7 @@ class TopicProber(Prober):
         ]  # fmt: skip
 
     def _brokers(self) -> list[tuple[int, str, int]]:
-        hosts = self.scene.kafka.hosts
+        hosts = self.context.kafka.hosts
         return [(node, hosts[node - 1], 9092) for node, broker in self.state.brokers.items() if broker.alive]
 
     async def _do_ask_for_metadata(self) -> None:
@@ -291,7 +291,7 @@ class TopicProber(Prober):
         self.watch()
         if version < 4 and not every and self.gone:
             self.gone.pop()  # it may make what it asks for
-        answer = await self.tell(MetadataRequest(asked, version < 4), version, self.broker())
+        answer = await self.request_once(MetadataRequest(asked, version < 4), version, self.broker())
         if (version < 4 and not every and old is not None) or not self.quiet():
             return
         brokers = [(broker.node_id, broker.host, broker.port) for broker in answer.brokers]
@@ -329,7 +329,7 @@ class TopicProber(Prober):
         version 0."""
         self.watch()
         version = self.pick(ApiVersionsRequest)
-        answer = await self.tell(ApiVersionsRequest("prober", "1.0"), version, self.broker())
+        answer = await self.request_once(ApiVersionsRequest("prober", "1.0"), version, self.broker())
         if self.quiet():
             rule = "supported API versions are advertised"
             actual = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
@@ -344,7 +344,7 @@ class TopicProber(Prober):
             return
         self.watch()
         version = self.pick(DescribeClusterRequest)
-        answer = await self.tell(DescribeClusterRequest(), version, self.broker())
+        answer = await self.request_once(DescribeClusterRequest(), version, self.broker())
         if self.quiet():
             brokers = [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers]
             self.expect(_TOLD, "DescribeCluster: brokers", sorted(brokers), sorted(self._brokers()))
@@ -361,7 +361,7 @@ class TopicProber(Prober):
         cursor = None
         for _ in range(60):
             request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor)
-            answer = await self.tell(request, 0, self.broker())
+            answer = await self.request_once(request, 0, self.broker())
             if not self.quiet():
                 return
             got = sum(len(topic.partitions) for topic in answer.topics)
@@ -387,7 +387,7 @@ class TopicProber(Prober):
         every = self.rng.random() < 0.3
         asked = None if every else [DescribableLogDirTopic(mine.name, list(range(mine.count)))]
         self.watch()
-        answer = await self.tell(DescribeLogDirsRequest(asked), self.pick(DescribeLogDirsRequest), broker)
+        answer = await self.request_once(DescribeLogDirsRequest(asked), self.pick(DescribeLogDirsRequest), broker)
         if self.quiet():
             rows = {topic.name: topic for topic in answer.results[0].topics} if answer.results else {}
             actual = (
@@ -426,7 +426,7 @@ class TopicProber(Prober):
         only = self.rng.random() < 0.2
         asked = IncrementalAlterConfigsRequest([AlterConfigsResource(_TOPIC, mine.name, changes)], only)
         self.watch()
-        answer = await self.tell(asked, self.pick(IncrementalAlterConfigsRequest), self.broker())
+        answer = await self.request_once(asked, self.pick(IncrementalAlterConfigsRequest), self.broker())
         row = answer.responses[0]
         if not self.quiet(unchanged=False):
             self.topics.remove(mine)
@@ -448,7 +448,7 @@ class TopicProber(Prober):
         version = self.pick(DescribeConfigsRequest, 1)
         asked = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, mine.name, keys)], self.rng.random() < 0.5)
         self.watch()
-        row = (await self.tell(asked, version, self.broker())).results[0]
+        row = (await self.request_once(asked, version, self.broker())).results[0]
         if not self.quiet(unchanged=False) or mine not in self.topics:
             return
         name = "described configs match the settings"

@@ -88,7 +88,7 @@ class Life:
 
     def __init__(self, prober: TransactionProber, name: str, timeout_ms: int = _LONG_MS) -> None:
         self.prober, self.name, self.rng, self.timeout_ms = prober, name, prober.rng, timeout_ms
-        self.release = release(prober.scene.kafka.state.as_version)
+        self.release = release(prober.context.kafka.state.as_version)
         self.flow = prober.rng.choice((1, 2)) if self.release >= (4, 0) else 1
         self.producer, self.epoch, self.sequence = -1, -1, 0
         self.rows: list[tuple[int, bytes, bool]] = []
@@ -115,7 +115,7 @@ class Life:
     async def ask(self, request: Any, version: int, broker: int) -> Any:
         """Its answer. Raises Unsure where anything has happened meanwhile, OSError."""
         before, begun_s = self._stands(), self.prober.calm.now_s()
-        answer = await self.prober.tell(request, version, broker)
+        answer = await self.prober.request_once(request, version, broker)
         if before != self._stands() or not self.prober.calm.since(begun_s):
             raise Unsure
         return answer
@@ -148,7 +148,7 @@ class Life:
         for _ in range(20):
             version = prober.pick(FindCoordinatorRequest, 1)
             request = FindCoordinatorRequest(self.name, _TRANSACTION, [self.name])
-            answer = await prober.tell(request, version, prober.broker())
+            answer = await prober.request_once(request, version, prober.broker())
             row = answer.coordinators[0] if version >= 4 else answer
             if row.error_code == 0:
                 break
@@ -161,7 +161,7 @@ class Life:
                 "a coordinator is found by the transactional id's hash", "its broker", row.node_id, self.coordinator
             )
         made = CreateTopicsRequest([CreatableTopic(self.name, 1, 1)], 1000)
-        answer = await prober.tell(made, prober.pick(CreateTopicsRequest, 2), prober.broker())
+        answer = await prober.request_once(made, prober.pick(CreateTopicsRequest, 2), prober.broker())
         if answer.topics[0].error_code:
             raise Unsure
         await self.new_epoch(0)

@@ -72,7 +72,7 @@ class Probing:
         self.kafka.on_loss = watch.breach
         self.kafka.state.ensure_offsets_topic()
         unheard = UncheckedAnswers(self.kafka.state, lambda: sim.elapsed_s, lambda error: None)
-        self.scene = RawContext(sim, self.kafka, unheard, only=case.deeds)
+        self.context = RawContext(sim, self.kafka, unheard, only=case.deeds)
         began_s = sim.elapsed_s
         self.calm = Calm(case.plan or (), lambda: sim.elapsed_s - began_s)
         self.leaders = Leaders(lambda: None if self.kafka.dead else self.kafka.state, watch.breach)
@@ -81,14 +81,14 @@ class Probing:
             if f"c{number}" in case.absent:
                 sim.host(f"c{number}")
                 continue
-            prober = _KINDS[kind](self.scene, f"c{number}", self.calm, watch.breach)
+            prober = _KINDS[kind](self.context, f"c{number}", self.calm, watch.breach)
             self.probers.append(prober)
             sim.host(prober.name).spawn(prober.run)
         self._look_later()
 
     def _look_later(self) -> None:
         def look() -> None:
-            if not self.scene.settled:
+            if not self.context.settled:
                 self.leaders.look()
                 self._look_later()
 
@@ -102,7 +102,7 @@ class Probing:
     @property
     def done(self) -> list[Deed]:
         """The deeds of clients that draw them."""
-        return self.scene.deeds.done
+        return self.context.deeds.done
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
         """Calm is what these faults leave."""
@@ -122,7 +122,7 @@ class Probing:
         self.watch.check()
         for prober in self.probers:
             prober.over = True
-        self.scene.settled = True
+        self.context.settled = True
         return _SETTLING_S
 
     def told(self) -> dict[str, Any]:
