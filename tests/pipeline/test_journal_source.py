@@ -408,5 +408,5 @@ def test_batch_and_stream_give_the_same_rows_over_a_restart(spark: Any, journal:
 def test_an_error_of_one_line(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="missing: there is no such file or directory"):
         spark.read.format("sim_journal").load(str(tmp_path / "missing")).collect()
-    with pytest.raises(Exception, match="no option .* of sim_journal"):
+    with pytest.raises(Exception, match=r"no option .* of sim_journal"):
         spark.read.format("sim_journal").option("boddy", "true").load(str(tmp_path)).collect()
