@@ -152,7 +152,7 @@ def clients() -> str:
         reasons = dict.fromkeys(reason.removeprefix(f"{client.name} ") for reason in client.cannot.values())
         rows.append([f"`{client.name}`", LANGUAGES[client.name], str(able), "; ".join(reasons)])
     rows.sort(key=lambda row: -int(row[2]))
-    return table(["client", "language", f"scenarios of {len(SCENARIOS)}", "what the client itself can't"], rows)
+    return table(["client", "language", f"scenarios of {len(SCENARIOS)}", "limits of the client"], rows)
 
 
 LANGUAGES = {

@@ -182,8 +182,8 @@ EVENTS: dict[str, dict[str, str]] = {
     "delivery": {
         "log": "partition of data",
         "group": "share group",
-        "action": "`acquired`; acknowledged by the member as `accepted`, `released`, `rejected`, `gap`, `renewed`; `expired`: the acquisition "
-        "lock ended; `given back`: the share session ended; `aborted`: records of an aborted transaction; `deleted`: records below the "
+        "action": "`acquired`; acknowledged by the member as `accepted`, `released`, `rejected`, `gap`, `renewed`; `expired`: the lock "
+        "ended; `given back`: the share session ended; `aborted`: records of an aborted transaction; `deleted`: records below the "
         "start of the log; `dead letter`: written to the dead letter queue, or given up; `refused`: the share coordinator returned an "
         "error, nothing changed",
         "member": "member id of the present or former owner; null for none",
