@@ -152,7 +152,7 @@ def clients() -> str:
         reasons = dict.fromkeys(reason.removeprefix(f"{client.name} ") for reason in client.cannot.values())
         rows.append([f"`{client.name}`", LANGUAGES[client.name], str(able), "; ".join(reasons)])
     rows.sort(key=lambda row: -int(row[2]))
-    return table(["client", "language", f"scenarios of {len(SCENARIOS)}", "what the client itself can't"], rows)
+    return table(["client", "language", f"scenarios of {len(SCENARIOS)}", "limits of the client"], rows)
 
 
 LANGUAGES = {
@@ -202,7 +202,7 @@ def swarm_kinds() -> str:
     by_kind: dict[str, list[str]] = {}
     for name, (kind, _) in swarm.SWARM.items():
         by_kind.setdefault(kind, []).append(f"`{name}`")
-    by_kind["buggify"] = ["brokers do what they seldom do (`habits=False`: they don't)"]
+    by_kind["buggify"] = ["rare but legal paths of the brokers (`habits=False`: none)"]
     return table(["of the kind", "drawn as"], ([f"`{kind}`", ", ".join(names)] for kind, names in by_kind.items()))
 
 
@@ -262,6 +262,13 @@ def pipeline_tables() -> str:
     return "\n\n".join(f"### {one.name}\n\n{one.description}\n\n{one.markdown()}" for one in all_of_them)
 
 
+def finding_kinds() -> str:
+    """The kinds of the pipeline's findings."""
+    from broker_sim.pipeline.finding import KINDS as FINDINGS
+
+    return table(["kind", "reports"], ([f"`{kind}`", text] for kind, text in FINDINGS.items()))
+
+
 def shell_help() -> str:
     """The commands of a simulation's prompt."""
     from broker_sim.simulation.sweeps.shell import HELP
@@ -296,7 +303,7 @@ BLOCKS: dict[Path, dict[str, Callable[[], str]]] = {
     CONTROL: {"operations": operations},
     SIMULATION: {"kinds": fault_kinds, "swarm": swarm_kinds, "invariants": invariants, "pins": pins},
     SWEEPS: {"shell": shell_help, "watched": watched_apis, "rules": prober_rules, "worlds": small_worlds},
-    PIPELINE: {"tables": pipeline_tables},
+    PIPELINE: {"findings": finding_kinds, "tables": pipeline_tables},
 }
 
 

@@ -30,7 +30,7 @@ def test_the_pytest_example_is_the_file_that_runs() -> None:
 
 
 def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_package(tmp_path: Path) -> None:
-    for name in ("test_orders.py", "test_stuck_partition.py"):
+    for name in ("test_orders.py", "test_stuck_partition.py", "test_session_expiry.py"):
         (tmp_path / name).write_text((ROOT / "examples" / name).read_text())
     command = [
         sys.executable,
@@ -45,7 +45,14 @@ def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_packa
     ]
     done = processes.run(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_the_example_of_a_manual_clock_is_the_file_that_runs() -> None:
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "time.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert example in (ROOT / "examples" / "test_session_expiry.py").read_text()
 
 
 async def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,17 +86,17 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """``brokers`` brokers, started and stopped together.
+    """A Kafka cluster of ``brokers`` brokers, with node ids from 1.
 
-    ``topics``: created unless they are there: ``{"orders": 6}`` (-1: num.partitions), ``["orders", "payments:6"]``, or with
-    settings ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``. ``config``: settings by Kafka's names. ``data_dir``:
-    where logs are kept, with ``sync`` forced to the disk before an acknowledgement. ``port``: of the first broker, the others take
-    the next ones; 0 takes free ones. ``advertised_host``: host in the advertised listeners, if it is not ``host``.
+    ``topics``: topics to create unless they exist: ``{"orders": 6}`` (-1: num.partitions), ``["orders", "payments:6"]``, or with
+    settings ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``. ``config``: broker settings by Kafka's names.
+    ``data_dir``: log directory (default: in memory); ``sync``: call fsync before an acknowledgement. ``port``: port of the first
+    broker, the others use the following ones; 0: free ports. ``advertised_host``: host in the advertised listeners, if it is not
+    ``host``.
 
-    ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (does not advance by itself; ``time.advance``
-    advances it) or one of your
-    own. ``seed``: the same one gives the same member ids, topic ids and chances. ``journal``: True, or a directory for its files;
-    else it begins when somebody looks (`observe`). ``rng`` takes the place of ``seed``.
+    ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (only ``time.advance`` advances it) or a `Clock`.
+    ``seed``: the same seed gives the same member ids, topic ids and random numbers; ``rng`` replaces it. ``journal``: True, or a
+    directory for its files; by default recording begins when it is first needed (`observe`).
     """
 
     if not TYPE_CHECKING:

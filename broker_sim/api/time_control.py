@@ -101,8 +101,8 @@ class TimeControl:
         return self._clock.now_ms()
 
     def next_timer(self) -> tuple[int, str] | None:
-        """When the next timer fires, and what it is for; None where none is armed. Of a clock that moves by itself only the timers of
-        coordinators are known."""
+        """The time of the next timer, in ms since 1970, and its purpose; None without an armed timer. With a real or scaled clock only
+        the timers of coordinators are known."""
         timers: list[tuple[int, str]] = []
         coordinators = self._coordinators()
         timed: list[Any] = [] if coordinators is None else [*coordinators.made(), *coordinators.locks()]

@@ -29,7 +29,7 @@ from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
 from broker_sim.control.on_journal import JournalQuery
 from broker_sim.control.operations import Operation, find
 from broker_sim.fields.field import Field
-from broker_sim.fields.kinds import Flag
+from broker_sim.fields.kinds import Choice, Duration, Flag
 from broker_sim.journal import JournalError, read
 
 __all__ = ["register", "spelled_out"]
@@ -283,7 +283,9 @@ def _leaf(commands: Commands, name: str, verb: Verb) -> None:
             parameter.name.upper() if parameter.required else f"[{parameter.name.upper()}]" for parameter in bare
         )
         or "KEY=VALUE",
-        help="; ".join(f"{parameter.name}: {parameter.doc}" for parameter in bare)
+        help="; ".join(
+            f"{parameter.name}: {_text(parameter)}" if len(bare) > 1 else _text(parameter) for parameter in bare
+        )
         or "the options below, without their dashes",
     )
     for field in operation.parameters.values():
@@ -296,8 +298,21 @@ def _leaf(commands: Commands, name: str, verb: Verb) -> None:
     parser.set_defaults(verb=verb)
 
 
+def _text(parameter: Field) -> str:
+    """The help of a parameter: what it sets, which values it takes, its default."""
+    text = parameter.doc
+    if isinstance(parameter.kind, Choice):
+        text += f" (one of {', '.join(parameter.kind.names())})"
+    elif isinstance(parameter.kind, Duration):
+        text += f", as in {parameter.example or '500ms'}" if parameter.default is None else ""
+    if parameter.default is not None and not isinstance(parameter.kind, Flag) and "(default" not in text:
+        is_time = isinstance(parameter.kind, Duration)
+        text += f" (default: {f'{parameter.default:g}s' if is_time else parameter.default})"
+    return text.replace("%", "%%")
+
+
 def _option(parser: argparse.ArgumentParser, parameter: Field) -> None:
-    name, text = f"--{parameter.name.replace('_', '-')}", parameter.doc.replace("%", "%%")
+    name, text = f"--{parameter.name.replace('_', '-')}", _text(parameter)
     if isinstance(parameter.kind, Flag):
         parser.add_argument(
             name, dest=f"p_{parameter.name}", action=argparse.BooleanOptionalAction, default=None, help=text
@@ -309,39 +324,41 @@ def _option(parser: argparse.ArgumentParser, parameter: Field) -> None:
 
 
 def _common(parser: argparse.ArgumentParser, operation: Operation) -> None:
-    group = parser.add_argument_group("which brokers")
+    group = parser.add_argument_group("control server")
     group.add_argument(
         "--control",
         metavar="URL",
         default=os.environ.get(URL_VARIABLE) or f"http://127.0.0.1:{CONTROL_PORT}",
-        help=f"the control server (default: %(default)s; environment {URL_VARIABLE})",
+        help=f"its address, as `serve --control` prints it (default: %(default)s; environment {URL_VARIABLE})",
     )
     group.add_argument(
         "--control-token-file",
         metavar="FILE",
-        help=f"a file with its token (or the token in the environment, {TOKEN_VARIABLE})",
+        help=f"file with its bearer token (default: the token in the environment, {TOKEN_VARIABLE})",
     )
     if operation.on == "cluster":
         group.add_argument(
-            "--cluster", metavar="ID", default="default", help="the virtual cluster (default: %(default)s)"
+            "--cluster", metavar="ID", default="default", help="virtual cluster of the process (default: %(default)s)"
         )
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="print the response as JSON")
 
 
 def _offline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--journal", metavar="PATH", help="from a journal's file or directory, not from a running broker"
+        "--journal",
+        metavar="PATH",
+        help="read a journal file or directory (serve --journal) in place of a running broker",
     )
 
 
 def _drawing(parser: argparse.ArgumentParser) -> None:
     _offline(parser)
-    parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    parser.add_argument("--svg", metavar="FILE", help="write a picture")
+    parser.add_argument("--html", metavar="FILE", help="write the timeline as a page that needs no network")
+    parser.add_argument("--svg", metavar="FILE", help="write the timeline as an SVG picture")
 
 
 def _watching(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--watch", action="store_true", help="print every change until interrupted")
+    parser.add_argument("--watch", action="store_true", help="print every change until Ctrl-C")
 
 
 _EXTRAS: dict[str, Callable[[argparse.ArgumentParser], None]] = {

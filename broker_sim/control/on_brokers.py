@@ -119,7 +119,7 @@ async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation(
     "clock.advance",
     "POST /clock/advance",
-    Field("by", Duration(most=LONGEST_STEP_S), "duration", required=True, example="45s"),
+    Field("by", Duration(most=LONGEST_STEP_S), "how far to advance", required=True, example="45s"),
     Field(
         "expire",
         ListOf(Text()),

@@ -28,7 +28,7 @@ MEMBER_GONE = Field("member_gone", Text(), "no member has that member id, instan
 CONDITIONS = (
     Field("members", Count(0), "number of members", example=3),
     Field("generation", Count(0), "this generation or a later one"),
-    Field("committed", MapOf(Count()), "committed offsets, at least: {orders-0: 5}"),
+    Field("committed", MapOf(Count()), "committed offsets, these or later ones: orders-0=5,orders-1=7"),
     Field(
         "lag_below",
         Count(1),

@@ -58,7 +58,7 @@ LEGEND = {
     "removed": "removed",
     "replaced": "back under a new id",
     "fault": "fault",
-    "told": "its client told of an error",
+    "told": "the client reported an error",
 }
 
 

@@ -50,7 +50,7 @@ MARKS = {
     "unanswered": ("?", "31", "commit without an answer"),
     "failed": ("C", "31", "commit failed"),
     "expired": ("E", "31", "lock or share session ended"),
-    "told": ("m", "35", "its client told of an error"),
+    "told": ("m", "35", "the client reported an error"),
     "fault": ("F", "35", "fault"),
     "left": ("L", "33", "left"),
     "removed": ("X", "31", "removed"),

@@ -77,7 +77,7 @@ KINDS: dict[str, PartitionFaultKind] = {
         PartitionFaultKind(
             "full",
             WRITE,
-            "the disk is full after this many more bytes; reads work",
+            "the disk is full after `free_bytes` more bytes; reads work",
             ("free_bytes",),
             Err.KAFKA_STORAGE_ERROR,
         ),

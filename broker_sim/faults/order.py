@@ -47,7 +47,7 @@ FREE = ("ApiVersions", "Fetch", "Heartbeat", "Metadata")
 
 
 class Hold(Guard):
-    """Requests that wait until they are released; see the module's text."""
+    """Requests that match its selectors wait, in order of arrival, until they are released."""
 
     def __init__(self, owner: Order, selector: Selector) -> None:
         self.selector = selector
@@ -99,8 +99,8 @@ class Hold(Guard):
         return len(chosen)
 
     def step(self, timeout: object = "10s", **selectors: Unpack[SelectorKeys]) -> Coroutine[Any, Any, str]:
-        """Let the next one go on, waiting for it to come if need be, until its handler has had it: it is answered then, or deferred.
-        Returns what it was, in words. Raises WaitTimeout after ``timeout`` of real time."""
+        """Release the oldest held request, or the next to arrive, and wait until it is handled: answered or deferred. Returns the
+        request as text. Raises WaitTimeout after ``timeout`` of real time."""
         return self._step(self._owner.selector(selectors), duration_ms(timeout, "timeout"))
 
     async def _step(self, selector: Selector, timeout_ms: int) -> str:

@@ -186,7 +186,7 @@ def entry_from(values: object, where: str) -> Entry:
 
 
 class Replay(Guard):
-    """Admits requests in a recorded order only; see rule 4."""
+    """Admits requests in a recorded order only; a request that arrives early waits."""
 
     def __init__(self, owner: GuardOwner, entries: list[Entry], free: frozenset[int], deadline_ms: int) -> None:
         self.diverged: Diverged | None = None

@@ -93,7 +93,7 @@ class Fault:
                 self._waits.remove(wait)
 
     def remove(self) -> None:
-        """End the rule; delayed and hanging requests continue (rule 3 of this module)."""
+        """End the rule; delayed and hanging requests continue."""
         self._owner.forget(self)
 
     heal = remove

@@ -97,7 +97,7 @@ class RuleKeys(SelectorKeys, total=False):
     times: Annotated[int | None, about(Count(1, LARGEST), "maximum number of matches (default: unlimited)", example=3)]
     probability: Annotated[float | None, about(Number(0, 1), "probability of a match, from the cluster's seed")]
     after: Annotated[float | str | None, about(Duration(), "start this long after the rule was added")]
-    during: Annotated[float | str | None, about(Duration(), "duration")]
+    during: Annotated[float | str | None, about(Duration(), "end this long after it began (default: with its removal)")]
     error: Annotated[
         str | int | Err | None,
         about(ErrorCode(), "respond with this error; the request is not applied", example="NOT_COORDINATOR"),

@@ -118,8 +118,9 @@ class WaitTimeout(AssertionError):
 
 
 class Journal:
-    """``keep``: events in memory. ``directory``: where files go (made if need be), each up to about ``file_bytes``; ``files``: so many
-    whole ones stay, the oldest go first (None: all). Raises UsageError for a directory that can't be used."""
+    """The events of a cluster. ``keep``: number of events in memory. ``directory``: directory of its files (created if missing), each
+    of about ``file_bytes``; ``files``: number of complete files that are kept, the newest ones (None: all). Raises UsageError for an
+    unusable directory."""
 
     def __init__(
         self,

@@ -51,9 +51,9 @@ examples:
   broker-sim pipeline run --input ./kafka-data --out ./report
       a data directory of broker-sim; its journal is found beside or below it
   broker-sim pipeline run --input ./copied-from-broker-3 --out ./report
-      copies of a real broker's __consumer_offsets-* folders; with those of other topics the lag is known, too
+      copies of a real broker's __consumer_offsets-* directories; with those of other topics the lag is known
   broker-sim pipeline run --input ./kafka-data --journal ./journal --out ./report --overwrite
-      the journal elsewhere; what an earlier run made in ./report is replaced
+      a journal in another place; the output of an earlier run in ./report is replaced
   broker-sim pipeline run --input ./copied-from-broker-3 --broker-log /var/log/kafka --client-log ./billing.log --out ./report
       the same with what brokers and consumers logged: causes, refused appends, loads, failed commits
   broker-sim pipeline run --input ./copied-from-broker-3 --since 2026-11-24T09:00 --until 2026-11-24T10:00 --group 'eu-*' --out ./report
@@ -61,15 +61,15 @@ examples:
   broker-sim pipeline run --journal ./journal --out ./report
       a journal alone
   broker-sim pipeline run --input ./copied-from-broker-3 --out ./report --fail-on bad --fail-on storm
-      for a nightly job: exit code 4 where something is bad, or a group goes from generation to generation
+      for a nightly job: exit code 4 for a finding of severity bad, or a rebalance storm
   broker-sim pipeline run --input s3a://logs/broker-3 --out ./report --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0
       from a bucket, with the credentials that Spark finds
   broker-sim pipeline run --input hdfs:///kafka-logs --out hdfs:///reports/monday --master yarn
       on a cluster
 
-OUT gets report.html, findings.txt, findings.json and tables/NAME/run_id=.../*.parquet.
+--out contains report.html, findings.txt, findings.json and tables/NAME/run_id=.../*.parquet.
 
-exit codes: 0 the report is written, 1 Spark failed, 2 a wrong argument, no input, no Java 17, 4 --fail-on found something
+exit codes: 0 the report is written, 1 Spark failed, 2 an invalid argument, no input, engine or Java 17, 4 a finding of --fail-on
 """
 
 
@@ -80,7 +80,8 @@ def register(commands: Any, name: str) -> None:
         name,
         _help,
         description="Analyse the offsets logs of a simulated or a real cluster, and the journal: Parquet tables, a report with charts,"
-        " and findings. Needs pip install 'broker-sim[spark]' and Java 17.",
+        " and findings. Needs pip install 'broker-sim[pipeline]'; inputs of 256 MiB or more, `watch` and `package` need"
+        " 'broker-sim[spark]' and Java 17.",
         epilog=_EXAMPLES,
     )
     add_verbs(parser)
@@ -115,25 +116,31 @@ def _add_run(verbs: Any) -> None:
     )
     add = verb.add_argument
     add("--input", metavar="DIR", help="data directory: the simulator's, or a copy of a real broker's")
-    add("--journal", metavar="PATH", help="journal file or folder (default: the one in or beside --input)")
-    add("--no-journal", action="store_true", help="don't look for a journal")
+    add("--journal", metavar="PATH", help="journal file or directory (default: the one in or beside --input)")
+    add("--no-journal", action="store_true", help="read no journal")
     add_log_options(add)
     add(
         "--since",
         type=moment,
         metavar="TIME",
-        help="ignore what ended before this time, UTC: 2026-11-24T09:20:36, or ms since 1970",
+        help="ignore events that ended before this time, UTC: 2026-11-24T09:20:36, or ms since 1970",
     )
-    add("--until", type=moment, metavar="TIME", help="ignore all later records")
-    add("--group", metavar="GROUP", action="append", default=[], help="these groups alone; repeatable, with * and ?")
-    add("--out", metavar="DIR", required=True, help="where tables and report go; made if need be")
-    add("--overwrite", action="store_true", help="replace what an earlier run made in --out")
-    add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
+    add("--until", type=moment, metavar="TIME", help="ignore records after this time, as --since")
+    add(
+        "--group",
+        metavar="GROUP",
+        action="append",
+        default=[],
+        help="read only this group's records; repeatable, with *, ? and [..] (default: all groups)",
+    )
+    add("--out", metavar="DIR", required=True, help="directory of the tables and the report; created if missing")
+    add("--overwrite", action="store_true", help="replace the output of an earlier run in --out")
+    add("--run-id", metavar="ID", help="id of this run in the tables (default: the input directory's name)")
     add(
         "--window",
         type=window,
         metavar="TIME",
-        help="length of the lag table's windows (default: as long as 240 of them need)",
+        help="length of a window of the table lag, as in 30s (default: a 240th of the time range)",
     )
     add(
         "--master",
@@ -145,20 +152,21 @@ def _add_run(verbs: Any) -> None:
         "--engine",
         default="auto",
         choices=ENGINES,
-        help="what computes the tables: duckdb, in this process and at once; spark; or auto (default): duckdb for inputs of less than"
-        " 256 MiB, unless --master, --conf or a remote --out ask for spark",
+        help="engine of the tables: duckdb (in this process), spark, or auto (default): duckdb for inputs smaller than"
+        " 256 MiB, spark for larger ones and with --master, --conf, a remote --input or --out",
     )
-    add("--open", action="store_true", help="show the report in the browser when it is done")
-    add("--json", action="store_true", help="the findings as one JSON object on stdout")
+    add("--open", action="store_true", help="open the report in the browser")
+    add("--json", action="store_true", help="print the findings as one JSON object on stdout")
     add(
         "--fail-on",
         action="append",
         default=[],
         choices=[*SEVERITIES, *KINDS],
         metavar="WHAT",
-        help=f"exit code 4 where this is found; repeatable: {', '.join(SEVERITIES)} (or worse), or a kind: {', '.join(KINDS)}",
+        help=f"exit code 4 for such a finding; repeatable: a severity, {', '.join(SEVERITIES)} (this one or worse), or a kind of"
+        f" docs/pipeline.md: {', '.join(KINDS)}",
     )
-    add("--quiet", action="store_true", help="no progress")
+    add("--quiet", action="store_true", help="print no progress on stderr")
 
 
 def add_log_options(add: Callable[..., object]) -> None:

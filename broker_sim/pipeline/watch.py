@@ -17,19 +17,19 @@ _EXAMPLES = """\
 examples:
   broker-sim serve --data ./kafka-data --journal ./kafka-data/journal &
   broker-sim pipeline watch --input ./kafka-data --out ./watched
-      tables, report and findings that keep up; Ctrl-C ends it, after the tables are made once more; the same command goes on
+      tables, report and findings of a running cluster; Ctrl-C computes the tables once more and ends; the same command resumes
   broker-sim pipeline watch --input ./kafka-data --out ./watched --for 10min
-      for a while
+      for ten minutes
   broker-sim pipeline watch --input ./kafka-data --out ./watched --for 0s
-      what has come since the last time, then end: for cron
+      what was added since the last run, then end: for cron
   broker-sim pipeline watch --input /var/kafka --broker-log /var/log/kafka --client-log /var/log/billing --out ./watched
-      a real broker on this machine, with what it and its consumers log: causes, refused appends, failed commits
+      a real broker on this machine, with its log and its consumers' logs: causes, refused appends, failed commits
   broker-sim pipeline watch --input ./kafka-data --out ./watched --metrics 9404
       lag, rebalances, stuck partitions and findings at http://127.0.0.1:9404/metrics, for Prometheus
 
-OUT gets what `run` writes; tables/events and tables/offset_log grow by a folder with each batch.
+--out contains the output of `run`; tables/events and tables/offset_log get a directory for each batch.
 
-exit codes: 0 it was ended, 1 Spark failed, 2 a wrong argument, or an OUT that belongs to something else
+exit codes: 0 ended by Ctrl-C or --for, 1 Spark failed, 2 an invalid argument, or an --out that is not of this watch
 """
 
 
@@ -45,41 +45,46 @@ def register(verbs: Any, name: str) -> None:
     )
     add = verb.add_argument
     add("--input", metavar="DIR", help="data directory: the simulator's, or that of a broker on this machine")
-    add("--journal", metavar="PATH", help="journal file or folder (default: the one in or beside --input)")
+    add("--journal", metavar="PATH", help="journal file or directory (default: the one in or beside --input)")
     add_log_options(add)
-    add("--out", metavar="DIR", required=True, help="where tables and report go; a watch that was ended goes on in it")
-    add("--checkpoint", metavar="DIR", help="where the streams keep how far they are (default: OUT/checkpoint)")
+    add(
+        "--out",
+        metavar="DIR",
+        required=True,
+        help="directory of the tables and the report; created if missing, resumed if it is of an earlier watch",
+    )
+    add("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint (default: OUT/checkpoint)")
     add(
         "--every",
         type=duration,
         default=1000,
         metavar="TIME",
-        help="a batch so often, if there is anything new (default: 1s)",
+        help="time between batches, as in 500ms or 1m (default: 1s)",
     )
     add(
         "--for",
         dest="for_ms",
         type=duration,
         metavar="TIME",
-        help="end after that time; 0s: when what is there has been read",
+        help="end after this time; 0s: when the present input has been read (default: at Ctrl-C)",
     )
     add(
         "--retries",
         type=_retries,
         default=10,
         metavar="N",
-        help="how often Spark may fail in a row before the watch ends (default: 10)",
+        help="consecutive failures of Spark after which the watch ends (default: 10)",
     )
     add(
         "--metrics",
         type=_address,
         metavar="[HOST:]PORT",
-        help="serve Prometheus metrics on this address (default host: loopback)",
+        help="serve Prometheus metrics at /metrics on this address (default host: 127.0.0.1)",
     )
-    add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
+    add("--run-id", metavar="ID", help="id of this run in the tables (default: the input directory's name)")
     add("--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)")
     add("--conf", **CONF)
-    add("--quiet", action="store_true", help="no progress, findings alone")
+    add("--quiet", action="store_true", help="print findings only")
 
 
 def _address(text: str) -> tuple[str, int]:

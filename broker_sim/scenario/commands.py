@@ -40,14 +40,14 @@ examples:
   broker-sim run incident.yaml --as-version 4.1 --timeline story.html --journal ./journal
       with another release, a timeline of every group and all events
   broker-sim run incident.yaml --repeat 20
-      twenty runs: how many held, and whether their histories differ
+      twenty runs, and whether their histories differ
   broker-sim run incident.yaml --virtual --seed 7
       in virtual time: an hour takes seconds, and a seed repeats the run to the byte (--repeat 2 verifies that, event by event);
       clients: aiokafka, kafka-python, or simulated crowds
   broker-sim run incident.yaml --virtual --seeds 0..1000 --jobs 4
       a thousand seeds; prints those that fail
 
-exit codes: 0 held, 1 broken (an expectation failed), 2 invalid file or argument, 3 timed out waiting for the matcher of a step
+exit codes: 0 all expectations held, 1 an expectation failed, 2 invalid file or argument, 3 the condition of a step timed out
 """
 
 _SCENARIO_EXAMPLES = """\
@@ -106,7 +106,7 @@ def _add_run(commands: Commands) -> None:
         epilog=_RUN_EXAMPLES,
     )
     add = verb.add_argument
-    add("file", metavar="FILE", help="a scenario file, or the name of one that comes with broker-sim")
+    add("file", metavar="FILE", help="a scenario file, or the name of an included one (broker-sim scenario list)")
     add("--as-version", metavar="X.Y", help="the Kafka release to behave as (default: the file's)")
     add("--clock", metavar="MODE", help="real, scaled:10 or manual (default: the file's)")
     add("--seed", type=int, metavar="N", help="seed of member ids and random numbers (default: the file's)")
@@ -122,14 +122,14 @@ def _add_run(commands: Commands) -> None:
         metavar="[NAME=]KIND|COMMAND",
         help="replace the clients: aiokafka, confluent, kafka-python, or a program; with NAME= one client or kind",
     )
-    add("--seeds", type=seeds, metavar="A..B", help="with --virtual: the seeds A to B-1")
+    add("--seeds", type=seeds, metavar="A..B", help="with --virtual: run once for each seed from A to B-1")
     add("--jobs", type=whole, default=1, metavar="N", help="processes for --seeds (default: %(default)s)")
-    add("--repeat", type=int, default=1, metavar="N", help="run it N times")
-    add("--timeline", metavar="FILE", help="draw the history of its groups as .html or .svg")
-    add("--journal", metavar="DIR", help="record all events in this directory")
-    add("--data", metavar="DIR", help="keep the logs in this new directory")
-    add("--json", action="store_true", help="one JSON object for each run on stdout")
-    add("--quiet", action="store_true", help="no progress")
+    add("--repeat", type=int, default=1, metavar="N", help="run it N times and compare the histories (default: 1)")
+    add("--timeline", metavar="FILE", help="draw the timeline of each group: *.html or *.svg")
+    add("--journal", metavar="DIR", help="write the journal of all events to this new directory")
+    add("--data", metavar="DIR", help="keep the log directory here (new; default: in memory)")
+    add("--json", action="store_true", help="print one JSON object for each run on stdout")
+    add("--quiet", action="store_true", help="print no progress on stderr")
     add(
         "--attach",
         type=_attached,
@@ -149,8 +149,13 @@ def _add_scenario(commands: Commands) -> None:
         epilog=_SCENARIO_EXAMPLES,
     )
     verb.add_argument("action", choices=("list", "check", "show"))
-    verb.add_argument("file", nargs="*", metavar="FILE", help="files or names; for list a directory")
-    verb.add_argument("--json", action="store_true", help="one JSON object a line")
+    verb.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE",
+        help="scenario files, or names of included ones; for list a directory (default: the included ones)",
+    )
+    verb.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def shipped() -> Path:

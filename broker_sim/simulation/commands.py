@@ -26,7 +26,7 @@ __all__ = ["register", "simulate"]
 _EXAMPLES = """\
 examples:
   broker-sim simulate --seeds 0..1000 --jobs 2
-      a thousand histories of groups of aiokafka consumers, each with the faults that its seed draws
+      a thousand runs, each with the faults that its seed draws
   broker-sim simulate static auto --seeds 0..200 --shrink --corpus ./found
       two workloads; failures are reduced, stored, and run again by the next sweep
   broker-sim simulate --replay found/group-not-alive-lag-17.json

@@ -76,7 +76,7 @@ _ROUNDS = 100
 
 
 class Simulation:
-    """See the module; made by `simulate`."""
+    """Brokers, hosts and clients in virtual time; created by `simulate`."""
 
     def __init__(
         self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = EPOCH_MS,
@@ -253,14 +253,14 @@ class Simulation:
         also: Callable[[], object] | None = None,
         kafka: SimCluster | None = None,
     ) -> float:
-        """Heal everything and let time pass until all is well; returns the virtual seconds that it took.
+        """Remove all faults and let time pass until every group has recovered; returns the virtual seconds that it took.
 
-        ``groups``: name -> members; None: all that there have been, with any number of them. Each is to be Stable (Empty for 0), with
-        not more than ``lag`` records of a partition uncommitted (None: any number). ``also()``: what else must hold. It must come
-        ``within`` that time; left out, it is what Kafka's timers allow: the group's own session and rebalance timeouts, and the
-        clients' ``request_timeout``. What was acknowledged to a producer must be in the log.
+        ``groups``: group id -> number of members; None: all groups that have existed, with any number. Each must become Stable (Empty
+        for 0), with at most ``lag`` uncommitted records per partition (None: any number). ``also()``: a further condition. ``within``:
+        time limit; by default it follows from the group's session and rebalance timeouts and the clients' ``request_timeout``. Every
+        record that was acknowledged to a producer must be in the log.
 
-        Raises NotAlive, which tells what is lacking and how the group came to it, Unsafe, InvariantBroken, UsageError.
+        Raises NotAlive with what is missing and the group's history, Unsafe, InvariantBroken, UsageError.
         """
         cluster = self._cluster(kafka)
         if not cluster.observed:
@@ -497,12 +497,12 @@ def _text_of(condition: Callable[[], object]) -> str:
 def simulate(
     seed: object = 0, *, without: Collection[str] = (), patience: object = "30s", **options: Any
 ) -> AbstractContextManager[Simulation]:
-    """A simulated world until the block ends. ``seed``: an int or a text. ``faults``: what goes wrong, see ``plans``.
-    ``order="tasks"``: the seed orders the tasks that are ready, too. ``trace``: the schedule hash is of the callbacks' names, too.
-    ``link``: the usual `Link`. ``invariants=False``: none is watched; ``waive``: names of those that are not. ``instead``: plans that
-    take the place of all that are given or injected, in their order. ``noisy``: hosts whose tasks and connections are left to chance
-    (``order``, jitter, chunks); None: all. ``patience``: real time that code may take without coming back.
-    ``without``: pins to leave out (``ambient.PINS``). The block raises UsageError; RuntimeError inside a running event loop."""
+    """A simulation that lasts until the block ends. ``seed``: an int or a text. ``faults``: a `Swarm` or a list of faults.
+    ``order="tasks"``: the seed also orders the tasks that are ready. ``trace``: the schedule hash includes the callbacks' names.
+    ``link``: the default `Link`. ``invariants=False``: check none; ``waive``: names of invariants that are not checked. ``instead``:
+    plans that replace all given or injected ones, in their order. ``noisy``: hosts with random task order, jitter and chunk sizes;
+    None: all. ``patience``: real time that code may run without yielding to the event loop. ``without``: names of pins to leave out.
+    The block raises UsageError; RuntimeError inside a running event loop."""
     return _Block(seed, tuple(without), patience, options)
 
 

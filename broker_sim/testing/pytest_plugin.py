@@ -471,7 +471,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 @pytest.fixture
 def scenario(request: pytest.FixtureRequest) -> ScenarioOutcome:
-    """What came of the marker's scenario: ``.code`` (0: its verdict holds), ``.results``, ``.events``, ``.report()``."""
+    """The outcome of the marker's scenario: ``.code`` (0: all expectations held), ``.results``, ``.events``, ``.report()``."""
     from broker_sim.scenario.commands import find
 
     marker = request.node.get_closest_marker(SCENARIO)

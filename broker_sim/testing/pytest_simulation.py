@@ -292,7 +292,7 @@ def _forget_output(config: pytest.Config) -> None:
 def story(item: pytest.Item, finding: FoundFailure) -> list[str]:
     """What failed, how it is seen again, what it takes, what became of the groups."""
     run = finding.run
-    before = {0: "the first one"}.get(finding.clean, f"{finding.clean} before it were clean")
+    before = {0: "the first one"}.get(finding.clean, f"{finding.clean} before it passed")
     lines = [f"seed {finding.seed!r} failed ({before}): {finding.failure}", f"again: {again_line(item, finding.seed)}"]
     for reason in run.not_pinned:
         instead = f". Start it with PYTHONHASHSEED={SEED}." if "PYTHONHASHSEED" in reason else ""
@@ -319,11 +319,13 @@ def _shown_lines(lines: list[str]) -> list[str]:
 def _faults(finding: FoundFailure) -> list[str]:
     shown = finding.faults
     if not finding.before:
-        return ["no fault had come when it failed"] if finding.run.placed or finding.given else []
+        return ["no fault had occurred when it failed"] if finding.run.placed or finding.given else []
     effort = f"{finding.runs} runs" if finding.done else f"{finding.runs} runs, which was all that the budget allowed"
     if not shown:
         return [f"it fails without any of its {finding.before} faults ({effort})"]
-    lines = [f"it takes {len(shown)} of the {finding.before} faults that came ({effort}); alone, and in this test:"]
+    lines = [
+        f"needed: {len(shown)} of the {finding.before} faults that occurred ({effort}); the test with these alone:"
+    ]
     more = "".join(f", {name}={value!r}" for name, value in finding.options.items())
     mark = f"@pytest.mark.{MARKER}(seeds=[{finding.seed!r}]{more}"
     for number in dict.fromkeys(n for n, _ in finding.run.begun):

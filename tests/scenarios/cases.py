@@ -36,7 +36,7 @@ def _offsets(state: str, **arguments: Any) -> Case:
 
 
 def _read(state: str) -> Case:
-    return _state("orders-0", state, "a partition that is read")
+    return _state("orders-0", state, "one of the two partitions of the topic")
 
 
 def _rule(title: str, **rule: Any) -> Case:
@@ -76,8 +76,8 @@ CASES: dict[str, list[Case]] = {
     ],
     "drop": [_rule("one OffsetCommit", **_COMMIT, drop=True, times=1)],
     "drop_after": [_rule("one OffsetCommit", **_COMMIT, drop_after=True, times=1)],
-    "truncate": [_rule("one answer to Fetch", api="Fetch", topic="orders", truncate=20, times=1)],
-    "split": [_rule("one answer to OffsetCommit, 500 ms", **_COMMIT, split=6, gap="500ms", times=1)],
+    "truncate": [_rule("one response to Fetch", api="Fetch", topic="orders", truncate=20, times=1)],
+    "split": [_rule("one response to OffsetCommit, 500 ms", **_COMMIT, split=6, gap="500ms", times=1)],
     "throttle_ms": [_rule("OffsetCommit, 1 s", **_COMMIT, throttle_ms=1000, during="3s")],
 }
 """Fault -> the cases that show it."""

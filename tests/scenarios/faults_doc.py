@@ -77,21 +77,67 @@ ANSWERS = {
 }
 """State of the offsets partition -> what the coordinator of 3.x and of 4.x answers, where it is no error of an append."""
 
+ARGUMENTS = {
+    "isr_shrinks_after": "the time after which the followers leave the ISR",
+    "latency": "the delay of each append until it is committed",
+    "jitter": "a random additional delay up to this",
+    "free_bytes": "the remaining space in bytes (0)",
+}
+"""Argument of a state -> its meaning."""
+
+DATA = {
+    "stuck": "Produce with acks=all gets REQUEST_TIMED_OUT after the producer's timeout, and its records are in the log; with acks=1 "
+    "it succeeds. Fetch returns records up to the high watermark, so no new ones.",
+    "under_min_isr": "Produce with acks=all gets NOT_ENOUGH_REPLICAS, with acks=1 it succeeds. Fetch returns no new records.",
+    "slow": "Produce with acks=all succeeds late, and Fetch returns the records late.",
+    "fenced": "Produce gets FENCED_LEADER_EPOCH, and so does a Fetch with a leader epoch (librdkafka, Java).",
+    "no_leader": "Metadata has LEADER_NOT_AVAILABLE for the partition, Produce gets NOT_LEADER_OR_FOLLOWER, a Fetch with a leader "
+    "epoch FENCED_LEADER_EPOCH.",
+}
+"""State of a topic's partition -> the responses to Produce and Fetch, where they are not the state's own errors."""
+
 HEAD = """\
 # Faults
 
 For authors of tests and scenarios: every fault, the corresponding incident on a real cluster, the coordinator's errors, and
 how each client reacts. `make docs` writes this page; `python -m tests.scenarios.observe` measures the clients again.
 
-Every fault is available in Python, over HTTP, on the command line and in scenario files (the [README](../README.md#break-something)
-has an example of each). A partition state lasts until it is cleared; a rule applies to the requests that its selectors match.
+There are two kinds of faults. A *partition state* is a lasting condition of one log partition: of a topic, of
+`__consumer_offsets` (`offsets(GROUP)` is the partition that stores a group) or of `__transaction_state` (`transactions(ID)`). A
+*request rule* acts on requests that match its selectors. A state lasts until it is cleared, a rule until it is removed or used up.
 
-In the tables one consumer polls continuously, and its application commits synchronously after every poll. The fault lasts {lasts}
-s, `offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. *Keeps consuming*: the application received records more than a
-second after the fault began (none while it waits for a commit). *First commit after healing*: time from the end of the fault to the
-first commit that the application knows to have succeeded. The clients ran on the simulator. The coordinator's errors were measured
-on Apache Kafka 3.4.0 and 4.1.0 for `stuck`, `under_min_isr`, `too_large` and a moved coordinator (tests/stuck, tests/conformance);
-for the other states they follow from Kafka's error tables.
+| | partition state | request rule |
+| --- | --- | --- |
+| Python | `kafka.group("billing").offsets_log.stuck(for_="40s")`, `kafka.log("orders", 0).slow("200ms", jitter="50ms")` | \
+`kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR", times=3)` |
+| command line | `broker-sim state 'offsets(billing)' stuck --for 40s` | `broker-sim fault add OffsetCommit group=billing \
+error=NOT_COORDINATOR times=3` |
+| HTTP | `PUT /v1/logs/offsets(billing)/state`, `{{"state": "stuck", "for": "40s"}}` | `POST /v1/faults`, `{{"api": \
+"OffsetCommit", "group": "billing", "error": "NOT_COORDINATOR", "times": 3}}` |
+| scenario file | `do: {{log: offsets(billing), state: stuck, for: 40s}}` | `do: {{fault: {{api: OffsetCommit, group: billing, \
+error: NOT_COORDINATOR, times: 3}}}}` |
+
+Selectors and limits of rules (`group`, `client_id`, `topic`, `times`, `nth`, `probability`, ...):
+[keys of rules and holds](api.md#keys-of-rules-and-holds).
+
+## The client tables
+
+One consumer reads a topic with two partitions; its application commits synchronously after every poll. The fault lasts {lasts} s,
+`offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. The clients ran on the simulator.
+
+| column, note | meaning |
+| --- | --- |
+| error on the wire | errors in the responses to this client; (repeatedly): 30 times or more, (thousands): 1000 or more, \
+without a pause between retries |
+| exception in the application | what its synchronous commit or its poll raised; none: the client retried by itself |
+| keeps consuming | the application received records more than a second after the fault began; it receives none while it waits \
+for a commit |
+| looks up its coordinator | the client sent FindCoordinator during the fault |
+| first commit after healing | time from the end of the fault to the first commit that the application knows to have succeeded; \
+new connection: the client reconnected; rejoined: it sent JoinGroup |
+
+The coordinator's errors were measured on Apache Kafka 3.4.0 and 4.1.0 for `stuck`, `under_min_isr`, `too_large` and a moved
+coordinator (tests/stuck, tests/conformance); for the other states they follow from Kafka's error tables.
 """
 
 
@@ -142,7 +188,7 @@ def _stories() -> str:
     known = (f"- {name}: {reason}." for name, reason in _known_breaks())
     return (
         table(["scenario", "incident"], rows)
-        + "\n\nEach scenario holds with aiokafka, confluent-kafka and the Java client, with these exceptions:\n\n"
+        + "\n\nAll expectations of each scenario hold with aiokafka, confluent-kafka and the Java client, with these exceptions:\n\n"
         + "\n".join(known)
         + "\n"
     )
@@ -164,7 +210,24 @@ def _answers(kind: PartitionFaultKind) -> str:
     if rows is None:
         rows = _refused(SCALA, kind.append_error), _refused(JAVA, kind.append_error)
     old, new = rows
-    return f"- **Coordinator of 3.x:** {old}\n- **Coordinator of 4.x:** {new}\n"
+    lines = [f"- **Coordinator of 3.x:** {old}", f"- **Coordinator of 4.x:** {new}"]
+    if kind.arguments:
+        lines.insert(0, f"- **Arguments:** {', '.join(f'`{name}`, {ARGUMENTS[name]}' for name in kind.arguments)}.")
+    if not kind.coordinators_only:
+        lines.append(f"- **Producers and consumers:** {_data_responses(kind)}")
+    return "\n".join(lines) + "\n"
+
+
+def _data_responses(kind: PartitionFaultKind) -> str:
+    """The responses to Produce and Fetch for a partition in this state."""
+    if kind.name in DATA:
+        return DATA[kind.name]
+    fetch = (
+        f"Fetch gets {kind.read_error.name}"
+        if kind.read_error is not Err.NONE
+        else "Fetch returns the existing records"
+    )
+    return f"Produce gets {kind.append_error.name}, {fetch}."
 
 
 def _refused(policy: Policy, error: Err) -> str:

@@ -455,22 +455,24 @@ cluster: {brokers: 3}
 topics: [{name: orders, partitions: 6}]
 clients: [{name: app-1, group: billing, topics: [orders]}, {name: audit-1, group: audit, topics: [orders]}]
 """
-"""What the examples of single actions and signs speak of."""
+"""What the examples of single actions and conditions refer to."""
 
 ACTIONS = r"`(\{(?:log|fault|client|broker|topic|advance|send|mark|op|remove_fault): .*?\})`"
 
 
-@pytest.mark.parametrize("action", re.findall(ACTIONS, DOCUMENT.partition("## steps")[2].partition("## Signs")[0]))
+@pytest.mark.parametrize("action", re.findall(ACTIONS, DOCUMENT.partition("## steps")[2].partition("## Conditions")[0]))
 def test_the_actions_of_the_document_are_right(action: str) -> None:
     named = "" if "as: lost" in action else "{fault: {api: Fetch, drop: true}, as: lost}, "
     text = f"{STAGE}steps: [{{do: [{named}{action}]}}]\nexpect: [{{event: mark}}]"
     assert parse(loads(text)).steps[0].actions
 
 
-@pytest.mark.parametrize("sign", re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## Signs")[2], re.MULTILINE))
-def test_the_signs_of_the_document_are_right(sign: str) -> None:
+@pytest.mark.parametrize(
+    "condition", re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## Conditions")[2], re.MULTILINE)
+)
+def test_the_conditions_of_the_document_are_right(condition: str) -> None:
     named = "{fault: {api: Fetch, drop: true}, as: lost}"
-    text = f"{STAGE}steps: [{{do: {named}, when: {sign}}}]\nexpect: [{{event: mark}}]"
+    text = f"{STAGE}steps: [{{do: {named}, when: {condition}}}]\nexpect: [{{event: mark}}]"
     assert parse(loads(text.replace("{...}", "{state: Stable}"))).steps[0].when
 
 

@@ -131,14 +131,14 @@ def test_a_failure_tells_how_to_see_it_again_and_what_it_takes(pytester: pytest.
     result.assert_outcomes(failed=1)
     assert result.ret == 1
     text = result.stdout.str()
-    seed, clean = re.search(r"seed (\d+) failed \((\d+) before it were clean\): AssertionError at ", text).groups()  # type: ignore[union-attr]
+    seed, clean = re.search(r"seed (\d+) failed \((\d+) before it passed\): AssertionError at ", text).groups()  # type: ignore[union-attr]
     assert seed == clean
     assert int(clean) > 0
     result.stdout.fnmatch_lines(
         [
             "*AssertionError: too little is done",
             f"again: pytest test_a_failure_tells_how_to_see_it_again_and_what_it_takes.py::test_work_is_done --sim-seed {seed}",
-            "it takes 1 of the * faults that came (* runs); alone, and in this test:",
+            "needed: 1 of the * faults that occurred (* runs); the test with these alone:",
             f"    @pytest.mark.sim(seeds=[[]{seed}[]]*, faults=[[]",
             '        [[]*, "*", {"host": "worker"*}],',
             "    ])",
@@ -163,7 +163,7 @@ def test_a_planted_bug_of_a_consumer_is_found_made_small_and_drawn(pytester: pyt
     result.assert_outcomes(failed=1)
     text = result.stdout.str()
     told = text[text.index("- Simulation -") :]
-    assert re.search(r"it takes 1 of the \d+ faults that came|it takes 1 of the 1", told), told
+    assert re.search(r"needed: 1 of the \d+ faults that occurred", told), told
     faults = re.findall(r'^ {8}\[[\d.]+, "(\w+)", \{"(?:host|sender)": "(\w+)"', told, re.MULTILINE)
     assert {kind for kind, _ in faults} <= {"crash", "restart", "pause", "link"}
     assert "generation" in told
@@ -192,7 +192,7 @@ def test_fails_anyhow(sim):
     result.stdout.fnmatch_lines(
         [
             "*UsageError: run_for: 'soon' is not a duration*",
-            "no fault had come when it failed",
+            "no fault had occurred when it failed",
             "it fails without any of its 1 faults*",
         ]
     )
@@ -213,7 +213,7 @@ def test_it(sim):
     result = play(pytester, code)
     result.stdout.fnmatch_lines(
         [
-            "it takes 1 of the 4 faults that came (* runs); alone, and in this test:",
+            "needed: 1 of the 4 faults that occurred (* runs); the test with these alone:",
             "    sim.inject([[]  # the plan number 2; with @pytest.mark.sim(seeds=[[]5], order='fifo', noisy=())",
             '        [[]2, "pause", {"host": "y", "for_s": *}],',
         ]

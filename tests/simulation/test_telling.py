@@ -20,7 +20,7 @@ from broker_sim.simulation.world import EPOCH_MS
 from tests.simulation.planted import commits_are_not_loaded
 
 _WORK_S = 0.5
-LOST = "committed by a process that ended soon after, given to no consumer since, and lost if it had not done them:"
+LOST = "committed by a process that ended soon after, and delivered to no process since; lost unless it had processed them:"
 
 
 async def work(bootstrap: str, done: list[bytes], *, commits_first: bool) -> None:
@@ -65,7 +65,7 @@ def test_a_record_that_was_committed_before_its_work_is_named() -> None:
         assert b"orders-1" not in done
         first, second, *_ = questions(sim)
     assert first == LOST
-    assert second.startswith("  orders-0 [1] (b'orders-1'): given to app at ")
+    assert second.startswith("  orders-0 [1] (b'orders-1'): delivered to app at ")
     assert "committed (2) at " in second
     assert "its process ended at " in second
 
@@ -76,8 +76,8 @@ def test_a_record_that_is_done_twice_is_named_too() -> None:
         assert done == [b"orders-0", b"orders-1", b"orders-2", b"orders-3"]
         lines = questions(sim)
     assert lines[0] == LOST  # no broker can know that the first one was done
-    assert lines[1].startswith("  orders-0 [0] (b'orders-0'): given to app at ")
-    assert lines[2] == "given to two processes:"
+    assert lines[1].startswith("  orders-0 [0] (b'orders-0'): delivered to app at ")
+    assert lines[2] == "delivered to two processes:"
     assert lines[3].startswith("  orders-0 [1 to 3] (b'orders-1' ...): app at ")
     assert "whose last commit was 1, and app (process 2) at " in lines[3]
 
@@ -165,7 +165,7 @@ def test_the_first_event_at_which_two_runs_part_is_told() -> None:
     failing, passing = events(True), events(False)
     assert parting(failing, failing, "itself", EPOCH_MS) == []
     title, *lines = parting(failing, passing, "without the crash", EPOCH_MS)
-    assert title.startswith("the nearest run that passes is without the crash; they part at 10.0")
+    assert title.startswith("the nearest run that passes is without the crash; the runs differ from 10.0")
     assert [line.split()[0] for line in lines[:3]] == ["both", "both", "fails"]
     assert any(line.startswith("  passes ") and " of app" in line for line in lines)
 
@@ -184,7 +184,9 @@ def test_a_failed_test_tells_all_of_it() -> None:
     assert found is not None
     assert [fault.kind for fault in found.faults] == ["restart"]
     assert found.run.records[0] == LOST
-    assert found.beside[0].startswith("the nearest run that passes is without 2 s: restart host app; they part at 2.0")
+    assert found.beside[0].startswith(
+        "the nearest run that passes is without 2 s: restart host app; the runs differ from 2.0"
+    )
     assert any("process 1 ended at 2.0" in line for line in found.run.moment)
 
 

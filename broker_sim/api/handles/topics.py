@@ -50,8 +50,8 @@ class TopicHandle:
         return self
 
     def delete(self) -> None:
-        """Delete it with all its records, as DeleteTopics does: offsets that groups have committed of it go too. The handle is of no
-        use afterwards. Raises UsageError: it is deleted already."""
+        """Delete it with all its records, as DeleteTopics does; the offsets committed for it are deleted too. The handle can't be used
+        afterwards. Raises UsageError if it is deleted already."""
         topic = find_topic(self._cluster.state, self.name)
         try:
             self._cluster.state.delete_topic(topic.name)

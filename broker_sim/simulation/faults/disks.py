@@ -89,16 +89,16 @@ def disk(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
 FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
     (
         "kill",
-        "the process of all brokers dies and starts again from its disk; ``at_call``: in the midst of that call, from 1, that "
-        "changes it; ``start_at_call``: and once more in that call of its start",
+        "the process of all brokers dies and starts again from its disk; ``at_call``: during the n-th following call that "
+        "changes the disk; ``start_at_call``: again during the n-th such call of the start",
         kill,
         DYING,
     ),
-    ("power", "the brokers' machines lose power: what is not synced may be lost; as ``kill``", power, DYING),
+    ("power", "the brokers' machines lose power: unsynced data may be lost; arguments as of ``kill``", power, DYING),
     (
         "disk",
-        "the brokers' disk: ``what`` is full (``free_bytes`` left), fails (``calls`` of write, read, sync), readonly or stalls; "
-        "``paths``: what fits that pattern",
+        "a fault of the brokers' disk: ``what`` is full (after ``free_bytes``), fails (``calls`` of write, read, sync), readonly or "
+        "stalls; ``paths``: only files that match this pattern",
         disk,
         (
             Field("what", Choice(DISK_FAULTS, "fault of a disk"), "what is wrong", required=True),

@@ -265,7 +265,7 @@ _ALL = (
     ),
     FaultKind(
         "move",
-        "another broker leads a log: ``broker``, or the ``step``-th of those that are up",
+        "another broker becomes the leader of a log: ``broker``, or the ``step``-th of the live ones",
         _move,
         (
             LOG,
@@ -273,10 +273,10 @@ _ALL = (
             Field("step", Count(0), "which of those that are up"),
         ),
     ),
-    FaultKind("elect", "a new leader epoch of a log, its leader stays", _elect, (LOG,)),
+    FaultKind("elect", "the leader of a log is elected again, in a new leader epoch", _elect, (LOG,)),
     FaultKind(
         "lose",
-        "a log loses committed records: an unclean election, or a disk as it was earlier",
+        "a log loses committed records, as in an unclean election or after a restored backup",
         _lose,
         (
             LOG,
@@ -284,10 +284,10 @@ _ALL = (
             Field("records", Count(1), "how many, at most all that it has", required=True),
         ),
     ),
-    FaultKind("rule", "a rule for requests, with the keys of faults.rules", _rule, tuple(RULE.values())),
+    FaultKind("rule", "a request rule, with the keys of faults.rules", _rule, tuple(RULE.values())),
     FaultKind(
         "link",
-        "a way between hosts has another latency, jitter, share of chunks or of losses",
+        "the link from one host to another gets this latency, jitter, share of split writes (``chunks``) or of resets (``loss``)",
         _link,
         (
             *(SENDER, RECEIVER, BOTH),
@@ -297,11 +297,16 @@ _ALL = (
             Field("loss", Number(0, 1), "the share of writes at which the connection is lost"),
         ),
     ),
-    FaultKind("cut", "nothing comes through; with ``both``, back neither", _cut, (SENDER, RECEIVER, BOTH)),
-    FaultKind("reset", "all connections between two hosts are lost", _reset, (SENDER, RECEIVER)),
+    FaultKind(
+        "cut",
+        "nothing sent by ``sender`` arrives at ``receiver``; with ``both`` in neither direction",
+        _cut,
+        (SENDER, RECEIVER, BOTH),
+    ),
+    FaultKind("reset", "all connections between two hosts are reset", _reset, (SENDER, RECEIVER)),
     FaultKind(
         "crash",
-        "a host (also of a broker) dies silently, or with ``reset`` its process alone",
+        "a host (a client's or a broker's) fails without closing its connections; with ``reset`` only its process dies",
         _crash,
         (
             HOST,
@@ -309,11 +314,11 @@ _ALL = (
             Field("noticed_after_s", Seconds(), "of a broker: time until the other brokers notice it"),
         ),
     ),
-    FaultKind("pause", "a host is stopped", _pause, (HOST,)),
-    FaultKind("restart", "a host's process dies and starts again at once", _restart, (HOST,)),
+    FaultKind("pause", "the processes of a host are stopped (SIGSTOP)", _pause, (HOST,)),
+    FaultKind("restart", "the process of a host dies and is started again at once", _restart, (HOST,)),
     FaultKind(
         "buggify",
-        "a site of ``broker_sim.common.buggify`` is on: brokers do what they seldom do",
+        "brokers take a rare but legal path: the site of ``broker_sim.common.buggify`` is enabled",
         _buggify,
         (
             Field("site", Choice(SITES), "the site", required=True),
@@ -322,7 +327,7 @@ _ALL = (
     ),
     FaultKind(
         "hang",
-        "the application of a client works ``hang_s`` on its next batch",
+        "the application of a client processes its next batch for ``hang_s`` seconds",
         _hang,
         (
             Field("client", Text(), "the client", required=True),

@@ -40,7 +40,7 @@ def parting(failing: Sequence[Event], passing: Sequence[Event], what: str, begun
         return []
     elapsed_ms = (mine[at] if at < len(mine) else others[at])["ts_ms"] - begun_ms
     names = (names_of(failing), names_of(passing))
-    lines = [f"the nearest run that passes is {what}; they part at {elapsed_ms / 1000:.3f} s:"]
+    lines = [f"the nearest run that passes is {what}; the runs differ from {elapsed_ms / 1000:.3f} s on:"]
     lines += [f"  both     {event_text(event, begun_ms, names[0])}" for event in mine[max(0, at - _BEFORE) : at]]
     for name, events, known in (("fails", mine, names[0]), ("passes", others, names[1])):
         shown = [event_text(event, begun_ms, known) for event in events[at : at + _AFTER]]

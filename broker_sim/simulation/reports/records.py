@@ -8,7 +8,7 @@ Three kinds of records are listed, the most suspicious first:
 * **committed, perhaps not done**: a process committed records and ended soon after. They are not delivered again, so records that
   it had not processed are lost. Commits before the processing cause that.
 * **passed by**: committed by the group, though no Fetch has given them to anybody.
-* **given twice**: to two processes, as the first had not committed them. At least once allows it; programs must bear it.
+* **delivered twice**: to two processes, as the first had not committed them. At least once allows it; programs must bear it.
 
 What an application does with a record no broker can see: these are the records to look at, not a verdict. A Fetch gives its client what
 it asked for and as many as the answer has; a client may have read ahead of its application.
@@ -25,7 +25,7 @@ __all__ = ["in_question"]
 
 Event = Mapping[str, Any]
 _ENDED = re.compile(r"(crash|restart) (\S+)")
-_UNDONE = "committed by a process that ended soon after, given to no consumer since, and lost if it had not done them:"
+_UNDONE = "committed by a process that ended soon after, and delivered to no process since; lost unless it had processed them:"
 _SHOWN = 4
 """Stretches of each kind."""
 _SOON_S = 30.0
@@ -74,7 +74,7 @@ def in_question(
             _undone(book, value_of),
         ),
         ("committed, but delivered to no consumer:", _passed_by(book, value_of)),
-        ("given to two processes:", _twice(book, value_of)),
+        ("delivered to two processes:", _twice(book, value_of)),
     ):
         if texts:
             lines += [title, *(f"  {line}" for line in texts[:_SHOWN])]
@@ -166,7 +166,7 @@ def _undone(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
             if start < end:
                 given_s = max((delivery.at_s for delivery in given if delivery.start < end), default=last.at_s)
                 text = (
-                    f"{_stretch(log, start, end, value_of)}: given to {host} at {given_s:.3f} s, committed ({last.offset}) at "
+                    f"{_stretch(log, start, end, value_of)}: delivered to {host} at {given_s:.3f} s, committed ({last.offset}) at "
                     f"{last.at_s:.3f} s, its process ended at {ended_s:.3f} s"
                 )
                 losses.append((ended_s - last.at_s, text))

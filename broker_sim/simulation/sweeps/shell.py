@@ -30,21 +30,21 @@ from broker_sim.simulation.world import EPOCH_MS, Simulation
 __all__ = ["HELP", "Shell"]
 
 HELP = """\
-until TIME     go on to that virtual time since the beginning (12.5, 13s, 2m); an earlier one: run again up to there
-step [N]       go on until N more events are in the journal (1)
-back [TIME]    run again, up to a second, or TIME, before now
-on             go on until it fails or ends
+until TIME     continue to that virtual time since the start (12.5, 13s, 2m); for an earlier time the run is repeated
+step [N]       continue until N more events are in the journal (1)
+back [TIME]    repeat the run up to TIME before now (1s)
+on             continue until the run fails or ends
 hosts [HOST]   hosts and the lines at which their programs wait; all tasks of one
-flight         requests that are not answered
-groups         the groups as their coordinators have them
+flight         requests without a response
+groups         the groups, from the state of their coordinators
 explain GROUP, timeline GROUP
-               its history, in words or as a picture
-logs           partitions: who leads, where they end, what is the matter with them
-records        records in question: lost, passed by, given twice
+               the history of a group, in words or as a timeline
+logs           partitions: leader, end offset, fault states
+records        suspicious records: lost, skipped, delivered twice
 events [N]     the last events of the journal (10)
-faults         the plan: what has come, what is to come
-EXPRESSION     anything in Python, of sim and kafka: kafka.group("billing").members
-quit           or the end of the input
+faults         the fault plan: past and future faults
+EXPRESSION     a Python expression with the names sim and kafka: kafka.group("billing").members
+quit           end, as does the end of the input
 """
 
 _WIDTH = 100

@@ -239,7 +239,7 @@ def _kafka_partitions(p: Patches) -> None:
 
 
 def _kafka_tasks(p: Patches) -> None:
-    """Tasks of its I/O loop that are due at the same time run in the order in which they were made, not in that of their addresses."""
+    """Tasks of its I/O loop that are due at the same time run in the order of their creation, not of their addresses."""
     from kafka.net.selector import Task
 
     if "__lt__" not in vars(Task) or list(inspect.signature(Task.__init__).parameters) != ["self", "coro"]:
@@ -260,7 +260,7 @@ def _kafka_tasks(p: Patches) -> None:
 
 
 def _kafka_selector(p: Patches) -> None:
-    """It makes the selector that Python prefers, which is a virtual one on a thread of the simulation."""
+    """Its selector is Python's default one, which is virtual on a thread of the simulation."""
     from kafka.net.selector import NetworkSelector
 
     if NetworkSelector.DEFAULT_CONFIG.get("selector") is not selectors.DefaultSelector:
@@ -268,7 +268,7 @@ def _kafka_selector(p: Patches) -> None:
 
 
 def _kafka_record_times(p: Patches) -> None:
-    """Its records have virtual timestamps: its builder has ``time.time`` in a default argument, since it was imported."""
+    """Its records have virtual timestamps, although its builder has ``time.time`` as a default argument."""
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
     taken = list(inspect.signature(DefaultRecordBatchBuilder.append).parameters)
@@ -283,7 +283,7 @@ def _kafka_record_times(p: Patches) -> None:
 
 
 def _kafka_finalisers(p: Patches) -> None:
-    """A producer without references closes itself, which waits a second. After the end of a process or of the simulation it doesn't."""
+    """A producer without references does not close itself, which takes a second, once its process or the simulation has ended."""
     from kafka import KafkaProducer
 
     real = vars(KafkaProducer).get("__del__")
@@ -299,7 +299,7 @@ def _kafka_finalisers(p: Patches) -> None:
 
 
 def _kafka_producer_names(p: Patches) -> None:
-    """A producer without a client id is called by how many there have been: those of this simulation."""
+    """The generated client ids of producers count from 1 in each simulation."""
     producers = importlib.import_module("kafka.producer.kafka")
     name = "PRODUCER_CLIENT_ID_SEQUENCE"
     if not hasattr(getattr(producers, name, None), "increment"):

@@ -18,7 +18,7 @@ __all__ = ["PINS"]
 
 
 def _record_times(p: Patches) -> None:
-    """Records have virtual timestamps: aiokafka's builder is C and reads the clock there where none is given."""
+    """Records have virtual timestamps: without one aiokafka's builder would read the clock in C."""
     from aiokafka.producer import message_accumulator
 
     real = message_accumulator.BatchBuilder.append
@@ -56,7 +56,7 @@ def _partition_hashes(p: Patches) -> None:
 
 
 def _broker_hashes(p: Patches) -> None:
-    """Sets of BrokerMetadata, which has a host's name and None in it: until Python 3.12 the hash of None is its address."""
+    """Sets of BrokerMetadata are iterated in the same order: it contains None, whose hash was its address before Python 3.12."""
     from aiokafka.structs import BrokerMetadata
 
     if BrokerMetadata._fields != ("nodeId", "host", "port", "rack"):
@@ -69,7 +69,7 @@ def _broker_hashes(p: Patches) -> None:
 
 
 def _producer_names(p: Patches) -> None:
-    """A producer without a client id is called by how many there have been: those of this simulation."""
+    """The generated client ids of producers count from 1 in each simulation."""
     from aiokafka import AIOKafkaProducer
 
     name = "_PRODUCER_CLIENT_ID_SEQUENCE"
@@ -79,7 +79,7 @@ def _producer_names(p: Patches) -> None:
 
 
 def _sticky_memory(p: Patches) -> None:
-    """The sticky assignor keeps what it was assigned on its class, as a process has but one: here each process has its own."""
+    """The sticky assignor keeps its last assignment in its class; here each simulated process has its own."""
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
     kept: dict[tuple[Any, Any, str], Any] = {}
@@ -113,7 +113,7 @@ def _sticky_memory(p: Patches) -> None:
 
 
 def _unclosed_clients(p: Patches) -> None:
-    """Clients of a simulation's processes count as closed when it is over: aiokafka would warn of crashed ones in a later test."""
+    """Clients of simulated processes count as closed at the end; otherwise aiokafka would warn about them in a later test."""
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     made: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -41,7 +41,7 @@ __all__ = ["PINS", "ambient"]
 
 
 def _garbage(p: Patches) -> None:
-    """No finaliser runs in the middle of a run; what was there before is not looked at when it ends."""
+    """No finaliser runs during a run; older objects are not examined at its end."""
     if gc.isenabled():
         gc.disable()
         p.then(gc.enable)

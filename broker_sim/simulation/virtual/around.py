@@ -34,7 +34,7 @@ _AROUND_AND_BELOW = tuple(f"{name}." for name in _AROUND)
 
 
 def _test_runners(p: Patches) -> None:
-    """What runs a test around the simulation, and waits of Python's for other threads, keep the real clocks that they have taken."""
+    """Tools that run the test around the simulation, and Python's waits for other threads, keep the real clocks that they imported."""
     real = {id(point.there): point for point in p.in_place}
     modules = len(sys.modules), next(reversed(sys.modules), "")
     if _KnownModules.modules != modules or _KnownModules.of != p.names:

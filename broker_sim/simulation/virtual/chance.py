@@ -29,14 +29,14 @@ _MADE_IN = "_broker_sim_run"
 
 
 def _draws(p: Patches) -> None:
-    """The functions of ``random`` draw from the seed, for each process by itself."""
+    """The functions of ``random`` draw from the seed, separately for each process."""
     state = random.getstate()
     random.seed(f"{p.seed}/random")  # for callers of getstate()
     p.then(lambda: random.setstate(state))
 
 
 def _generators(p: Patches) -> None:
-    """``random.Random()`` has a seed that is drawn. What was there before draws from the seed, too, for each process by itself."""
+    """``random.Random()`` gets a seed from the run's; existing generators draw from the run's seed, separately for each process."""
     real = {name: p.real(random.Random, name) for name in ("seed", "getstate", "setstate")}
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
@@ -107,7 +107,7 @@ def _make_operators() -> list[Operator]:
 
 
 def _numpy(p: Patches) -> None:
-    """numpy's global generator is seeded; ``default_rng()`` asks ``secrets``, and so the seed."""
+    """numpy's global generator is seeded; ``default_rng()`` uses ``secrets``, which draws from the seed."""
     numpy = sys.modules.get("numpy.random")
     if numpy is None:
         return
@@ -136,7 +136,7 @@ def _system(p: Patches) -> None:
 
 
 def _uuids(p: Patches) -> None:
-    """``uuid4`` and ``uuid1`` are of the seed: one reads ``os.urandom``, the other the machine's address and a clock in C."""
+    """``uuid4`` and ``uuid1`` are drawn from the seed, in place of ``os.urandom``, the machine's address and a clock in C."""
     for name in ("_generate_time_safe", "_last_timestamp", "getnode"):
         if not hasattr(uuid, name):
             raise LibraryMoved(f"uuid has no {name}, which uuid1 uses")
@@ -169,7 +169,7 @@ def _pid() -> int:
 
 
 def _identity(p: Patches) -> None:
-    """``os.getpid`` is one number for each process of the simulation, ``os.getppid`` is 1; ``os.kill`` reaches no process."""
+    """``os.getpid`` returns the number of the simulated process, ``os.getppid`` 1; ``os.kill`` is forbidden."""
     p.patch(os, "getpid", _pid)
     if hasattr(os, "getppid"):
         p.patch(os, "getppid", lambda: 1)
@@ -185,7 +185,7 @@ def _identity(p: Patches) -> None:
 
 
 def _host_names(p: Patches) -> None:
-    """``socket.gethostname``, ``os.uname`` and ``platform.node`` tell the host's name in the simulation."""
+    """``socket.gethostname``, ``os.uname`` and ``platform.node`` return the name of the simulated host."""
 
     def name() -> str:
         process = PROCESS.get()

@@ -25,7 +25,7 @@ __all__ = ["PINS"]
 
 
 def _clocks(p: Patches) -> None:
-    """``time.time``, ``monotonic``, ``perf_counter``, ``localtime`` and their like are the loop's; ``time.sleep`` is forbidden."""
+    """``time.time``, ``monotonic``, ``perf_counter``, ``localtime`` and the like return virtual time; ``time.sleep`` is forbidden."""
     loop = p.loop
     for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
         p.patch(time, name, virtual)
@@ -61,7 +61,7 @@ _OF_THE_DAY = {"CLOCK_REALTIME", "CLOCK_REALTIME_COARSE", "CLOCK_TAI"}
 
 
 def _system_clocks(p: Patches) -> None:
-    """``time.clock_gettime`` and ``clock_gettime_ns`` are the loop's, whichever clock is asked."""
+    """``time.clock_gettime`` and ``clock_gettime_ns`` return virtual time for every clock."""
     loop = p.loop
     of_the_day = {getattr(time, name) for name in _OF_THE_DAY if hasattr(time, name)}
 
@@ -74,7 +74,7 @@ def _system_clocks(p: Patches) -> None:
 
 
 def _work(p: Patches) -> None:
-    """``time.process_time``, ``thread_time``, ``os.times`` and ``resource.getrusage`` tell the seconds since the beginning."""
+    """``time.process_time``, ``thread_time``, ``os.times`` and ``resource.getrusage`` return the virtual seconds since the start."""
     loop = p.loop
 
     def spent() -> float:
@@ -92,7 +92,7 @@ def _work(p: Patches) -> None:
 
 
 def _dates(p: Patches) -> None:
-    """``datetime.now()``, ``utcnow()`` and ``today()`` are the loop's time.
+    """``datetime.now()``, ``utcnow()`` and ``today()`` return virtual time.
 
     ``now()`` reads the clock in C, in a type that takes no other attribute: the way to it is behind the proxy of its dict. What was
     bound before - ``field(default_factory=datetime.now)`` - is an object for itself each time. ``today()`` asks ``time.time``."""
@@ -188,7 +188,7 @@ def _thawed() -> Iterator[None]:
 
 
 def _log_records(p: Patches) -> None:
-    """``relativeCreated`` of log records counts from the beginning: it counts from the import of ``logging``."""
+    """``relativeCreated`` of log records counts from the start of the run, not from the import of ``logging``."""
     start = getattr(logging, "_startTime", None)
     if not isinstance(start, int | float):
         raise LibraryMoved("logging has no _startTime, from which relativeCreated counts")

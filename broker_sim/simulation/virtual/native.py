@@ -88,12 +88,12 @@ class NativeThreads:
 
 
 def _native_threads(p: Patches) -> None:
-    """Threads that C code starts are seen: librdkafka's end the run, others make ``sim.pinned`` False."""
+    """Threads started by C code are detected: librdkafka's end the run, others set ``sim.pinned`` to False."""
     p.loop.native_threads = NativeThreads(p)
 
 
 def _confluent(p: Patches) -> None:
-    """confluent-kafka's clients are forbidden where they are made: librdkafka has threads and sockets of its own."""
+    """Creating a client of confluent-kafka is forbidden: librdkafka has its own threads and sockets."""
     module = sys.modules.get(_MODULE)
     if module is not None:
         _refuse_clients(p, module)

@@ -82,7 +82,7 @@ def _text(address: Any) -> str:
 
 
 def _native_sockets(p: Patches) -> None:
-    """Sockets that C code opens for itself make ``sim.pinned`` False, which says where they lead (Linux)."""
+    """Sockets opened by C code set ``sim.pinned`` to False, and their peers are reported (Linux)."""
     p.loop.native_sockets = NativeSockets(p)
 
 

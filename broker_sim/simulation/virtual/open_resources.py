@@ -108,7 +108,7 @@ def _identity(number: int) -> _Identity:
 
 
 def _opened_files(p: Patches) -> None:
-    """A process that dies has its files closed, without what it has not flushed, and with their locks."""
+    """The files of a process that dies are closed without unflushed data, and their locks are released."""
     files = _Files(p)
     p.patch(builtins, "open", files.open)
     p.patch(io, "open", files.open)
@@ -234,7 +234,7 @@ if sqlite3 is not None:
 
 
 def _sqlite(p: Patches) -> None:
-    """SQLite's ``random()`` and ``datetime('now')`` are the simulation's; a process uses its own connections, which end with it."""
+    """SQLite's ``random()`` and ``datetime('now')`` are virtual; a process uses only its own connections, which end with it."""
     if sqlite3 is not None:
         databases = _Databases(p)
         databases.guard()

@@ -27,7 +27,7 @@ __all__ = ["PINS"]
 
 
 def _threads(p: Patches) -> None:
-    """No thread is started but by programs, whose threads are the simulation's."""
+    """Only programs start threads, and these run in virtual time."""
 
     def start(thread: threading.Thread) -> None:
         p.loop.forbid(f"starting thread {thread.name} in the test", "let a program do it: its threads are virtual")
@@ -36,7 +36,7 @@ def _threads(p: Patches) -> None:
 
 
 def _blocking(p: Patches) -> None:
-    """Waits for another thread are refused: queues, events, futures of executors. Between two runs a test may wait."""
+    """Waiting for another thread (queues, events, futures) is forbidden in coroutines, not in the test between two runs."""
     real_wait, real_join, loop = threading.Condition.wait, threading.Thread.join, p.loop
 
     def wait(self: threading.Condition, timeout: float | None = None) -> bool:
@@ -57,7 +57,7 @@ def _blocking(p: Patches) -> None:
 
 
 def _loops(p: Patches) -> None:
-    """No other event loop is made."""
+    """No other event loop is created."""
 
     def no_loop() -> None:
         p.loop.forbid("making another event loop", "await it in the one that is running")
@@ -74,7 +74,7 @@ def _loops(p: Patches) -> None:
 
 
 def _sockets(p: Patches) -> None:
-    """No real socket is opened, no name looked up."""
+    """No real socket is opened, and no host name is resolved."""
 
     def no_socket(*args: Any, **kwargs: Any) -> None:
         p.loop.forbid("opening a socket", "use asyncio's streams, loop.create_connection or loop.create_server")
@@ -94,7 +94,7 @@ def _sockets(p: Patches) -> None:
 
 
 def _programs(p: Patches) -> None:
-    """Simulated programs can not start processes."""
+    """Simulated programs can't start processes."""
 
     def no_program(self: Any, *args: Any, **kwargs: Any) -> None:
         self._child_created = False  # for its __del__
@@ -117,7 +117,7 @@ def _programs(p: Patches) -> None:
 
 
 def _alarms(p: Patches) -> None:
-    """No program sets an alarm of real time, or waits in ``select``; a test may."""
+    """Programs can't set an alarm in real time or wait in ``select``; the test can."""
     loop = p.loop
 
     def not_for_programs(owner: Any, name: str, what: str, instead: str) -> None:
