@@ -33,6 +33,7 @@ _PIECE = 200
 """Commands that are given before others are served: each may be a batch of its own in the log."""
 
 
+@lru_cache(maxsize=65536)
 def coordinator_key(key: ShareKey) -> str:
     """By what the coordinator of a share group in a partition is found: ``group:topic id:partition``."""
     return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
@@ -99,6 +100,13 @@ class Persister:
         job = self._asking([(command, partial(done, at)) for at, command in enumerate(commands)])
         if self._slices.busy or not ended(job):
             self._slices.add(job, ended)
+
+    def ask_one(self, command: Command, answered: Callable[[Any], object]) -> None:
+        """As `ask`, of one command: ``answered`` is called with its answer."""
+        if self._slices.busy:  # behind the commands that are being given
+            self.ask([command], lambda answers: answered(answers[0]))
+        else:
+            self._attempt(command, answered, 1)
 
     def close(self) -> None:
         """Drop the commands that were not sent yet."""

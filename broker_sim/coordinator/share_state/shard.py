@@ -304,8 +304,7 @@ class ShareStateShard:
         self.high_watermark = max(self.high_watermark, high_watermark)
         for write in committed(self.writes, self.high_watermark, self.out):
             if write.record is not None:
-                replay(self.states, write.record)
-                self._settle(write.record.key)
+                self._replay(write.record)
             if write.token < 0:
                 continue
             if error is Err.NONE:
@@ -318,6 +317,19 @@ class ShareStateShard:
         if write.record is not None:
             self._settle(write.record.key)
         self._answer_write(write, error)
+
+    def _replay(self, record: ShareRecord) -> None:
+        """A record is committed: if it was the only one of its share partition, the latest state is the committed one."""
+        key = record.key
+        if self.writes or key not in self.latest:
+            replay(self.states, record)
+            self._settle(key)
+            return
+        state = self.latest.pop(key)
+        if state is None:
+            self.states.pop(key, None)
+        else:
+            self.states[key] = state
 
     def _settle(self, key: ShareKey) -> None:
         """Update the latest state of a share partition after one of its records was committed or has failed."""

@@ -6,6 +6,7 @@ Source: ShareGroupOffset.java, ShareCoordinatorShard.handleShareSnapshot and han
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from broker_sim.coordinator.shard_loader import OtherRecord
@@ -110,8 +111,14 @@ def listed(batches: tuple[StateBatch, ...]) -> list[log.StateBatch]:
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     """Key and value as Kafka writes them; a state ends with the tombstone of its snapshots."""
     value = record.value
-    cls = log.ShareUpdateKey if isinstance(value, log.ShareUpdateValue) else log.ShareSnapshotKey
-    return log.encode_key(cls(*record.key)), None if value is None else log.encode_value(value)
+    key = _encoded_key(record.key, isinstance(value, log.ShareUpdateValue))
+    return key, None if value is None else log.encode_value(value)
+
+
+@lru_cache(maxsize=4096)
+def _encoded_key(key: ShareKey, of_update: bool) -> bytes:
+    """A partition's updates have all the same key."""
+    return log.encode_key((log.ShareUpdateKey if of_update else log.ShareSnapshotKey)(*key))
 
 
 def decode(key: bytes | None, value: bytes | None) -> ShareRecord:
