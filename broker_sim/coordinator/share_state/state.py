@@ -5,7 +5,6 @@ Source: ShareGroupOffset.java, ShareCoordinatorShard.handleShareSnapshot and han
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -28,8 +27,7 @@ class ShareKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShareState:
+class ShareState(NamedTuple):
     """``snapshot_epoch`` counts the snapshots, ``state_epoch`` is the group's epoch at the initialization, ``leader_epoch`` that of the
     partition leader that writes. Records below ``start_offset`` are completed; ``batches`` has the state of delivered records from
     there on, of which ``complete_count`` are completed. ``updates``: records since the snapshot."""
@@ -45,8 +43,7 @@ class ShareState:
     updates: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ShareRecord:
+class ShareRecord(NamedTuple):
     """A record as the log has it; ``value`` None removes."""
 
     key: ShareKey
