@@ -116,6 +116,9 @@ class _Got:
     acquired: list[Acquired] = field(default_factory=list)
 
 
+_NOTHING = _Got()
+
+
 class ShareFetch:
     """One fetch, from its acknowledgements to its answer."""
 
@@ -215,7 +218,9 @@ class ShareFetch:
                 if found is None:
                     return True
                 size += min(found, bytes_each)
-        return size >= wanted
+                if size >= wanted:
+                    return True
+        return False
 
     def _read(self, live: LivePartition, offset: int, limit: int) -> tuple[bytes, list[Head]]:
         """The log's bytes from ``offset`` on, up to ``limit``, and the position and header of each batch. Headers of new records
@@ -350,11 +355,11 @@ class ShareFetch:
         named = [at for at in self.requested if at in got or at in answers or not asked.get(at)]
         named += [at for at in answers if at not in asked]
         for at in named:
-            part, answer = got.get(at) or _Got(), answers.get(at)
+            part, answer = got.get(at, _NOTHING), answers.get(at)
             if at in asked:
                 asked[at] = True
-            row = rows[at] = PartitionData(at.partition, part.error, records=part.records)
-            row.acquired_records = [AcquiredRecords(*acquired) for acquired in part.acquired]
+            acquired = [AcquiredRecords(*run) for run in part.acquired]
+            row = rows[at] = PartitionData(at.partition, part.error, records=part.records, acquired_records=acquired)
             if answer is not None:
                 row.acknowledge_error_code, row.acknowledge_error_message = answer.error, answer.words
             if part.error is not Err.NONE:

@@ -151,7 +151,10 @@ class SharePartition:
     @property
     def may_acquire(self) -> bool:
         """Whether anything could be acquired, if the log has it."""
-        return self.in_flight < self.limits.in_flight or self.fetch_offset() < self.next_offset
+        room = self.limits.in_flight
+        if self.next_offset - self.start_offset < room:  # completed records or not
+            return True
+        return self.in_flight < room or self.fetch_offset() < self.next_offset
 
     def acquire(
         self,
