@@ -9,6 +9,7 @@ Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFe
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ from broker_sim.runtime.share_partitions import LivePartition
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange
 from broker_sim.storage.positions import bytes_between
+from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
 from kafka_wire.messages.k78_share_fetch import (
@@ -290,16 +292,15 @@ class ShareFetch:
         size: int,
     ) -> list[Acquired]:
         """Remove the records of aborted transactions, which no member acquires."""
-        aborted = {
-            transaction.producer_id: transaction.first_offset
-            for transaction in live.partition.log.aborted_within(offset, size)
-        }
+        aborted: dict[int, list[AbortedTransaction]] = {}
+        for transaction in live.partition.log.aborted_within(offset, size):
+            aborted.setdefault(transaction.producer_id, []).append(transaction)
         ranges = [
             (header.base_offset, header.last_offset)
             for _, header in heads
             if header.is_transactional
             and not header.is_control
-            and aborted.get(header.producer_id, header.last_offset + 1) <= header.last_offset
+            and _has_offset(aborted.get(header.producer_id, ()), header.base_offset)
         ]
         if not ranges:
             return acquired
@@ -386,6 +387,12 @@ def _end(live: LivePartition) -> int:
     """Up to where the group reads, exclusive."""
     partition = live.partition
     return partition.last_stable_offset if live.read_committed else partition.high_watermark
+
+
+def _has_offset(transactions: Sequence[AbortedTransaction], offset: int) -> bool:
+    """Whether an offset is in one of a producer's transactions, which are in order."""
+    at = bisect_right(transactions, offset, key=lambda one: one.first_offset) - 1
+    return at >= 0 and offset <= transactions[at].last_offset
 
 
 def _outside(acquired: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
