@@ -33,6 +33,7 @@ from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
 from kafka_wire.messages.k78_share_fetch import (
+    AcknowledgementBatch,
     AcquiredRecords,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -68,29 +69,35 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     wants = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     if request.is_renew_ack and any(wants):
         return ShareFetchResponse(error_code=Err.INVALID_REQUEST)
-    session = _session(ctx, request, SessionKey(group_id, member))
+    parts = [
+        (TopicPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+    session = _session(ctx, request, SessionKey(group_id, member), parts)
     if isinstance(session, Err):
         return ShareFetchResponse(error_code=session)
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
-    for topic in request.topics:
-        for part in topic.partitions:
-            if part.acknowledgement_batches:
-                at = TopicPartition(topic.topic_id, part.partition_index)
-                yield from acknowledging.add(at, part.acknowledgement_batches)
+    for at, batches in parts:
+        if batches:
+            yield from acknowledging.add(at, batches)
     fetch = ShareFetch(ctx, request, session, member, acknowledging)
     acknowledging.then(fetch.start)
     return None
 
 
-def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -> ShareSession | Err:
+def _session(
+    ctx: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    parts: Sequence[tuple[TopicPartition, Sequence[AcknowledgementBatch]]],
+) -> ShareSession | Err:
     """The session of a request, a new one where it asks for that."""
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
-    requested = [
-        TopicPartition(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions
-    ]
+    requested = [at for at, _ in parts]
     if epoch == INITIAL_EPOCH:
-        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
+        if any(batches for _, batches in parts):
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
         if not isinstance(session, Err):
@@ -192,7 +199,8 @@ class ShareFetch:
             got = self._acquire_of(live, bytes_each, left)
             if got.acquired or got.error is not Err.NONE:
                 results[at] = got
-                left -= sum(part.last - part.first + 1 for part in got.acquired)
+                for part in got.acquired:
+                    left -= part.last - part.first + 1
         return results
 
     def _bytes_each(self, ready: Sequence[object]) -> int:

@@ -311,7 +311,7 @@ class SharePartition:
         if acknowledgement.last >= self.next_offset:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
         begin = acknowledgement.first
-        while (batch := self._at(max(begin, self.start_offset))) is not None:
+        while begin <= acknowledgement.last and (batch := self._at(max(begin, self.start_offset))) is not None:
             begin = max(begin, batch.first, self.start_offset)
             if begin > acknowledgement.last:
                 break
