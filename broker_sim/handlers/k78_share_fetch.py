@@ -64,7 +64,7 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     if are_off(ctx, group_id):
         return ShareFetchResponse(error_code=Err.UNSUPPORTED_VERSION)
     member = member_of(ctx, request.group_id, request.member_id)
-    if isinstance(member, Err):
+    if not isinstance(member, str):
         return ShareFetchResponse(error_code=member)
     wants = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     if request.is_renew_ack and any(wants):
@@ -75,7 +75,7 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
         for part in topic.partitions
     ]
     session = _session(ctx, request, SessionKey(group_id, member), parts)
-    if isinstance(session, Err):
+    if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
@@ -100,13 +100,13 @@ def _session(
         if any(batches for _, batches in parts):
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
-        if not isinstance(session, Err):
+        if isinstance(session, ShareSession):
             session.update(requested, ())
             if any(item.topic_id not in ctx.broker.state.topics_by_id for item in requested):
                 return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
         return session
     session = sessions.resume(key, epoch)
-    if not isinstance(session, Err) and epoch != FINAL_EPOCH:
+    if isinstance(session, ShareSession) and epoch != FINAL_EPOCH:
         forgotten = [
             TopicPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
@@ -183,9 +183,9 @@ class ShareFetch:
         for at, live in zip(
             self.requested, shares.all_of(broker, self.session.key.group_id, self.requested), strict=True
         ):
-            if isinstance(live, Err):
+            if not isinstance(live, LivePartition):
                 results[at] = _Got(live)
-            elif live.error is not Err.NONE:
+            elif live.error:
                 results[at] = _Got(live.error)
             elif live.share is not None and live.share.may_acquire:
                 ready.append((at, live))
@@ -197,7 +197,7 @@ class ShareFetch:
             if left <= 0:
                 break
             got = self._acquire_of(live, bytes_each, left)
-            if got.acquired or got.error is not Err.NONE:
+            if got.acquired or got.error:
                 results[at] = got
                 for part in got.acquired:
                     left -= part.last - part.first + 1
@@ -371,7 +371,7 @@ class ShareFetch:
             row = rows[at] = PartitionData(at.partition, part.error, records=part.records, acquired_records=acquired)
             if answer is not None:
                 row.acknowledge_error_code, row.acknowledge_error_message = answer.error, answer.words
-            if part.error is not Err.NONE:
+            if part.error:
                 any_error = True
             topic = topics.get(at.topic_id)
             if topic is None:

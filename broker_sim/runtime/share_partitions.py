@@ -181,7 +181,7 @@ class SharePartitions:
                 if (
                     partition.leader == node_id  # also: it isn't deleted
                     and partition.leader_epoch == live.leader_epoch
-                    and partition.read_error is Err.NONE
+                    and not partition.read_error
                 ):
                     result.append(live)
                     continue
@@ -314,21 +314,21 @@ class SharePartitions:
 
         def answered(answer: Result) -> None:
             error = answer.error
-            if error is Err.NONE:
-                share.settle(moved)
-            else:
+            if error:
                 share.undo(moved)
+            else:
+                share.settle(moved)
             if self.observer is not None:
                 self.observer.moved(live, Transition(moved.changes), request, error, letter=letter)
-            if error is Err.NONE:
+            if not error:
                 self._write_letters(live, moved)
             if self._live.get(live.key) is live:
-                if error in _FENCED:
+                if error and error in _FENCED:
                     self._drop(live, _CLIENT_ERRORS[error])
                 else:
                     self.arm_lock_timer(live)
                     live.wake()
-            on_written(Err.NONE if error is Err.NONE else _CLIENT_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR))
+            on_written(_CLIENT_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR) if error else error)
 
         self._persister.ask_one(self._command(live, moved), answered)
 

@@ -121,7 +121,7 @@ class Persister:
 
     def _attempt(self, command: Command, answered: Callable[[Result], object], attempt: int) -> None:
         def on_reply(answer: Result) -> None:
-            if answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
+            if not answer.error or answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
                 answered(answer)
                 return
             wire = self._state.clock.wire  # brokers communicate in real time, also with a manual clock

@@ -293,7 +293,7 @@ class ShareStateShard:
         write = self.writes.get(event.ticket)
         if write is None:
             return
-        if event.error is not Err.NONE:
+        if event.error:
             del self.writes[event.ticket]
             self._refuse(write, event.error)
             return
@@ -311,10 +311,10 @@ class ShareStateShard:
                 self._replay(write.record)
             if write.token < 0:
                 continue
-            if error is Err.NONE:
-                self.out.replies.append((write.token, write.answer))
-            else:
+            if error:
                 self._answer_write(write, error)
+            else:
+                self.out.replies.append((write.token, write.answer))
 
     def _refuse(self, write: _Write, error: Err) -> None:
         """Nothing of it was written."""
