@@ -9,6 +9,7 @@ Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFe
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,9 +29,11 @@ from broker_sim.runtime.share_partitions import LivePartition
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange
 from broker_sim.storage.positions import bytes_between
+from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
 from kafka_wire.messages.k78_share_fetch import (
+    AcknowledgementBatch,
     AcquiredRecords,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -61,43 +64,49 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     if are_off(ctx, group_id):
         return ShareFetchResponse(error_code=Err.UNSUPPORTED_VERSION)
     member = member_of(ctx, request.group_id, request.member_id)
-    if isinstance(member, Err):
+    if not isinstance(member, str):
         return ShareFetchResponse(error_code=member)
     wants = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     if request.is_renew_ack and any(wants):
         return ShareFetchResponse(error_code=Err.INVALID_REQUEST)
-    session = _session(ctx, request, SessionKey(group_id, member))
-    if isinstance(session, Err):
+    parts = [
+        (TopicPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+    session = _session(ctx, request, SessionKey(group_id, member), parts)
+    if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
-    for topic in request.topics:
-        for part in topic.partitions:
-            if part.acknowledgement_batches:
-                at = TopicPartition(topic.topic_id, part.partition_index)
-                yield from acknowledging.add(at, part.acknowledgement_batches)
+    for at, batches in parts:
+        if batches:
+            yield from acknowledging.add(at, batches)
     fetch = ShareFetch(ctx, request, session, member, acknowledging)
     acknowledging.then(fetch.start)
     return None
 
 
-def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -> ShareSession | Err:
+def _session(
+    ctx: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    parts: Sequence[tuple[TopicPartition, Sequence[AcknowledgementBatch]]],
+) -> ShareSession | Err:
     """The session of a request, a new one where it asks for that."""
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
-    requested = [
-        TopicPartition(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions
-    ]
+    requested = [at for at, _ in parts]
     if epoch == INITIAL_EPOCH:
-        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
+        if any(batches for _, batches in parts):
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
-        if not isinstance(session, Err):
+        if isinstance(session, ShareSession):
             session.update(requested, ())
             if any(item.topic_id not in ctx.broker.state.topics_by_id for item in requested):
                 return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
         return session
     session = sessions.resume(key, epoch)
-    if not isinstance(session, Err) and epoch != FINAL_EPOCH:
+    if isinstance(session, ShareSession) and epoch != FINAL_EPOCH:
         forgotten = [
             TopicPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
@@ -114,6 +123,9 @@ class _Got:
     error: Err = Err.NONE
     records: bytes = b""
     acquired: list[Acquired] = field(default_factory=list)
+
+
+_NOTHING = _Got()
 
 
 class ShareFetch:
@@ -171,9 +183,9 @@ class ShareFetch:
         for at, live in zip(
             self.requested, shares.all_of(broker, self.session.key.group_id, self.requested), strict=True
         ):
-            if isinstance(live, Err):
+            if not isinstance(live, LivePartition):
                 results[at] = _Got(live)
-            elif live.error is not Err.NONE:
+            elif live.error:
                 results[at] = _Got(live.error)
             elif live.share is not None and live.share.may_acquire:
                 ready.append((at, live))
@@ -185,9 +197,10 @@ class ShareFetch:
             if left <= 0:
                 break
             got = self._acquire_of(live, bytes_each, left)
-            if got.acquired or got.error is not Err.NONE:
+            if got.acquired or got.error:
                 results[at] = got
-                left -= sum(part.last - part.first + 1 for part in got.acquired)
+                for part in got.acquired:
+                    left -= part.last - part.first + 1
         return results
 
     def _bytes_each(self, ready: Sequence[object]) -> int:
@@ -215,7 +228,9 @@ class ShareFetch:
                 if found is None:
                     return True
                 size += min(found, bytes_each)
-        return size >= wanted
+                if size >= wanted:
+                    return True
+        return False
 
     def _read(self, live: LivePartition, offset: int, limit: int) -> tuple[bytes, list[Head]]:
         """The log's bytes from ``offset`` on, up to ``limit``, and the position and header of each batch. Headers of new records
@@ -285,16 +300,15 @@ class ShareFetch:
         size: int,
     ) -> list[Acquired]:
         """Remove the records of aborted transactions, which no member acquires."""
-        aborted = {
-            transaction.producer_id: transaction.first_offset
-            for transaction in live.partition.log.aborted_within(offset, size)
-        }
+        aborted: dict[int, list[AbortedTransaction]] = {}
+        for transaction in live.partition.log.aborted_within(offset, size):
+            aborted.setdefault(transaction.producer_id, []).append(transaction)
         ranges = [
             (header.base_offset, header.last_offset)
             for _, header in heads
             if header.is_transactional
             and not header.is_control
-            and aborted.get(header.producer_id, header.last_offset + 1) <= header.last_offset
+            and _has_offset(aborted.get(header.producer_id, ()), header.base_offset)
         ]
         if not ranges:
             return acquired
@@ -350,14 +364,14 @@ class ShareFetch:
         named = [at for at in self.requested if at in got or at in answers or not asked.get(at)]
         named += [at for at in answers if at not in asked]
         for at in named:
-            part, answer = got.get(at) or _Got(), answers.get(at)
+            part, answer = got.get(at, _NOTHING), answers.get(at)
             if at in asked:
                 asked[at] = True
-            row = rows[at] = PartitionData(at.partition, part.error, records=part.records)
-            row.acquired_records = [AcquiredRecords(*acquired) for acquired in part.acquired]
+            acquired = [AcquiredRecords(*run) for run in part.acquired]
+            row = rows[at] = PartitionData(at.partition, part.error, records=part.records, acquired_records=acquired)
             if answer is not None:
                 row.acknowledge_error_code, row.acknowledge_error_message = answer.error, answer.words
-            if part.error is not Err.NONE:
+            if part.error:
                 any_error = True
             topic = topics.get(at.topic_id)
             if topic is None:
@@ -381,6 +395,12 @@ def _end(live: LivePartition) -> int:
     """Up to where the group reads, exclusive."""
     partition = live.partition
     return partition.last_stable_offset if live.read_committed else partition.high_watermark
+
+
+def _has_offset(transactions: Sequence[AbortedTransaction], offset: int) -> bool:
+    """Whether an offset is in one of a producer's transactions, which are in order."""
+    at = bisect_right(transactions, offset, key=lambda one: one.first_offset) - 1
+    return at >= 0 and offset <= transactions[at].last_offset
 
 
 def _outside(acquired: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:

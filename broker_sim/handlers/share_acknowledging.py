@@ -15,6 +15,7 @@ from broker_sim.common.slices import Pace
 from broker_sim.coordinator.share_partition.partition import RENEW, Acknowledgement, Refusal
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
 from broker_sim.handlers.context import RequestContext
+from broker_sim.runtime.share_partitions import LivePartition
 from kafka_wire.errors import Err
 
 _IDS_ARE_FREE = (4, 2)
@@ -98,7 +99,7 @@ class Acknowledging:
             return
         shares, broker = self._ctx.broker.shares, self._ctx.broker
         live = shares.of(broker, self._group_id, at)
-        if isinstance(live, Err):
+        if not isinstance(live, LivePartition):
             answer.error = live
             return
         if live.share is None:

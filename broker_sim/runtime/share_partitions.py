@@ -77,6 +77,10 @@ class LivePartition:
     error: Err = Err.NONE
     read_committed: bool = False
     waiters: dict[Callable[[], object], None] = field(default_factory=dict)
+    lock_timer: tuple[int, tuple[str, ShareKey]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lock_timer = self.key.partition, ("lock", self.key)
 
     def wake(self) -> None:
         """Call the waiting fetches: records may be available, or there is an error."""
@@ -177,7 +181,7 @@ class SharePartitions:
                 if (
                     partition.leader == node_id  # also: it isn't deleted
                     and partition.leader_epoch == live.leader_epoch
-                    and partition.read_error is Err.NONE
+                    and not partition.read_error
                 ):
                     result.append(live)
                     continue
@@ -216,10 +220,9 @@ class SharePartitions:
         return [live for live in self._live.values() if live.share is not None]
 
     def _load(self, live: LivePartition) -> None:
-        def on_read(answers: list[Found]) -> None:
+        def on_read(answer: Found) -> None:
             if self._live.get(live.key) is not live:
                 return
-            answer = answers[0]
             if answer.error is not Err.NONE:
                 log.warning("share group %s on %s: %s", live.key.group_id, live.partition.name, answer.error.name)
                 self._drop(live, _CLIENT_ERRORS.get(answer.error, Err.UNKNOWN_SERVER_ERROR))
@@ -238,7 +241,7 @@ class SharePartitions:
                 self._send_letters(live, first, last, delivery.deliveries, TOO_OFTEN if often else REJECTED)
             live.wake()
 
-        self._persister.ask([Read(live.key, live.leader_epoch)], on_read)
+        self._persister.ask_one(Read(live.key, live.leader_epoch), on_read)
 
     def _first_offset(self, live: LivePartition) -> int:
         """The start offset of a group that has read nothing of the partition (share.auto.offset.reset)."""
@@ -256,7 +259,7 @@ class SharePartitions:
         """Unload a partition: waiting fetches get the error, and the next fetch loads it again."""
         if self._live.get(live.key) is live:
             del self._live[live.key]
-        self.timers.cancel((live.key.partition, ("lock", live.key)))
+        self.timers.cancel(live.lock_timer)
         if self.observer is not None:
             self.observer.dropped(live, error)
         live.error = error
@@ -309,25 +312,25 @@ class SharePartitions:
             on_written(Err.NONE)
             return
 
-        def answered(answers: list[Result]) -> None:
-            error = answers[0].error
-            if error is Err.NONE:
-                share.settle(moved)
-            else:
+        def answered(answer: Result) -> None:
+            error = answer.error
+            if error:
                 share.undo(moved)
+            else:
+                share.settle(moved)
             if self.observer is not None:
                 self.observer.moved(live, Transition(moved.changes), request, error, letter=letter)
-            if error is Err.NONE:
+            if not error:
                 self._write_letters(live, moved)
             if self._live.get(live.key) is live:
-                if error in _FENCED:
+                if error and error in _FENCED:
                     self._drop(live, _CLIENT_ERRORS[error])
                 else:
                     self.arm_lock_timer(live)
                     live.wake()
-            on_written(Err.NONE if error is Err.NONE else _CLIENT_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR))
+            on_written(_CLIENT_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR) if error else error)
 
-        self._persister.ask([self._command(live, moved)], answered)
+        self._persister.ask_one(self._command(live, moved), answered)
 
     def _write_letters(self, live: LivePartition, moved: Transition) -> None:
         """Write the dead letters of a stored transition to the group's dead letter topic."""
@@ -348,7 +351,7 @@ class SharePartitions:
 
     def arm_lock_timer(self, live: LivePartition) -> None:
         """Be there when the next lock ends."""
-        share, key = live.share, (live.key.partition, ("lock", live.key))
+        share, key = live.share, live.lock_timer
         deadline_ms = None if share is None else share.next_deadline_ms()
         if deadline_ms is None:
             self.timers.cancel(key)

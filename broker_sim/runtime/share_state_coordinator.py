@@ -33,6 +33,7 @@ _PIECE = 200
 """Commands that are given before others are served: each may be a batch of its own in the log."""
 
 
+@lru_cache(maxsize=65536)
 def coordinator_key(key: ShareKey) -> str:
     """By what the coordinator of a share group in a partition is found: ``group:topic id:partition``."""
     return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
@@ -100,6 +101,13 @@ class Persister:
         if self._slices.busy or not ended(job):
             self._slices.add(job, ended)
 
+    def ask_one(self, command: Command, answered: Callable[[Any], object]) -> None:
+        """As `ask`, of one command: ``answered`` is called with its answer."""
+        if self._slices.busy:  # behind the commands that are being given
+            self.ask([command], lambda answers: answered(answers[0]))
+        else:
+            self._attempt(command, answered, 1)
+
     def close(self) -> None:
         """Drop the commands that were not sent yet."""
         self._slices.clear()
@@ -113,7 +121,7 @@ class Persister:
 
     def _attempt(self, command: Command, answered: Callable[[Result], object], attempt: int) -> None:
         def on_reply(answer: Result) -> None:
-            if answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
+            if not answer.error or answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
                 answered(answer)
                 return
             wire = self._state.clock.wire  # brokers communicate in real time, also with a manual clock

@@ -1,4 +1,4 @@
-"""When a ShareFetch is answered: min_bytes of the log, segments, and offsets that are not in the log any more."""
+"""When a ShareFetch is answered, and with which records: min_bytes, segments, deleted records, aborted transactions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import replace
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafka_wire.record_batch import build_batch
-from tests.shares.harness import TOPIC, produce
+from tests.shares.harness import TOPIC, configure, produce
 from tests.shares.test_share_groups import RELEASE, cluster, connect, request
+from tests.storage.transactions import end, write
 
 SOON = {"max_wait_ms": 60_000}
 """A fetch with it that is not answered at once fails its test."""
@@ -81,3 +82,15 @@ async def test_released_records_that_compaction_has_removed_are_archived() -> No
         waiting = ann.wire.start(request(ann), ann.version)
         await produce(await connect(kafka.bootstrap), 1)
         assert [one.first_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [3]
+
+
+async def test_of_a_producer_s_transactions_the_records_of_the_aborted_ones_are_left_out() -> None:
+    async with cluster() as (kafka, ann):
+        await configure(ann.wire, share_isolation_level="read_committed")
+        await ann.join()
+        partition = kafka.state.topics[TOPIC].partitions[0]
+        for sequence, commit in enumerate((False, True, False, True)):
+            write(partition.log, 5, "record", sequence=sequence)
+            end(partition.log, 5, commit=commit)
+        partition.advance_high_watermark()
+        assert await ann.acquired() == [(1, 3, 1), (5, 7, 1)], "of transactions 0-1, 2-3, 4-5 and 6-7"

@@ -151,7 +151,10 @@ class SharePartition:
     @property
     def may_acquire(self) -> bool:
         """Whether anything could be acquired, if the log has it."""
-        return self.in_flight < self.limits.in_flight or self.fetch_offset() < self.next_offset
+        room = self.limits.in_flight
+        if self.next_offset - self.start_offset < room:  # completed records or not
+            return True
+        return self.in_flight < room or self.fetch_offset() < self.next_offset
 
     def acquire(
         self,
@@ -308,7 +311,7 @@ class SharePartition:
         if acknowledgement.last >= self.next_offset:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
         begin = acknowledgement.first
-        while (batch := self._at(max(begin, self.start_offset))) is not None:
+        while begin <= acknowledgement.last and (batch := self._at(max(begin, self.start_offset))) is not None:
             begin = max(begin, batch.first, self.start_offset)
             if begin > acknowledgement.last:
                 break

@@ -27,6 +27,8 @@ def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBat
         for batch in batches
         if batch.last >= start_offset
     )
+    if len(live) < 2:
+        return tuple(live)
     if any(batch.first <= before.last for before, batch in itertools.pairwise(live)):
         live = _flattened(live)
     return tuple(_joined(live))

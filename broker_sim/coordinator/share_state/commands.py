@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_sim.coordinator.share_state.batches import StateBatch
 from broker_sim.coordinator.share_state.state import NOWHERE, UNCOUNTED, ShareKey
@@ -29,8 +30,7 @@ class Read:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """Store changes of records; answered with a `Result`."""
 
     key: ShareKey

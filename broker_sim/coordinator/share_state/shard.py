@@ -59,6 +59,8 @@ class ShareStateSettings:
     checks_epochs: bool = False
 
 
+_DONE = Result()
+
 _OTHER_STATE_EPOCH = "The coordinator rejected the request because the state epoch did not match."
 
 
@@ -153,7 +155,7 @@ class ShareStateShard:
             created_ms=self.now_ms,
             written_ms=self.now_ms,
         )
-        self._write(token, command, snapshot(made), Result())
+        self._write(token, command, snapshot(made), _DONE)
 
     def read(self, token: int, command: commands.Read) -> None:
         """Return the state to a partition's leader; one with a new epoch fences earlier leaders."""
@@ -166,7 +168,7 @@ class ShareStateShard:
         if error is None and not self._exists(key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None or state is None:
-            self._answer(token, command, error or Result())
+            self._answer(token, command, error or _DONE)
             return
         result = Found(Err.NONE, None, state.state_epoch, state.start_offset, state.batches)
         if command.leader_epoch in (-1, state.leader_epoch):
@@ -177,20 +179,21 @@ class ShareStateShard:
 
     def write(self, token: int, command: commands.Write) -> None:
         """Store changes of records in an update, or in a snapshot after many updates."""
-        key, error = command.key, self._malformed(command)
-        state = self.known(key)
-        if error is None and state is None:
-            error = Result(Err.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
-        elif error is None and state is not None and -1 < command.leader_epoch < state.leader_epoch:
-            error = _plain(Err.FENCED_LEADER_EPOCH)
-        elif error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
-            error = _plain(Err.FENCED_STATE_EPOCH)
-        if error is None and not self._exists(key):
-            error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
+        key = command.key
+        error, state = self._malformed(command), self.known(key)
+        if error is None:
+            if state is None:
+                error = Result(Err.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
+            elif -1 < command.leader_epoch < state.leader_epoch:
+                error = _plain(Err.FENCED_LEADER_EPOCH)
+            elif -1 < command.state_epoch < state.state_epoch:
+                error = _plain(Err.FENCED_STATE_EPOCH)
+            elif not self._exists(key):
+                error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
         if error is not None or state is None:
-            self._answer(token, command, error or Result())
+            self._answer(token, command, error or _DONE)
         else:
-            self._write(token, command, self._record(state, command), Result())
+            self._write(token, command, self._record(state, command), _DONE)
 
     def delete(self, token: int, command: commands.Delete) -> None:
         """Delete a state; deleting a missing state succeeds."""
@@ -200,9 +203,9 @@ class ShareStateShard:
         if error is not None:
             self._answer(token, command, error)
         elif self.known(command.key) is None:
-            self._answer(token, command, Result())
+            self._answer(token, command, _DONE)
         else:
-            self._write(token, command, None, Result())
+            self._write(token, command, None, _DONE)
 
     def summarize(self, token: int, command: commands.Summarize) -> None:
         """Where a group is, as far as that is committed."""
@@ -223,16 +226,16 @@ class ShareStateShard:
     def _forget(self, topic_ids: list[bytes]) -> None:
         """Delete the states of deleted topics."""
         for key in [key for key in self.states if key.topic_id in topic_ids]:
-            self._write(-1, commands.Delete(key), None, Result())
+            self._write(-1, commands.Delete(key), None, _DONE)
 
     def _malformed(self, command: Command) -> Result | None:
         if command.key.partition < 0:
             return Result(Err.INVALID_REQUEST, "The partition id cannot be a negative number.")
         if not self.settings.checks_epochs:
             return None
-        if isinstance(command, commands.Read | commands.Write) and command.leader_epoch < 0:
+        if isinstance(command, (commands.Write, commands.Read)) and command.leader_epoch < 0:
             return Result(Err.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
-        if isinstance(command, commands.Initialize | commands.Write) and command.state_epoch < 0:
+        if isinstance(command, (commands.Write, commands.Initialize)) and command.state_epoch < 0:
             return Result(Err.INVALID_REQUEST, "The state epoch cannot be a negative number.")
         return None
 
@@ -266,8 +269,9 @@ class ShareStateShard:
     # the log
 
     def _write(self, token: int, command: Command, value: log.Value | None, answer: Result) -> None:
-        record = ShareRecord(command.key, value)
-        self.latest[command.key] = applied(self.known(command.key), value)
+        key = command.key
+        record = ShareRecord(key, value)
+        self.latest[key] = applied(self.known(key), value)
         ticket = self.next_ticket
         self.next_ticket += 1
         self.writes[ticket] = _StateWrite(token, command, record, answer)
@@ -289,7 +293,7 @@ class ShareStateShard:
         write = self.writes.get(event.ticket)
         if write is None:
             return
-        if event.error is not Err.NONE:
+        if event.error:
             del self.writes[event.ticket]
             self._refuse(write, event.error)
             return
@@ -304,20 +308,32 @@ class ShareStateShard:
         self.high_watermark = max(self.high_watermark, high_watermark)
         for write in committed(self.writes, self.high_watermark, self.out):
             if write.record is not None:
-                replay(self.states, write.record)
-                self._settle(write.record.key)
+                self._replay(write.record)
             if write.token < 0:
                 continue
-            if error is Err.NONE:
-                self.out.replies.append((write.token, write.answer))
-            else:
+            if error:
                 self._answer_write(write, error)
+            else:
+                self.out.replies.append((write.token, write.answer))
 
     def _refuse(self, write: _StateWrite, error: Err) -> None:
         """Nothing of it was written."""
         if write.record is not None:
             self._settle(write.record.key)
         self._answer_write(write, error)
+
+    def _replay(self, record: ShareRecord) -> None:
+        """A record is committed: if it was the only one of its share partition, the latest state is the committed one."""
+        key = record.key
+        if self.writes or key not in self.latest:
+            replay(self.states, record)
+            self._settle(key)
+            return
+        state = self.latest.pop(key)
+        if state is None:
+            self.states.pop(key, None)
+        else:
+            self.states[key] = state
 
     def _settle(self, key: ShareKey) -> None:
         """Update the latest state of a share partition after one of its records was committed or has failed."""

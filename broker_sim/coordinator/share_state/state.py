@@ -5,7 +5,7 @@ Source: ShareGroupOffset.java, ShareCoordinatorShard.handleShareSnapshot and han
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from broker_sim.coordinator.shard_loader import OtherRecord
@@ -27,8 +27,7 @@ class ShareKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShareState:
+class ShareState(NamedTuple):
     """``snapshot_epoch`` counts the snapshots, ``state_epoch`` is the group's epoch at the initialization, ``leader_epoch`` that of the
     partition leader that writes. Records below ``start_offset`` are completed; ``batches`` has the state of delivered records from
     there on, of which ``complete_count`` are completed. ``updates``: records since the snapshot."""
@@ -44,8 +43,7 @@ class ShareState:
     updates: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ShareRecord:
+class ShareRecord(NamedTuple):
     """A record as the log has it; ``value`` None removes."""
 
     key: ShareKey
@@ -110,8 +108,14 @@ def listed(batches: tuple[StateBatch, ...]) -> list[log.StateBatch]:
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     """Key and value as Kafka writes them; a state ends with the tombstone of its snapshots."""
     value = record.value
-    cls = log.ShareUpdateKey if isinstance(value, log.ShareUpdateValue) else log.ShareSnapshotKey
-    return log.encode_key(cls(*record.key)), None if value is None else log.encode_value(value)
+    key = _encoded_key(record.key, isinstance(value, log.ShareUpdateValue))
+    return key, None if value is None else log.encode_value(value)
+
+
+@lru_cache(maxsize=4096)
+def _encoded_key(key: ShareKey, of_update: bool) -> bytes:
+    """A partition's updates have all the same key."""
+    return log.encode_key((log.ShareUpdateKey if of_update else log.ShareSnapshotKey)(*key))
 
 
 def decode(key: bytes | None, value: bytes | None) -> ShareRecord:
