@@ -121,6 +121,7 @@ def locks_never_end(patch: pytest.MonkeyPatch) -> None:
 def locks_end_early(patch: pytest.MonkeyPatch) -> None:
     real = SharePartitions.limits
     patch.setattr(SharePartitions, "limits", lambda self, group: replace(real(self, group), lock_ms=400))
+    patch.setattr(SharePartitions, "lock_ms", lambda self, group: real(self, group).lock_ms)
 
 
 def a_release_is_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -166,7 +167,7 @@ def that_a_record_is_acquired_is_stored(patch: pytest.MonkeyPatch) -> None:
 
 def a_snapshot_forgets_what_was_said(patch: pytest.MonkeyPatch) -> None:
     real = shard.snapshot
-    patch.setattr(shard, "snapshot", lambda state: real(replace(state, batches=state.batches[-1:])))
+    patch.setattr(shard, "snapshot", lambda state: real(state._replace(batches=state.batches[-1:])))
 
 
 def what_was_accepted_comes_again_with_another_leader(patch: pytest.MonkeyPatch) -> None:

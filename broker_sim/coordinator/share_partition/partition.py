@@ -27,21 +27,17 @@ from broker_sim.coordinator.share_partition.transition import Change, Reason, Re
 from broker_sim.coordinator.share_state.batches import StateBatch
 from kafka_wire.errors import Err
 
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState  # looking a member up in its enum is a call
+
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """What a member may say of a record."""
-
 
 _REASONS = (Reason.GAP, Reason.ACCEPTED, Reason.RELEASED, Reason.REJECTED, Reason.RENEWED)
 
 _LETTERS = (Reason.REJECTED, Reason.RELEASED, Reason.EXPIRED, Reason.GIVEN_BACK)
 """What leaves a dead letter, where that is the end of a record."""
 
-_BECOMES = {
-    GAP: DeliveryState.ARCHIVED,
-    ACCEPT: DeliveryState.ACKNOWLEDGED,
-    RELEASE: DeliveryState.AVAILABLE,
-    REJECT: DeliveryState.ARCHIVED,
-}
+_BECOMES = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +260,7 @@ class SharePartition:
         return got
 
     def _lock(self, first: int, last: int, delivery: Delivery, member: str, deadline_ms: int) -> None:
-        delivery.state, delivery.member = DeliveryState.ACQUIRED, member
+        delivery.state, delivery.member = ACQUIRED, member
         delivery.deliveries += 1
         self._hold(first, last, delivery, deadline_ms)
 
@@ -290,7 +286,7 @@ class SharePartition:
                 self.undo(moved)
                 return refusal
         for first, last, delivery in renewed:
-            if delivery.state is DeliveryState.ACQUIRED and delivery.member == member:
+            if delivery.state is ACQUIRED and delivery.member == member:
                 self._hold(first, last, delivery, now_ms + self.limits.lock_ms)
                 moved.renewed.append(Renewed(first, last, delivery))
         moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
@@ -333,7 +329,7 @@ class SharePartition:
                 delivery = deliveries.get(offset)
                 if delivery is None:
                     continue  # it is done with since
-                if delivery.state is not DeliveryState.ACQUIRED or delivery.moving:
+                if delivery.state is not ACQUIRED or delivery.moving:
                     what = "batch" if self.policy.old_words else "offset"
                     return Refusal(
                         Err.INVALID_RECORD_STATE, f"The {what} cannot be acknowledged. The offset is not acquired."
@@ -378,7 +374,7 @@ class SharePartition:
         not_owner = Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of batch record")
         if self.policy.old_words and whole.member != member:
             return not_owner
-        if whole.state is not DeliveryState.ACQUIRED or whole.moving:
+        if whole.state is not ACQUIRED or whole.moving:
             words = "The batch cannot be acknowledged. The batch is not in the acquired state."
             return Refusal(Err.INVALID_RECORD_STATE, words)
         return not_owner if whole.member != member else None
@@ -386,9 +382,9 @@ class SharePartition:
     def _part(self, batch: Batch) -> None:
         """Split a batch into single records, with locks of their own that end with the batch's lock."""
         for offset, delivery in batch.parted().items():
-            if delivery.state is DeliveryState.ACQUIRED:
+            if delivery.state is ACQUIRED:
                 self._hold(offset, offset, delivery, delivery.deadline_ms)
-        batch.batch_state.state, batch.batch_state.deadline_ms = DeliveryState.ARCHIVED, -1
+        batch.batch_state.state, batch.batch_state.deadline_ms = ARCHIVED, -1
 
     def _become(
         self,
@@ -416,13 +412,13 @@ class SharePartition:
         uncounted: bool = False,
     ) -> None:
         before = delivery.copy()
-        if state is DeliveryState.AVAILABLE:
+        if state is AVAILABLE:
             if uncounted:
                 delivery.deliveries -= 1
             elif delivery.deliveries >= self.limits.deliveries:
-                state = DeliveryState.ARCHIVED
-        if state is DeliveryState.ARCHIVED and why in _LETTERS and self.limits.dead_letters:
-            state = DeliveryState.ARCHIVING
+                state = ARCHIVED
+        if state is ARCHIVED and why in _LETTERS and self.limits.dead_letters:
+            state = ARCHIVING
         delivery.state, delivery.member, delivery.moving = state, NO_MEMBER, True
         if state.is_final:
             self.complete_count += last - first + 1
@@ -434,7 +430,7 @@ class SharePartition:
         """It has confirmed a transition."""
         for _, _, delivery, _, _ in moved.changes:
             delivery.moving = False
-            if delivery.state is not DeliveryState.ACQUIRED:
+            if delivery.state is not ACQUIRED:
                 delivery.deadline_ms = -1
         self._may_have_free = True
         self._advance()
@@ -446,7 +442,7 @@ class SharePartition:
                 self.complete_count -= last - first + 1
             delivery.state, delivery.deliveries = before.state, before.deliveries
             delivery.member, delivery.moving = before.member, False
-            if delivery.state is DeliveryState.ACQUIRED:
+            if delivery.state is ACQUIRED:
                 self._hold(first, last, delivery, before.deadline_ms)
 
     def _advance(self) -> None:
@@ -475,7 +471,7 @@ class SharePartition:
 
     def archiving(self) -> list[tuple[int, int, Delivery]]:
         """What waits for its dead letter: who loads it finds what the one before has not come to."""
-        return [run for batch in self.batches for run in batch.runs() if run[2].state is DeliveryState.ARCHIVING]
+        return [run for batch in self.batches for run in batch.runs() if run[2].state is ARCHIVING]
 
     def lettered(self, first: int, last: int) -> Transition:
         """The letters of these records are written, or given up."""
@@ -484,8 +480,8 @@ class SharePartition:
             if batch.first > last or batch.last < first:
                 continue
             for begin, end, delivery in batch.runs():
-                if begin <= last and end >= first and delivery.state is DeliveryState.ARCHIVING:
-                    self._move(begin, end, delivery, DeliveryState.ARCHIVED, moved, Reason.LETTER)
+                if begin <= last and end >= first and delivery.state is ARCHIVING:
+                    self._move(begin, end, delivery, ARCHIVED, moved, Reason.LETTER)
         moved.complete_count = self.complete_count
         return moved
 
@@ -496,14 +492,14 @@ class SharePartition:
         locks = self._locks
         while locks:
             deadline_ms, _, _, _, delivery = locks[0]
-            if delivery.state is DeliveryState.ACQUIRED and delivery.deadline_ms == deadline_ms:
+            if delivery.state is ACQUIRED and delivery.deadline_ms == deadline_ms:
                 return deadline_ms
             heapq.heappop(locks)
         return None
 
     def locked(self) -> list[tuple[int, int, Delivery]]:
         """The acquired records: first offset, last offset and state of each run."""
-        return [run for batch in self.batches for run in batch.runs() if run[2].state is DeliveryState.ACQUIRED]
+        return [run for batch in self.batches for run in batch.runs() if run[2].state is ACQUIRED]
 
     def expire(self, now_ms: int) -> list[Transition]:
         """Locks have ended: each is to be written down, and counts already."""
@@ -520,7 +516,7 @@ class SharePartition:
 
     def _expired(self, first: int, last: int, delivery: Delivery) -> Transition:
         moved = Transition(start_offset=self.start_offset)
-        self._move(first, last, delivery, DeliveryState.AVAILABLE, moved, Reason.EXPIRED)
+        self._move(first, last, delivery, AVAILABLE, moved, Reason.EXPIRED)
         delivery.moving = False
         delivery.deadline_ms = -1
         moved.complete_count = self.complete_count
@@ -537,10 +533,10 @@ class SharePartition:
                 if pace.full():
                     yield
                 delivery = batch.batch_state if batch.offset_state is None else batch.offset_state.get(at)
-                if delivery is None or delivery.member != member or delivery.state is not DeliveryState.ACQUIRED:
+                if delivery is None or delivery.member != member or delivery.state is not ACQUIRED:
                     continue
                 last = batch.last if batch.offset_state is None else at
-                self._move(at, last, delivery, DeliveryState.AVAILABLE, moved, Reason.GIVEN_BACK, uncounted=uncounted)
+                self._move(at, last, delivery, AVAILABLE, moved, Reason.GIVEN_BACK, uncounted=uncounted)
         moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
         return moved
 
@@ -557,7 +553,7 @@ class SharePartition:
                 batch.parted()
             for first, last, delivery in batch.runs():
                 if last < offset and delivery.is_free:
-                    self._move(first, last, delivery, DeliveryState.ARCHIVED, moved, Reason.DELETED)
+                    self._move(first, last, delivery, ARCHIVED, moved, Reason.DELETED)
         if not self.batches:
             self.start_offset = self.next_offset = max(self.next_offset, offset)
         moved.complete_count = self.complete_count
@@ -571,16 +567,14 @@ class SharePartition:
                 if batch.first > end or batch.last < begin:
                     continue
                 if batch.offset_state is None and begin <= batch.first and batch.last <= end:
-                    if batch.batch_state.state is DeliveryState.ACQUIRED and not batch.batch_state.moving:
-                        self._move(
-                            batch.first, batch.last, batch.batch_state, DeliveryState.ARCHIVED, moved, Reason.ABORTED
-                        )
+                    if batch.batch_state.state is ACQUIRED and not batch.batch_state.moving:
+                        self._move(batch.first, batch.last, batch.batch_state, ARCHIVED, moved, Reason.ABORTED)
                     continue
                 if batch.offset_state is None:
                     self._part(batch)
                 for offset, delivery in (batch.offset_state or {}).items():
-                    if begin <= offset <= end and delivery.state is DeliveryState.ACQUIRED and not delivery.moving:
-                        self._move(offset, offset, delivery, DeliveryState.ARCHIVED, moved, Reason.ABORTED)
+                    if begin <= offset <= end and delivery.state is ACQUIRED and not delivery.moving:
+                        self._move(offset, offset, delivery, ARCHIVED, moved, Reason.ABORTED)
         moved.complete_count = self.complete_count
         return moved
 
