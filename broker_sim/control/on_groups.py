@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.resolve import AHEAD, group_of, heard_of, not_there
+from broker_sim.control.resolve import AHEAD, group_of, has_events_of, not_there
 from broker_sim.control.shapes import GROUP, Map
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -95,7 +95,7 @@ def shown(group: GroupHandle) -> dict[str, Any]:
 def require_in_journal(events: Iterable[dict[str, Any]], group: str) -> None:
     """Raises NotThere where a journal tells nothing of a group."""
     events = list(events)
-    if not heard_of(events, group):
+    if not has_events_of(events, group):
         raise not_there("group", group, sorted(groups_in(events)))
 
 

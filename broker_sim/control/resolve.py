@@ -24,7 +24,7 @@ __all__ = [
     "check_broker",
     "examine_log",
     "group_of",
-    "heard_of",
+    "has_events_of",
     "log_of",
     "not_there",
     "strangers",
@@ -76,7 +76,7 @@ def group_of(cluster: Cluster, name: str, *, ahead: bool | None = False) -> Grou
         not ahead
         and group.state == GroupState.DEAD.value
         and group.visible
-        and not heard_of(cluster.observe().events, name)
+        and not has_events_of(cluster.observe().events, name)
     ):
         raise not_there("group", name, cluster.groups(), hint="" if ahead is None else _AHEAD_HINT)
     return group
@@ -93,7 +93,7 @@ def transaction_of(cluster: Cluster, name: str, *, ahead: bool = False) -> Trans
     return transaction
 
 
-def heard_of(events: Iterable[dict[str, Any]], group: str) -> bool:
+def has_events_of(events: Iterable[dict[str, Any]], group: str) -> bool:
     """Whether a journal tells anything of a group."""
     return any(about(event, group) for event in events)
 

@@ -122,8 +122,8 @@ class EpochStep:
         return [name for name, holder in self.after.items() if holder.classic] if came else []
 
     @property
-    def stays(self) -> list[str]:
-        """Classic members with whom it goes over to the classic protocol."""
+    def classic_members(self) -> list[str]:
+        """The members with which the group is converted to a classic group; empty unless it is."""
         over = self.epoch is None and not self.unloaded
         return [name for name, holder in self.before.items() if holder.classic] if over else []
 
@@ -137,15 +137,15 @@ class EpochStep:
         return {name: was[instance] for name, instance in new if instance in was}
 
     @property
-    def came(self) -> list[str]:
+    def joined(self) -> list[str]:
         """Ids of members that joined with this step."""
         known = {*self.before, *self.back, *self.over}
         return [] if self.found else [name for name in self.after if name not in known]
 
     @property
-    def gone(self) -> list[str]:
-        """Members that are gone, with what ``removed_by`` says."""
-        stay = {*self.after, *self.back.values(), *self.stays}
+    def removed(self) -> list[str]:
+        """Ids of members that were removed; ``removed_by`` has the cause."""
+        stay = {*self.after, *self.back.values(), *self.classic_members}
         return [name for name in self.before if name not in stay]
 
     @property
@@ -233,7 +233,7 @@ def from_epochs(step: EpochStep) -> tuple[GroupSnapshot, Cause]:
     before = GroupSnapshot(
         STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer"
     )
-    return before, Cause("went_over", step.ts_ms, members=step.gone, protocol_type="consumer")
+    return before, Cause("went_over", step.ts_ms, members=step.removed, protocol_type="consumer")
 
 
 # ------------------------------------------------------------------------------------------------ fields of an event

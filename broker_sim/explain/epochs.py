@@ -130,14 +130,14 @@ class _EpochReader:
                 if step.after
                 else "the journal begins with it"
             )
-        new = [member for member in step.came if member not in earlier]
-        again = [member for member in step.came if member in earlier]
+        new = [member for member in step.joined if member not in earlier]
+        again = [member for member in step.joined if member in earlier]
         said = [
             *([f"{self._named(new)} joined"] if new else []),
             *([f"{self._named(again)} joined again"] if again else []),
             *([f"the classic group went over to it with {self._named(step.over)}"] if step.over else []),
             *(f"{self.names[member]} came back under another id" for member in step.back),
-            *([self._removed(step)] if step.gone else []),
+            *([self._removed(step)] if step.removed else []),
         ]
         return "; ".join(said) or self._changed(step)
 
@@ -147,18 +147,22 @@ class _EpochReader:
             return "the group's coordinator was unloaded"
         if text(step.cause, "api") == "DeleteGroups":
             return "the group was deleted"
-        if not step.stays:
+        if not step.classic_members:
             return "the group ceased to exist"
-        gone = f", as {self._named(step.gone)} {'was' if len(step.gone) == 1 else 'were'} gone" if step.gone else ""
-        return f"the group went over to the classic protocol with {self._named(step.stays)}{gone}"
+        gone = (
+            f", as {self._named(step.removed)} {'was' if len(step.removed) == 1 else 'were'} gone"
+            if step.removed
+            else ""
+        )
+        return f"the group went over to the classic protocol with {self._named(step.classic_members)}{gone}"
 
     def _removed(self, step: EpochStep) -> str:
-        names, api = self._named(step.gone), text(step.cause, "api")
+        names, api = self._named(step.removed), text(step.cause, "api")
         out = _OUT.get(text(step.cause, "timer") or "")
         if out is not None:
             return f"{names} was out, {out}"
         client = self.clients.get(number(step.cause, "request") or 0)
-        gone = [step.before[member] for member in step.gone]
+        gone = [step.before[member] for member in step.removed]
         if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in gone):
             return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
         return f"{names} left" if api is not None else f"{names} is no member any more"

@@ -158,7 +158,7 @@ class _HistoryReader:
             self.history.log = text(event, "log") or self.history.log
             self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
             step = self.epoch_steps.take(event)
-            self.came_back = from_epochs(step) if step.stays else None
+            self.came_back = from_epochs(step) if step.classic_members else None
             after = GroupSnapshot.of(event)
             if after is not None:
                 after.completed(self.by_epochs, None)  # of a large group who is gone is not told

@@ -402,14 +402,14 @@ class ClusterState:
             yield from self._delete(topic)
 
     def _delete(self, topic: Topic) -> Generator[None, None, None]:
-        self.disk.gone.append(uuid_text(topic.topic_id))
+        self.disk.deleted_topic_ids.append(uuid_text(topic.topic_id))
         before = dict(self.topics)
         del self.topics[topic.name]
         try:
             self.changed(topic)
         except KafkaError:
             self.topics = before
-            self.disk.gone.pop()
+            self.disk.deleted_topic_ids.pop()
             raise
         del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:

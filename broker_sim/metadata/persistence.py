@@ -95,7 +95,7 @@ class Persistence:
         self.adopted = False
         """Whether logs of another broker are served."""
         self._id_is_given = id_is_given
-        self.gone: list[str] = []
+        self.deleted_topic_ids: list[str] = []
         """Ids of deleted topics."""
         self._texts: dict[str, str] = {}  # of the topics in cluster.json, as far as they are still true
         self._next_producer_id = 0
@@ -145,7 +145,7 @@ class Persistence:
     def _is_left_over(self, path: Path) -> bool:
         """Whether a directory that no topic has is of a deletion, or of a creation, that was cut short."""
         topic_id = meta_files.read_partition_id(path, self.files)
-        if topic_id is not None and uuid_text(topic_id) in self.gone:
+        if topic_id is not None and uuid_text(topic_id) in self.deleted_topic_ids:
             return True
         return not meta_files.holds_records(path, self.files)
 
@@ -255,7 +255,7 @@ class Persistence:
             "broker_configs": {str(node): values for node, values in self._state.config.dynamic_broker.items()},
             "group_configs": self._state.entity_configs[Entity.GROUP],
             "client_metrics_configs": self._state.entity_configs[Entity.CLIENT_METRICS],
-            "gone": self.gone[-MAX_GONE:],
+            "gone": self.deleted_topic_ids[-MAX_GONE:],
             "adopted": self.adopted,
         }
         texts = {name: self._texts[name] for name in self._state.topics}
@@ -300,7 +300,7 @@ class Persistence:
         if known_id and not self._id_is_given:
             self._state.cluster_id = known_id
         self._next_producer_id = self._reserved_producer_id = saved.next_producer_id
-        self.adopted, self.gone = saved.adopted, saved.gone
+        self.adopted, self.deleted_topic_ids = saved.adopted, saved.deleted_topic_ids
         self._state.config.restore(saved.dynamic_configs, saved.broker_configs)
         for entity, named in saved.entity_configs.items():
             self._state.entity_configs[entity].update(named)

@@ -71,7 +71,7 @@ class SavedState:
     dynamic_configs: dict[str, str | None] = field(default_factory=dict)
     broker_configs: dict[int, dict[str, str | None]] = field(default_factory=dict)
     entity_configs: dict[Entity, dict[str, dict[str, str]]] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
+    deleted_topic_ids: list[str] = field(default_factory=list)
     """Ids of deleted topics."""
     adopted: bool = False
     topics: list[SavedTopic] = field(default_factory=list)
@@ -173,8 +173,8 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
     adopted = state.get("adopted", False)
     if not isinstance(adopted, bool):
         _wrong("adopted", f"is {_shown(adopted)}, which is not true or false")
-    gone = _list(state.get("gone", []), "gone")
-    for index, entry in enumerate(gone):
+    deleted_topic_ids = _list(state.get("gone", []), "gone")
+    for index, entry in enumerate(deleted_topic_ids):
         _id(entry, f"gone[{index}]")
     brokers: dict[int, dict[str, str | None]] = {}
     for node, values in _object(state.get("broker_configs", {}), "broker_configs").items():
@@ -191,7 +191,7 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
             Entity.GROUP: _entities(state, "group_configs", Entity.GROUP),
             Entity.CLIENT_METRICS: _entities(state, "client_metrics_configs", Entity.CLIENT_METRICS),
         },
-        gone,
+        deleted_topic_ids,
         adopted,
         _topics(state.get("topics", {}), config),
     )

@@ -62,7 +62,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
                 f". So {times(len(lost) - 1)} more until {when(at_of(lost[-1][0]) or 0)}:"
                 f" {named(name for _, names in lost[1:] for name in names)}"
             )
-        sure = "likely" if first["cause_certainty"] == "likely" else "certain"
+        certainty = "likely" if first["cause_certainty"] == "likely" else "certain"
         classic = first.get("kind") in (None, "classic")
         sent = "LeaveGroup" if classic else "heartbeat that leaves"
         advice = (
@@ -73,7 +73,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
                 " A static member (group.instance.id) whose max.poll.interval.ms passed sends none either, and no heartbeats until it"
                 " polls."
             )
-        if sure == "likely":
+        if certainty == "likely":
             advice += " Told by its last commit: a session and no more before the group went on without it."
         yield Finding(
             "lost",
@@ -85,7 +85,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             first["coordinator_partition"],
             said or ms,
             at_of(lost[-1][0]),
-            sure,
+            certainty,
             records_of(row for row, _ in lost),
             tuple(line for row, _ in lost for line in row["evidence_lines"] or ()),
         )
@@ -110,10 +110,10 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
             continue
         first = late[0]
         clients = [name or "a member" for row in late for name in row["who_clients"] or ()]
-        sure = first["cause_certainty"] == "certain"
+        is_certain = first["cause_certainty"] == "certain"
         what = (
             "said that the poll timeout (max.poll.interval.ms) had run out, and left"
-            if sure
+            if is_certain
             else "committed nothing for about max.poll.interval.ms, and left"
         )
         words = f"{named(clients)} of {group} {what} at {when(at_of(first) or 0)}"
@@ -124,7 +124,7 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
             "warn",
             108 + len(late),
             f"{words}.",
-            ("" if sure else "Its application may not have polled, or its process may have stood still. ")
+            ("" if is_certain else "Its application may not have polled, or its process may have stood still. ")
             + "Where one poll's records take longer than max.poll.interval.ms: fewer records a poll (max.poll.records), faster"
             " work, or a longer max.poll.interval.ms. What it was working on is given to others, too.",
             group,
@@ -199,17 +199,17 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             if died:
                 words += f", {died} of them as a member fell silent"
             # members that leave in order are restarted by somebody; those that die there die of something
-            sure = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
+            is_certain = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
             yield Finding(
                 "poison",
-                "bad" if sure else "note",
-                310 if sure else 75,
+                "bad" if is_certain else "note",
+                310 if is_certain else 75,
                 f"{words}.",
                 "So it looks where each consumer dies of the record at that offset, comes back and reads it again: look at that"
                 " record, and"
                 " at what the consumers logged last. Skip it (a reset by one), or make the application bear it.",
                 *at,
-                "likely" if sure else "possible",
+                "likely" if is_certain else "possible",
                 evidence,
             )
         elif worst["members"] and worst["pending"]:
@@ -441,7 +441,7 @@ def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
     else:
         words += f": it hung from {when(row['from_ms'])} to {when(row['to_ms'])} ({lasted})"
         words += f", until {row['ended_by']} sent a marker" if row["ended_by"] else ", until a marker ended it"
-    sure = "certain" if row["source"] == "journal" or row["end"] is None else "likely"
+    certainty = "certain" if row["source"] == "journal" or row["end"] is None else "likely"
     weight = 820 if row["lost_abort"] else 810 if row["to_ms"] is None else 300
     return Finding(
         "transaction",
@@ -454,7 +454,7 @@ def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
         None,
         row["from_ms"],
         row["to_ms"],
-        sure,
+        certainty,
     )
 
 

@@ -40,7 +40,7 @@ def records_of(step: EpochStep, row: Row) -> Iterator[dict[str, Any]]:
             yield record("CurrentMemberAssignment", name)
             yield record("MemberMetadata", name)
     if step.epoch is None:
-        yield record("Metadata", None, step=step, stays=step.stays)
+        yield record("Metadata", None, step=step, stays=step.classic_members)
         return
     if step.over:
         for name in step.over:

@@ -277,8 +277,8 @@ def departures(generation: Generation, seen: Progress) -> tuple[str, str, list[s
     causes = {cause for cause, _, _ in reasons}
     if len(causes) > 1:
         return None
-    sure = CERTAIN if all(reason[1] == CERTAIN for reason in reasons) else LIKELY
-    return reasons[0][0], sure, [member for _, _, member in reasons]
+    certainty = CERTAIN if all(reason[1] == CERTAIN for reason in reasons) else LIKELY
+    return reasons[0][0], certainty, [member for _, _, member in reasons]
 
 
 def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tuple[int, int | None] | None:

@@ -370,7 +370,7 @@ def _why(row: Row) -> str | None:
 
 def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:
     """What else than its members has moved the epoch."""
-    if step.came or step.gone or step.back or step.over:
+    if step.joined or step.removed or step.back or step.over:
         return []
     changes = []
     for name, (was, now) in step.subscribed.items():

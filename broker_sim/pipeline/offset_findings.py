@@ -260,18 +260,18 @@ def _deletion(facts: ReportFacts, row: Row) -> Row | None:
 
 def _duplicates(facts: ReportFacts) -> Iterable[Finding]:
     for group, rows in by_group(facts.duplicates):
-        sure = [row for row in rows if row["evidence"] == "delivered"]
-        shown = sure or rows
+        delivered = [row for row in rows if row["evidence"] == "delivered"]
+        shown = delivered or rows
         worst = max(shown, key=lambda row: row["records"] or 0)
         total = sum(row["records"] or 0 for row in shown)
         whom = _owners_text(worst["from_client"], worst["to_client"])
         words = (
-            f"{group} was {'handed' if sure else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
+            f"{group} was {'handed' if delivered else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
             f"{worst['from_generation']} and again in {worst['to_generation']}{whom}"
         )
         if len(shown) > 1:
             words += f", and {count(len(shown) - 1, 'window')} more like it"
-        if sure:
+        if delivered:
             advice = _why_read_again(facts, worst)
             yield Finding(
                 "duplicates", "warn", 550 + min(len(rows), 40), f"{words}.", advice, group, None, worst["at_ms"]

@@ -103,7 +103,7 @@ class _GroupRows:
             return
         if what == EPOCHS and not row["of_log"]:
             taken = self.epochs.take(row)
-            self._came_back = from_epochs(taken) if taken is not None and taken.stays else None
+            self._came_back = from_epochs(taken) if taken is not None and taken.classic_members else None
             return
         if what is not None:
             self.modern.take(self._over.modern(row))
@@ -193,12 +193,17 @@ class _GroupRows:
         """What commits show of a generation's cause and of how long it took."""
         departed = departures(generation, seen)
         if departed is not None:
-            cause, sure, who = departed
+            cause, certainty, who = departed
             came = generation.old is not None and any(
                 member.member not in {old.member for old in generation.old} for member in generation.new
             )
             if generation.change == "gone" or (came and cause != "leave"):
-                row |= {"cause": cause, "cause_certainty": sure, "who": who, "who_clients": _clients(generation, who)}
+                row |= {
+                    "cause": cause,
+                    "cause_certainty": certainty,
+                    "who": who,
+                    "who_clients": _clients(generation, who),
+                }
         elif generation.change not in ("unknown", "gone"):
             row["cause_certainty"] = CERTAIN
         waited = waiting(generation, seen)

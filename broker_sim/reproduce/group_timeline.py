@@ -96,7 +96,7 @@ class Act:
     for_ms: int = 0
     offsets: tuple[tuple[Log, int], ...] = ()
     why: str = ""
-    sure: bool = True
+    is_certain: bool = True
     removed: bool = False
     """Of a crash or a hang: the group went on without it."""
     refused_ms: int | None = None
@@ -315,9 +315,9 @@ class _TimelineReader:
             why = f"the same instance {entry.instance} with a new member id, in the same generation"
             self._act(record.closed_ms - 600, "crash", name, why)
             return
-        at_ms, kind, why, sure = self._end_of(entry, record, last, member)
+        at_ms, kind, why, is_certain = self._end_of(entry, record, last, member)
         for_ms = member.rebalance_ms + 2000 if kind == "hang" else 0
-        self._act(at_ms, kind, name, why, sure=sure, for_ms=for_ms, removed=kind != "leave")
+        self._act(at_ms, kind, name, why, is_certain=is_certain, for_ms=for_ms, removed=kind != "leave")
 
     def _end_of(
         self, entry: GenerationMember, record: GroupGeneration, last: int | None, member: ScenarioMember
@@ -339,8 +339,8 @@ class _TimelineReader:
             return last, "hang", f"{silence}, its max.poll.interval.ms being {limit}: it may not have polled", True
         at_ms = min(max(last, record.closed_ms - entry.session_ms - room), record.closed_ms - entry.session_ms)
         limit = duration_text(entry.session_ms)
-        sure = abs(entry.rebalance_ms - entry.session_ms) > room
-        return at_ms, "crash", f"{silence}, its session being {limit}: it crashed or was cut off", sure
+        is_certain = abs(entry.rebalance_ms - entry.session_ms) > room
+        return at_ms, "crash", f"{silence}, its session being {limit}: it crashed or was cut off", is_certain
 
     def _came(self, entry: GenerationMember, record: GroupGeneration) -> None:
         name = self.names[entry.member_id]
@@ -385,9 +385,11 @@ class _TimelineReader:
         return last not in ("crash", "leave")
 
     def _act(
-        self, at_ms: int, kind: str, who: str, why: str, *, sure: bool = True, for_ms: int = 0, **more: bool
+        self, at_ms: int, kind: str, who: str, why: str, *, is_certain: bool = True, for_ms: int = 0, **more: bool
     ) -> None:
-        self.timeline.acts.append(Act(max(at_ms, self.timeline.from_ms), kind, who, for_ms, (), why, sure, **more))
+        self.timeline.acts.append(
+            Act(max(at_ms, self.timeline.from_ms), kind, who, for_ms, (), why, is_certain, **more)
+        )
 
     # --- commits --------------------------------------------------------------------------------------------------------
 
@@ -415,7 +417,7 @@ class _TimelineReader:
                 why = (
                     f"{log[0]}-{log[1]} was not committed for {duration_text(after.at_ms - before.at_ms)}, others were"
                 )
-                self._act(before.at_ms, "hang", owner, why, sure=False, for_ms=after.at_ms - before.at_ms)
+                self._act(before.at_ms, "hang", owner, why, is_certain=False, for_ms=after.at_ms - before.at_ms)
 
     def _owner(self, log: Log, from_ms: int, to_ms: int) -> str | None:
         """Who had it at both ends; None where that changed."""
@@ -467,7 +469,7 @@ class _TimelineReader:
             and not self._members_at(at_ms)
         ):
             why = f"{duration_text(idle_ms)} after the last commit, nobody being a member: expired"
-            return Act(at_ms, "expire", None, minutes * MINUTE_MS, tuple(offsets), why, sure=False)
+            return Act(at_ms, "expire", None, minutes * MINUTE_MS, tuple(offsets), why, is_certain=False)
         why = "with the group" if ended else "without the group's end"
         return Act(at_ms, "delete_group" if ended else "delete_offsets", None, 0, tuple(offsets), f"deleted {why}")
 

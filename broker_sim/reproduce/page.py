@@ -44,5 +44,5 @@ def _act(act: Act, from_ms: int) -> dict[str, str]:
         "at": f"{(act.at_ms - from_ms) / 1000:.1f} s",
         "what": visible(what),
         "why": visible(act.why),
-        "sure": "" if act.sure else "likely, not certain",
+        "sure": "" if act.is_certain else "likely, not certain",
     }

@@ -226,7 +226,7 @@ def _not_of_it(timeline: GroupTimeline, jam: Act) -> Iterator[Act]:
 
 
 def _unknown(timeline: GroupTimeline, generated: GeneratedScenario) -> list[str]:
-    unsure = [act for act in timeline.acts if not act.sure]
+    unsure = [act for act in timeline.acts if not act.is_certain]
     unknowns = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
     unknowns += timeline.notes
     unknowns += [f"{change[0].upper()}{change[1:]}." for change in dict.fromkeys(generated.changed)]

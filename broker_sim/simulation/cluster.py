@@ -134,7 +134,7 @@ class SimCluster(Cluster):
         super().__init__(len(hosts), topics, port=PORT, **options)
         if self._disk is not None:
             self._mount()
-            self._hush()
+            self._ignore_killed_callbacks()
 
     def _clock_of(self, process: Process) -> RealClock:
         loop, context = self._network.loop, context_of(process)
@@ -245,7 +245,7 @@ class SimCluster(Cluster):
                 if how == "killed":
                     end._send("rst")
                 end.vanish()
-                network.gone.append(end)
+                network.lost_ends.append(end)
             machine.dark = machine.dark or how != "killed"
             network.close_ports(machine)
         if self._observation.conditions is not None:
@@ -316,7 +316,7 @@ class SimCluster(Cluster):
     def _mount(self) -> None:
         self.disk.on_stall = self._wait
 
-    def _hush(self) -> None:
+    def _ignore_killed_callbacks(self) -> None:
         """That a callback ended where its process died is no error."""
         loop = self._network.loop
         handler: Any = loop.get_exception_handler() or (lambda _, context: loop.default_exception_handler(context))

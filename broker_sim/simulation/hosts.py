@@ -123,7 +123,7 @@ class Host:
             if reset:
                 end._send("rst")
             end.vanish()
-            self.sim.network.gone.append(end)
+            self.sim.network.lost_ends.append(end)
         self.machine.dark = not reset
         self.sim.network.close_ports(self.machine)
 
@@ -137,7 +137,7 @@ class Host:
             if not end.ended:
                 end._send("eof")
             end.vanish()
-            self.sim.network.gone.append(end)
+            self.sim.network.lost_ends.append(end)
         self.sim.network.close_ports(self.machine)
 
     def _dead(self) -> None:

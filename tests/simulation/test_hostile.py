@@ -7,7 +7,7 @@ import pytest
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import Answers, SentRequest
 from broker_sim.simulation.workloads import hostile
-from broker_sim.simulation.workloads.hostile import Hostile, rough_life
+from broker_sim.simulation.workloads.hostile import Hostile, run_hostile
 from broker_sim.simulation.workloads.raw import (
     CONFIG,
     GROUP,
@@ -50,7 +50,7 @@ def test_a_run_is_drawn_from_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in (7, 7, 8):
         with monkeypatch.context() as patch:
             asked = Asked(patch)
-            rough_life(seed, seconds=6)
+            run_hostile(seed, seconds=6)
             runs.append(asked.lines())
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
@@ -62,7 +62,7 @@ def test_a_journal_changes_nothing_that_clients_see(monkeypatch: pytest.MonkeyPa
     for journal in (False, True):
         with monkeypatch.context() as patch:
             asked = Asked(patch)
-            rough_life(3, journal=journal, seconds=8)
+            run_hostile(3, journal=journal, seconds=8)
             runs.append([(each.api, each.version, each.error) for each in asked.asks])
     assert runs[0] == runs[1]
 
@@ -70,7 +70,7 @@ def test_a_journal_changes_nothing_that_clients_see(monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 def test_the_hostile_client_hears_every_refusal_and_the_members_live_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
-    beats = sum(rough_life(seed).beats for seed in (*range(8), 18))
+    beats = sum(run_hostile(seed).beats for seed in (*range(8), 18))
     heard = {(each.api, each.error) for each in asked.asks}
     assert beats > 800
     for error in (Err.ILLEGAL_GENERATION, Err.UNKNOWN_MEMBER_ID, Err.NOT_COORDINATOR, Err.REBALANCE_IN_PROGRESS):
@@ -98,7 +98,7 @@ def test_every_deed_is_done_in_some_run(monkeypatch: pytest.MonkeyPatch) -> None
     for seed in range(40):
         if len(done) == len(deeds):
             break
-        rough_life(seed, seconds=5)
+        run_hostile(seed, seconds=5)
     assert sorted(done) == sorted(deeds)
 
 
@@ -108,7 +108,7 @@ def test_a_breach_ends_the_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             answers.fail("nothing is ever committed", ask, "it was")
 
     monkeypatch.setitem(hostile.Invariants.__init__.__globals__["CHECKS"], "OffsetCommit", never)
-    report = rough_life(1)
+    report = run_hostile(1)
     assert report.broken is not None
     assert report.broken.name == "nothing is ever committed"
     assert 3 < report.virtual_s < 4

@@ -11,7 +11,7 @@ import pytest
 
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import Answers
-from broker_sim.simulation.workloads.hostile import Report, rough_life
+from broker_sim.simulation.workloads.hostile import Report, run_hostile
 from broker_sim.simulation.workloads.raw import CONFIG, GROUP, RawClient, RawContext, commit_request, fetch_request
 from broker_sim.storage import recovery, segment
 from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
@@ -25,7 +25,7 @@ SOUND = range(30)
 
 
 def run(seed: int, journal: bool | None) -> Report:
-    return rough_life(seed, journal=seed % 2 == 1 if journal is None else journal)
+    return run_hostile(seed, journal=seed % 2 == 1 if journal is None else journal)
 
 
 @pytest.mark.parametrize("planted", MUTATIONS, ids=lambda each: each.name)
@@ -54,7 +54,7 @@ def test_there_are_enough_of_them() -> None:
 def test_the_broker_as_it_is_breaks_nothing(journal: bool) -> None:
     checked = 0
     for seed in SOUND:
-        report = rough_life(seed, journal=journal)
+        report = run_hostile(seed, journal=journal)
         if report.broken is not None:
             raise report.broken
         checked += report.checked
@@ -65,7 +65,7 @@ def test_a_planted_bug_leaves_nothing_behind() -> None:
     for planted in MUTATIONS:
         with planted.planted():
             pass
-    assert rough_life(0).broken is None
+    assert run_hostile(0).broken is None
 
 
 def torn_tail(directory: Path) -> str | None:

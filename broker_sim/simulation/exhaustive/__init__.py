@@ -4,6 +4,6 @@
 
 A sweep draws histories; here none is drawn. What may happen next in a world is a list of actions; every one of them is taken,
 from every state that was met, breadth first, so the first counter-example is a shortest one. States whose futures are equal are
-met once (`canonical`). ``explorer`` knows nothing of Kafka, ``ground`` is a shard under glass; ``classic``, ``consumer`` and
+met once (`canonical`). ``explorer`` knows nothing of Kafka, ``environment`` is a shard under glass; ``classic``, ``consumer`` and
 ``transactions`` are worlds.
 """

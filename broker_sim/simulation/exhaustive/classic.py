@@ -119,7 +119,7 @@ class ClassicWorld(Surroundings):
 
     def __init__(self, settings: Settings, clients: Sequence[str] = ("A", "B"), *, faults: bool = True) -> None:
         super().__init__(faults=faults)
-        self.ground: GroupGround = GroupGround(settings)
+        self.environment: GroupGround = GroupGround(settings)
         self.clients = {name: _Client(name, f"i{name}" if name.startswith("S") else None) for name in clients}
         self.asides: dict[int, _Aside] = {}
         self.superseded: set[int] = set()  # requests that were sent again, and are answered at most once in all
@@ -136,7 +136,7 @@ class ClassicWorld(Surroundings):
         actions: list[Action] = []
         for name, client in self.clients.items():
             actions += [(name, what) for what in self._may(client)]
-        if self.ground.timers and self.ground.may_pass(_PASS_MS):
+        if self.environment.timers and self.environment.may_pass(_PASS_MS):
             actions.append(("pass",))
         return [*actions, ("delete",), *self.around()]
 
@@ -160,19 +160,19 @@ class ClassicWorld(Surroundings):
             self._act(client, action[1])
         else:
             self.happen(action)
-        self._hear()
+        self._receive()
         if watched:
             self._check(before, moved=action[0] == "move", deleted=action[0] == "delete")
         else:
             self._remember()
 
     def _look(self) -> dict[str, Any] | None:
-        group = self.ground.shard.classic(GROUP)
+        group = self.environment.shard.classic(GROUP)
         return None if group is None else snapshot(group)
 
     def _remember(self) -> None:
         """What the checks need to know of the way here."""
-        group = self.ground.shard.classic(GROUP)
+        group = self.environment.shard.classic(GROUP)
         if group is None or group.state.value != "PreparingRebalance":
             self.was_empty = group is None or not group.members
 
@@ -205,7 +205,7 @@ class ClassicWorld(Surroundings):
             value = 1 + list(self.clients).index(client.name)
             body = CommitOffsets(
                 GROUP, generation, client.member_id, client.instance if client.member_id else None,
-                [(TOPIC, 0, Offset(value, -1, "", self.ground.now_ms))],
+                [(TOPIC, 0, Offset(value, -1, "", self.environment.now_ms))],
             )  # fmt: skip
             self._aside(client, "OffsetCommit", body, generation, value)
 
@@ -233,10 +233,10 @@ class ClassicWorld(Surroundings):
             )
         shown, ask = self._look() if self._watched else None, self._asked(client, api, body, client.generation)
         self._trace(f"{client.name}: {api} {_who(client)}")
-        token = self.ground.request(body, _VERSIONS[api], client.name)
+        token = self.environment.request(body, _VERSIONS[api], client.name)
         client.waits = api, token
-        if self._watched and token in self.ground.answers:
-            self._check_rule(ask, answer_of(ask, shown), _error(api, self.ground.answers[token]))
+        if self._watched and token in self.environment.answers:
+            self._check_rule(ask, answer_of(ask, shown), _error(api, self.environment.answers[token]))
 
     def _name_of(self, member_id: str) -> str:
         """Whose id it is; static ones carry their instance id."""
@@ -254,10 +254,10 @@ class ClassicWorld(Surroundings):
         self._trace(
             f"{client.name}: {api} {_who(client)}" + (f" as of {generation}" if generation != client.generation else "")
         )
-        token = self.ground.request(body, _VERSIONS[api], client.name)
+        token = self.environment.request(body, _VERSIONS[api], client.name)
         self.asides[token] = _Aside(client.name, api, ask, rightly, value)
-        if token in self.ground.answers and value >= 0:
-            error = self.ground.answers[token]
+        if token in self.environment.answers and value >= 0:
+            error = self.environment.answers[token]
             self._is_now(value, error, before)
 
     def _leaves(self, client: _Client) -> frozenset[Err] | None:
@@ -273,8 +273,8 @@ class ClassicWorld(Surroundings):
 
     # --- answers
 
-    def _hear(self) -> None:
-        answers = self.ground.answers
+    def _receive(self) -> None:
+        answers = self.environment.answers
         for client in self.clients.values():
             if client.waits is not None and client.waits[1] in answers:
                 api, token = client.waits
@@ -351,7 +351,7 @@ class ClassicWorld(Surroundings):
     # --- the world around
 
     def _pass(self) -> None:
-        self.ground.now_ms += _PASS_MS
+        self.environment.now_ms += _PASS_MS
         self._trace(f"{_PASS_MS} ms pass")
 
     def _delete(self) -> None:
@@ -359,12 +359,12 @@ class ClassicWorld(Surroundings):
         rightly = (
             Err.GROUP_ID_NOT_FOUND if shown is None else Err.NON_EMPTY_GROUP if shown["state"] != "Empty" else Err.NONE
         )
-        if self._watched and shown is None and GROUP in self.ground.shard.groups:
+        if self._watched and shown is None and GROUP in self.environment.shard.groups:
             rightly = Err.NONE
         before, self.may_be = self.may_be, self.may_be | {-1}
-        is_lost = self.ground.refusing is not None and not self.ground.settings.policy.tombstones_are_awaited
-        token = self.ground.request(DeleteGroup(GROUP), 2, "admin")
-        error = self.ground.answers.pop(token, None)
+        is_lost = self.environment.refusing is not None and not self.environment.settings.policy.tombstones_are_awaited
+        token = self.environment.request(DeleteGroup(GROUP), 2, "admin")
+        error = self.environment.answers.pop(token, None)
         self._trace(f"an admin deletes the group: {'no answer yet' if error is None else error.name}")
         if error is None:
             self.superseded.add(token)
@@ -377,7 +377,7 @@ class ClassicWorld(Surroundings):
 
     def _is_now(self, value: int, error: Err, before: frozenset[int]) -> None:
         """A write of the offset was answered at once. While the log is stuck it says nothing of those before it."""
-        if error is Err.NONE and not self.ground.held:
+        if error is Err.NONE and not self.environment.held:
             self.lurking = self.lurking if value < 0 else frozenset()
             self.may_be = self.lurking | {value}
         elif error is not Err.NONE and error not in _LATER:
@@ -401,7 +401,7 @@ class ClassicWorld(Surroundings):
         self._check_offset()
 
     def _check_offset(self) -> None:
-        group = self.ground.shard.groups.get(GROUP)
+        group = self.environment.shard.groups.get(GROUP)
         shown = None if group is None else group.offset(TOPIC, 0)
         value = -1 if shown is None else shown.offset
         if value not in self.may_be:
@@ -418,7 +418,7 @@ class ClassicWorld(Surroundings):
 
     def key(self) -> Hashable:
         """See `explorer.World`."""
-        return self.ground.key(
+        return self.environment.key(
             list(self.clients.values()), sorted(self.may_be), sorted(self.lurking), self.was_empty,
             [(aside.client, aside.api, aside.value) for aside in self.asides.values()],
         )  # fmt: skip
@@ -429,8 +429,8 @@ class ClassicWorld(Surroundings):
         """See `explorer.World`."""
         self._trace("from here on all goes well")
         self._watched = True
-        self.ground.heal()
-        self._hear()
+        self.environment.heal()
+        self._receive()
         for _ in range(_ROUNDS):
             for client in self.clients.values():
                 if client.waits is None:
@@ -438,10 +438,10 @@ class ClassicWorld(Surroundings):
             if self._is_settled():
                 self._silence()
                 return
-            end_ms = self.ground.now_ms + _PASS_MS
-            while (key := self.ground.next_timer()) is not None and self.ground.timers[key] <= end_ms:
+            end_ms = self.environment.now_ms + _PASS_MS
+            while (key := self.environment.next_timer()) is not None and self.environment.timers[key] <= end_ms:
                 self.take(("time",))
-            self.ground.now_ms = end_ms
+            self.environment.now_ms = end_ms
         group = self._look()
         self._fail(
             "well-behaved clients reach a Stable group",
@@ -449,7 +449,7 @@ class ClassicWorld(Surroundings):
         )
 
     def _is_settled(self) -> bool:
-        group = self.ground.shard.classic(GROUP)
+        group = self.environment.shard.classic(GROUP)
         if group is None or group.state.value != "Stable":
             return False
         there = {client.member_id for client in self.clients.values()}
@@ -463,12 +463,14 @@ class ClassicWorld(Surroundings):
         """Let all clients be silent, and time pass: expect an empty group."""
         self._trace("from here on all are silent")
         for _ in range(100):
-            if not self.ground.timers:
+            if not self.environment.timers:
                 break
             self.take(("time",))
-        group = self.ground.shard.classic(GROUP)
-        if self.ground.timers or (group is not None and group.members):
-            self._fail("expired members leave no state or timers", f"{self._look()}, timers {list(self.ground.timers)}")
+        group = self.environment.shard.classic(GROUP)
+        if self.environment.timers or (group is not None and group.members):
+            self._fail(
+                "expired members leave no state or timers", f"{self._look()}, timers {list(self.environment.timers)}"
+            )
 
 
 def _error(api: str, answer: Any) -> Err:

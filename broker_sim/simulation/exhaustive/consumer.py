@@ -41,7 +41,7 @@ _RULED = frozenset(
 @dataclass(slots=True)
 class _Member:
     """The state of a member. ``holds``: partitions that it owns; ``assigned``: those of its last assignment. ``before``: epoch and
-    partitions of the heartbeat before its last one. ``unsure``: its last heartbeat failed, so the next one has all fields, and so
+    partitions of the heartbeat before its last one. ``is_uncertain``: its last heartbeat failed, so the next one has all fields, and so
     has the response."""
 
     name: str
@@ -53,12 +53,12 @@ class _Member:
     before: tuple[int, tuple[int, ...]] = (0, ())
     waits: int | None = None
     last_asked: str = ""
-    unsure: bool = False
+    is_uncertain: bool = False
 
     def forget(self) -> None:
         """It starts anew, and works on nothing."""
         self.member_id, self.epoch, self.holds, self.assigned, self.before = "", 0, (), (), (0, ())
-        self.waits, self.last_asked, self.unsure = None, "", False
+        self.waits, self.last_asked, self.is_uncertain = None, "", False
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class ConsumerWorld(Surroundings):
 
     def __init__(self, settings: Settings, members: Sequence[str] = ("A", "B"), *, faults: bool = True) -> None:
         super().__init__(faults=faults)
-        self.ground: _Ground = _Ground(settings)
+        self.environment: _Ground = _Ground(settings)
         self.members = {name: _Member(name, f"i{name}" if name.startswith("S") else None) for name in members}
         self.asked: dict[int, _AskedMember] = {}
 
@@ -100,10 +100,10 @@ class ConsumerWorld(Surroundings):
         actions: list[Action] = []
         for name, member in self.members.items():
             actions += [(name, what) for what in self._may(member)]
-        ground = self.ground
-        if ground.timers and ground.may_pass(self._pass_ms):
+        environment = self.environment
+        if environment.timers and environment.may_pass(self._pass_ms):
             actions.append(("pass",))
-        if ground.partitions == 2:
+        if environment.partitions == 2:
             actions.append(("grow",))
         return [*actions, *self.around()]
 
@@ -120,21 +120,21 @@ class ConsumerWorld(Surroundings):
 
     @property
     def _pass_ms(self) -> int:
-        return self.ground.settings.consumer.session_timeout_ms // 2
+        return self.environment.settings.consumer.session_timeout_ms // 2
 
     def take(self, action: Action, *, watched: bool = True) -> None:
         """See `explorer.World`."""
         self._watched = watched
         before = self._epochs()
         self._do(action)
-        self._hear()
+        self._receive()
         if watched:
             self._check(None if action[0] == "move" else before)
 
     def _do(self, action: Action) -> None:
         member = self.members.get(action[0])
         if member is not None and action[1] == "again":
-            member.unsure = True
+            member.is_uncertain = True
             self._act(member, member.last_asked)
         elif member is not None:
             self._act(member, action[1])
@@ -142,7 +142,7 @@ class ConsumerWorld(Surroundings):
             self.happen(action)
 
     def _group(self) -> ConsumerGroup | None:
-        group = self.ground.shard.groups.get(GROUP)
+        group = self.environment.shard.groups.get(GROUP)
         return group if isinstance(group, ConsumerGroup) else None
 
     def _epochs(self) -> tuple[int, int] | None:
@@ -162,7 +162,7 @@ class ConsumerWorld(Surroundings):
         owned: tuple[int, ...] | None = None
         if what == "join":
             if not member.member_id:
-                member.member_id = f"{member.name}-{self.ground.new_id()}"
+                member.member_id = f"{member.name}-{self.environment.new_id()}"
             epoch, owned, member.holds = 0, (), ()
         elif what == "own":
             member.holds = member.assigned
@@ -171,7 +171,7 @@ class ConsumerWorld(Surroundings):
             member.epoch, member.holds = member.before  # the answer to its last heartbeat was lost
             member.assigned = member.holds
             epoch, owned = member.before
-        elif what == "beat" and member.unsure:
+        elif what == "beat" and member.is_uncertain:
             owned = member.holds
         elif what == "leave":
             member.holds = member.assigned = ()
@@ -185,7 +185,7 @@ class ConsumerWorld(Surroundings):
         for asked in self.asked.values():
             asked.awaited = asked.awaited and asked.name != member.name
         # who has had no answer says everything: with less it would never be assigned what it missed (the clients' known mistake)
-        says_all = epoch == 0 or what == "repeat" or (member.unsure and owned is not None)
+        says_all = epoch == 0 or what == "repeat" or (member.is_uncertain and owned is not None)
         request = ConsumerGroupHeartbeatRequest(
             GROUP, member.member_id, epoch, member.instance,
             rebalance_timeout_ms=REBALANCE_MS if says_all else -1,
@@ -193,7 +193,7 @@ class ConsumerWorld(Surroundings):
             topic_partitions=None if owned is None else [TopicPartitions(TOPIC_ID, list(owned))] if owned else [],
         )  # fmt: skip
         self._trace(f"{member.name}: {what} in epoch {epoch}" + ("" if owned is None else f" with {list(owned)}"))
-        token = self.ground.request(request, 1, member.name)
+        token = self.environment.request(request, 1, member.name)
         self.asked[token] = _AskedMember(member.name, what, member.member_id, rightly)
         member.waits, member.last_asked = token, what
 
@@ -201,7 +201,7 @@ class ConsumerWorld(Surroundings):
         """The legal errors of a heartbeat with this epoch and these owned partitions, by the member's state; None: any."""
         group = self._group()
         if group is None or group.is_dead:
-            if GROUP in self.ground.shard.groups:
+            if GROUP in self.environment.shard.groups:
                 return None
             return frozenset({Err.NONE if epoch == 0 else Err.GROUP_ID_NOT_FOUND})
         latest = group.latest
@@ -215,7 +215,7 @@ class ConsumerWorld(Surroundings):
             if holder not in (None, member.member_id):
                 return frozenset({Err.FENCED_INSTANCE_ID})
         is_in = member.member_id in latest.members
-        if epoch == 0 and (not is_in or self.ground.settings.policy.members_join_again):
+        if epoch == 0 and (not is_in or self.environment.settings.policy.members_join_again):
             return frozenset({Err.NONE})
         if not is_in:
             return frozenset({Err.UNKNOWN_MEMBER_ID})
@@ -238,14 +238,14 @@ class ConsumerWorld(Surroundings):
                 rightly = frozenset({Err.STALE_MEMBER_EPOCH})
         body = CommitOffsets(
             GROUP, member.epoch, member.member_id, member.instance,
-            [(TOPIC, 0, Offset(1, -1, "", self.ground.now_ms))], True,
+            [(TOPIC, 0, Offset(1, -1, "", self.environment.now_ms))], True,
         )  # fmt: skip
         self._trace(f"{member.name}: commits in epoch {member.epoch}")
-        token = self.ground.request(body, 9, member.name)
+        token = self.environment.request(body, 9, member.name)
         self.asked[token] = _AskedMember(member.name, "commit", member.member_id, rightly, awaited=False)
 
-    def _hear(self) -> None:
-        answers = self.ground.answers
+    def _receive(self) -> None:
+        answers = self.environment.answers
         for token in [token for token in self.asked if token in answers]:
             asked, answer = self.asked.pop(token), answers.pop(token)
             error = _error(answer)
@@ -260,7 +260,7 @@ class ConsumerWorld(Surroundings):
             if not asked.awaited or asked.member_id != member.member_id:
                 continue
             member.waits = None
-            member.unsure = error is not Err.NONE
+            member.is_uncertain = error is not Err.NONE
             if asked.what == "leave":
                 member.forget()  # it has stopped working, whatever it receives
             elif error is Err.NONE:
@@ -284,13 +284,13 @@ class ConsumerWorld(Surroundings):
     # --- the world around
 
     def _pass(self) -> None:
-        self.ground.now_ms += self._pass_ms
+        self.environment.now_ms += self._pass_ms
         self._trace(f"{self._pass_ms} ms pass")
 
     def _grow(self) -> None:
         self._trace("the topic has a third partition")
-        self.ground.partitions = 3
-        self.ground.topics_are()
+        self.environment.partitions = 3
+        self.environment.topics_are()
 
     # --- what must hold
 
@@ -345,7 +345,7 @@ class ConsumerWorld(Surroundings):
     def key(self) -> Hashable:
         """See `explorer.World`."""
         asked = [(request.name, request.what, request.member_id, request.awaited) for request in self.asked.values()]
-        return self.ground.key(list(self.members.values()), asked, self.ground.partitions, self._more())
+        return self.environment.key(list(self.members.values()), asked, self.environment.partitions, self._more())
 
     def _more(self) -> list[Hashable]:
         """What else what comes hangs on."""
@@ -357,17 +357,17 @@ class ConsumerWorld(Surroundings):
         """See `explorer.World`."""
         self._trace("from here on all goes well")
         self._watched = True
-        self.ground.heal()
-        self._hear()
+        self.environment.heal()
+        self._receive()
         for _ in range(_ROUNDS):
             self._behave()
             if self._is_settled():
                 self._silence()
                 return
-            end_ms = self.ground.now_ms + self._pass_ms // 2
-            while (key := self.ground.next_timer()) is not None and self.ground.timers[key] <= end_ms:
+            end_ms = self.environment.now_ms + self._pass_ms // 2
+            while (key := self.environment.next_timer()) is not None and self.environment.timers[key] <= end_ms:
                 self.take(("time",))
-            self.ground.now_ms = end_ms
+            self.environment.now_ms = end_ms
         group = self._group()
         what = None if group is None else (group.state_name, group.stored.currents)
         self._fail(
@@ -388,19 +388,19 @@ class ConsumerWorld(Surroundings):
         there = {member_id for _, member_id, _ in self._workers()}
         held = sorted(number for _, _, holds in self._workers() for number in holds)
         quiet = all(member.holds == member.assigned for member in self.members.values())
-        return set(group.stored.members) == there and held == list(range(self.ground.partitions)) and quiet
+        return set(group.stored.members) == there and held == list(range(self.environment.partitions)) and quiet
 
     def _silence(self) -> None:
         self._trace("from here on all are silent")
         for _ in range(100):
-            if not self.ground.timers:
+            if not self.environment.timers:
                 break
             self.take(("time",))
         group = self._group()
-        if self.ground.timers or not self._nobody():
+        if self.environment.timers or not self._nobody():
             self._fail(
                 "expired members leave no state or timers",
-                f"{group and group.stored.members}, timers {list(self.ground.timers)}",
+                f"{group and group.stored.members}, timers {list(self.environment.timers)}",
             )
 
     def _nobody(self) -> bool:

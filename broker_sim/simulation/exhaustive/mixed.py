@@ -92,7 +92,7 @@ class MixedWorld(ConsumerWorld):
             protocols = [JoinGroupRequestProtocol("range", member.subscription())]
             body = JoinGroupRequest(GROUP, _SESSION_MS, REBALANCE_MS, member.member_id, None, "consumer", protocols)
         elif what == "sync":
-            everything = assignment_of({TOPIC: list(range(self.ground.partitions))}, as_in=member.subscription())
+            everything = assignment_of({TOPIC: list(range(self.environment.partitions))}, as_in=member.subscription())
             given = [
                 SyncGroupRequestAssignment(member_id, everything)
                 for member_id in member.line_up
@@ -107,12 +107,12 @@ class MixedWorld(ConsumerWorld):
         self._trace(
             f"C: {what} as {member.member_id or '-'} in generation {member.generation} with {list(member.holds)}"
         )
-        token = self.ground.request(body, _VERSIONS[what], member.name)
+        token = self.environment.request(body, _VERSIONS[what], member.name)
         self._ours[token] = what, member.member_id
         member.waits, member.last_asked = token, what
 
-    def _hear(self) -> None:
-        answers = self.ground.answers
+    def _receive(self) -> None:
+        answers = self.environment.answers
         for token in [token for token in self._ours if token in answers]:
             (what, member_id), answer = self._ours.pop(token), answers.pop(token)
             error = answer[0] if what == "leave" else answer if what == "beat" else Err(answer.error_code)
@@ -120,7 +120,7 @@ class MixedWorld(ConsumerWorld):
             if token == self.classic.waits and member_id == self.classic.member_id:
                 self.classic.waits = None
                 self._heard(self.classic, what, answer, error)
-        super()._hear()
+        super()._receive()
 
     @staticmethod
     def _heard(member: _Classic, what: str, answer: Any, error: Err) -> None:
@@ -158,5 +158,5 @@ class MixedWorld(ConsumerWorld):
                 self.take(("C", "join"))  # it has given up what it was asked to revoke
 
     def _nobody(self) -> bool:
-        group = self.ground.shard.groups.get(GROUP)
+        group = self.environment.shard.groups.get(GROUP)
         return group is None or group.is_idle

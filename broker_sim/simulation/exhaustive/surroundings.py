@@ -16,7 +16,7 @@ class Surroundings:
     """The part of a small world outside of its clients: log, time, topics. ``faults``: whether its log may fail. An action that is
     not a client's calls the method of its first word with a ``_`` before it, and the other words as arguments."""
 
-    ground: ShardEnvironment[Any]
+    environment: ShardEnvironment[Any]
 
     def __init__(self, *, faults: bool) -> None:
         self.faults = faults
@@ -25,13 +25,13 @@ class Surroundings:
 
     def around(self) -> list[Action]:
         """What may happen to the log, and when the next timer fires."""
-        ground = self.ground
-        actions: list[Action] = [("time",)] if ground.timers else []
+        environment = self.environment
+        actions: list[Action] = [("time",)] if environment.timers else []
         if not self.faults:
             return actions
-        if ground.held:
+        if environment.held:
             return [*actions, ("heal",), ("move", "cut"), ("move", "all")]
-        refuses: list[Action] = [("refuse",)] if ground.refusing is None else []
+        refuses: list[Action] = [("refuse",)] if environment.refusing is None else []
         return [*actions, ("stick",), *refuses, ("move", "all")]
 
     def happen(self, action: Action) -> None:
@@ -39,7 +39,7 @@ class Surroundings:
         getattr(self, f"_{action[0]}")(*action[1:])
 
     def _time(self) -> None:
-        key = self.ground.fire()
+        key = self.environment.fire()
         self._trace(f"time passes: {' '.join(map(str, key))}")
         self._fired(key)
 
@@ -47,20 +47,20 @@ class Surroundings:
         """Called after a timer has fired."""
 
     def _stick(self) -> None:
-        self.ground.held = True
+        self.environment.held = True
         self._trace("the log is stuck: nothing is committed")
 
     def _refuse(self) -> None:
-        self.ground.refusing = Err.NOT_ENOUGH_REPLICAS
+        self.environment.refusing = Err.NOT_ENOUGH_REPLICAS
         self._trace("the log will refuse the next append")
 
     def _heal(self) -> None:
         self._trace("the log continues")
-        self.ground.heal()
+        self.environment.heal()
 
     def _move(self, what: str) -> None:
         self._trace("the coordinator moves" + (", to a replica with what was committed" if what == "cut" else ""))
-        self.ground.move(cut=what == "cut")
+        self.environment.move(cut=what == "cut")
 
     def _trace(self, what: str) -> None:
         self.trace.append(what)

@@ -196,7 +196,7 @@ class TransactionWorld(Surroundings):
 
     def __init__(self, settings: TransactionSettings, flows: Sequence[int] = (2, 2), *, faults: bool = True) -> None:
         super().__init__(faults=faults)
-        self.ground: _TransactionGround = _TransactionGround(settings)
+        self.environment: _TransactionGround = _TransactionGround(settings)
         self.producers = {name: _Producer(name, flow) for name, flow in zip("PQ", flows, strict=False)}
         self.asked: dict[int, _OpenRequest] = {}
         self.given: dict[tuple[int, int], str] = {}
@@ -214,7 +214,7 @@ class TransactionWorld(Surroundings):
                 actions.append((name, "init"))
                 if producer.producer_id >= 0:
                     actions += [(name, what) for what in ("reinit", "add p", "add q", "commit", "abort")]
-        for number, marker in enumerate(self.ground.markers):
+        for number, marker in enumerate(self.environment.markers):
             actions.append(("mark", str(number), "yes"))
             if self.faults and marker.lasts:
                 actions.append(("mark", str(number), "no"))
@@ -230,12 +230,12 @@ class TransactionWorld(Surroundings):
             self._ask(producer, producer.last_asked if action[1] == "again" else action[1])
         else:
             self.happen(action)
-        self._hear()
+        self._receive()
         if watched:
             self._check_step(stored, moved=action[0] == "move")
 
     def _shown(self) -> Transaction | None:
-        return self.ground.shard.transactions.get(ID)
+        return self.environment.shard.transactions.get(ID)
 
     # --- producers
 
@@ -253,7 +253,7 @@ class TransactionWorld(Surroundings):
             if asked.producer == producer.name:
                 asked.awaited = False  # it asks again, on another connection
         self._trace(f"{producer.name}: {what} with {mine}")
-        token = self.ground.request(body, 5, producer.name)
+        token = self.environment.request(body, 5, producer.name)
         self.asked[token] = _OpenRequest(producer.name, what, rightly, mine)
         producer.waits, producer.last_asked = (what, token), what
 
@@ -267,7 +267,7 @@ class TransactionWorld(Surroundings):
             return Err.NONE if what == "reinit" else Err.INVALID_PRODUCER_ID_MAPPING
         if what == "reinit":
             return self._rightly_again(shown, producer, busy=busy)
-        policy = self.ground.settings.policy
+        policy = self.environment.settings.policy
         is_add = what.startswith("add")
         if is_add and busy and policy.pending_comes_first:
             return Err.CONCURRENT_TRANSACTIONS
@@ -291,8 +291,8 @@ class TransactionWorld(Surroundings):
             return Err.NONE
         return Err.PRODUCER_FENCED if shown.epoch >= 0 else None
 
-    def _hear(self) -> None:
-        answers = self.ground.answers
+    def _receive(self) -> None:
+        answers = self.environment.answers
         for token in [token for token in self.asked if token in answers]:
             asked, answer = self.asked.pop(token), answers.pop(token)
             error = _error(answer)
@@ -310,7 +310,7 @@ class TransactionWorld(Surroundings):
 
     def _granted(self, producer: _Producer, asked: _OpenRequest, answer: Any) -> None:
         if asked.what in ("commit", "abort"):
-            value = self.ground.decided()
+            value = self.environment.decided()
             states = (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
             if self._watched and (value is None or (value.state in states) != (asked.what == "commit")):
                 self._fail(
@@ -333,9 +333,9 @@ class TransactionWorld(Surroundings):
         self.gave_up = self.gave_up or key[0] == "append"
 
     def _mark(self, number: str, how: str) -> None:
-        marker = self.ground.markers[int(number)]
+        marker = self.environment.markers[int(number)]
         late = "" if marker.lasts else "late "
-        said = self.ground.mark(marker, Err.NONE if how == "yes" else Err.NOT_ENOUGH_REPLICAS)
+        said = self.environment.mark(marker, Err.NONE if how == "yes" else Err.NOT_ENOUGH_REPLICAS)
         self._trace(f"the {late}{marker.kind.name} marker at {marker.at}: {said}")
 
     def _move(self, what: str) -> None:
@@ -346,9 +346,9 @@ class TransactionWorld(Surroundings):
 
     def _check_step(self, before: Stored | None, *, moved: bool) -> None:
         after = self._shown()
-        if after is None or self.ground.held or self.gave_up:
+        if after is None or self.environment.held or self.gave_up:
             return
-        value = self.ground.decided()
+        value = self.environment.decided()
         if value is not None and _known(after.stored) != _known(value):
             self._fail("the coordinator's state matches the log", f"{after.stored}, the log has {value}")
         same = before is not None and before.producer_id == after.stored.producer_id and not moved
@@ -357,24 +357,24 @@ class TransactionWorld(Surroundings):
 
     def key(self) -> Hashable:
         """See `explorer.World`."""
-        ground = self.ground
+        environment = self.environment
         markers = [
             (
                 marker.at,
                 marker.kind.name,
                 marker.epoch,
-                ground.coordinator_epoch - marker.coordinator_epoch,
+                environment.coordinator_epoch - marker.coordinator_epoch,
                 marker.lasts,
             )
-            for marker in ground.markers
+            for marker in environment.markers
         ]
         data = [
-            (transaction.epoch, ground.coordinator_epoch - transaction.coordinator_epoch, transaction.last)
-            for transaction in ground.data.values()
+            (transaction.epoch, environment.coordinator_epoch - transaction.coordinator_epoch, transaction.last)
+            for transaction in environment.data.values()
         ]
-        return ground.key(
+        return environment.key(
             list(self.producers.values()), [(asked.producer, asked.what, asked.awaited) for asked in self.asked.values()],
-            markers, data, sorted(ground.marked), self.gave_up,
+            markers, data, sorted(environment.marked), self.gave_up,
         )  # fmt: skip
 
     # --- where it must come to
@@ -383,11 +383,11 @@ class TransactionWorld(Surroundings):
         """See `explorer.World`."""
         self._trace("from here on all goes well")
         self._watched = True
-        self.ground.heal()
-        self._hear()
+        self.environment.heal()
+        self._receive()
         producer, plan = self.producers["P"], ["init", "add p", "commit"]
         for _ in range(_ROUNDS):
-            while self.ground.markers:
+            while self.environment.markers:
                 self.take(("mark", "0", "yes"))
             if producer.waits is None:
                 if not plan:
@@ -396,16 +396,18 @@ class TransactionWorld(Surroundings):
                 if producer.waits is None and self._went_well():
                     plan.pop(0)
                     continue
-            if self.ground.timers:
+            if self.environment.timers:
                 self.take(("time",))
         stored = getattr(self._shown(), "stored", None)
         if (
             plan
             or stored is None
             or stored.state is not State.COMPLETE_COMMIT
-            or self.ground.data["p"].last != "COMMIT"
+            or self.environment.data["p"].last != "COMMIT"
         ):
-            self._fail("a restarted producer can commit", f"{plan} is left, the id is {stored}, {self.ground.data}")
+            self._fail(
+                "a restarted producer can commit", f"{plan} is left, the id is {stored}, {self.environment.data}"
+            )
         self._silence()
 
     def _went_well(self) -> bool:
@@ -417,16 +419,16 @@ class TransactionWorld(Surroundings):
         self._trace("from here on all are silent, with a transaction open")
         self.take(("P", "add q"))
         for _ in range(_ROUNDS):
-            while self.ground.markers:
+            while self.environment.markers:
                 self.take(("mark", "0", "yes"))
-            if not self.ground.timers:
+            if not self.environment.timers:
                 break
             self.take(("time",))
         shown = self._shown()
-        if self.ground.timers or shown is None or shown.stored.state is not State.COMPLETE_ABORT:
+        if self.environment.timers or shown is None or shown.stored.state is not State.COMPLETE_ABORT:
             self._fail(
                 "open transactions are aborted on timeout",
-                f"{shown and shown.stored}, timers {list(self.ground.timers)}",
+                f"{shown and shown.stored}, timers {list(self.environment.timers)}",
             )
 
 

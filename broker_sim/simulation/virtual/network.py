@@ -161,7 +161,7 @@ class SimNetwork:
         self.machines: dict[str, Machine] = {}
         self.transports: dict[SimTransport, None] = {}
         """The ends of connections that are not lost."""
-        self.gone: list[SimTransport] = []
+        self.lost_ends: list[SimTransport] = []
         """Those of processes that died: kept, as those processes' other things are."""
         self.cuts: dict[tuple[str, str], int] = {}
         self.context = contextvars.Context()
@@ -376,7 +376,7 @@ class SimNetwork:
         """The end of everything: no connection is left, and everybody learns it, those too who were dead before."""
         for end in list(self.transports):
             end._end(None)
-        gone, self.gone = self.gone, []
+        gone, self.lost_ends = self.lost_ends, []
         for end in gone:
             if end.protocol is not None:
                 self.loop.call_soon(end.protocol.connection_lost, None, context=end.context)

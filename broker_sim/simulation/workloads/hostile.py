@@ -1,6 +1,6 @@
 """Clients that speak the wire protocol themselves: members that behave, and one that does not.
 
-    report = rough_life(seed, journal=False)        # a whole run: brokers, members, the hostile client, moves, slow logs, silence
+    report = run_hostile(seed, journal=False)        # a whole run: brokers, members, the hostile client, moves, slow logs, silence
     report.broken                                   # what invariant was broken, or None
 
 Rules:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["Hostile", "Report", "read_twice", "rough_life"]
+__all__ = ["Hostile", "Report", "read_twice", "run_hostile"]
 
 
 # --- who does not -------------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ async def _silence(members: list[Member], rng: random.Random) -> None:
         rng.choice(members).silent = True
 
 
-def rough_life(
+def run_hostile(
     seed: object, *, journal: bool = False, seconds: float = 12.0, brokers: int = 2, as_version: str = "4.1"
 ) -> Report:
     """A group of three members and the hostile client, ``seconds`` of their time, then everything is healed and read again."""

@@ -82,11 +82,11 @@ class GroupProber(Prober):
     def steady(self, group: str) -> tuple[object, ...] | None:
         """The same before and after: nothing has happened to the group's coordinator."""
         log = self.log_of(group)
-        stands = standing(log)
-        if log is None or stands is None:
+        snapshot = standing(log)
+        if log is None or snapshot is None:
             return None
         loaded = log.log_end_offset == log.log_start_offset or self.context.kafka.runtime.shard(log.index) is not None
-        return stands if loaded else None
+        return snapshot if loaded else None
 
     async def ask_of(
         self, group: str, request: Any, least: int = 0, *, number: int = 0, version: int = -1

@@ -88,7 +88,7 @@ class _Life:
         self.prober, self.group, self.rng = prober, group, prober.rng
         self.count = 0
         self._tasks: list[asyncio.Task[Any]] = []
-        self._stood = prober.steady(group.name)
+        self._last_snapshot = prober.steady(group.name)
         config = prober.state.config
         self.delay_s = config.int("group.initial.rebalance.delay.ms") / 1000
 
@@ -100,7 +100,7 @@ class _Life:
     async def ask(self, request: Any, least: int = 0, *, number: int = 0, version: int = -1) -> tuple[Any, int]:
         """As `GroupProber.ask_of`, of the coordinator that there was when the act began: another one knows of no rebalance."""
         answer = await self.prober.ask_of(self.group.name, request, least, number=number, version=version)
-        if self._stood != self.prober.steady(self.group.name):
+        if self._last_snapshot != self.prober.steady(self.group.name):
             raise Unsure
         return answer
 
@@ -145,7 +145,7 @@ class _Life:
         self._tasks.append(task)
         return task
 
-    async def is_told(self, player: Player) -> None:
+    async def await_rejoin_request(self, player: Player) -> None:
         """Its Heartbeats say that it is to join again, as soon as the other one's request has come through."""
         begun_s = self.now_s()
         while self.now_s() - begun_s < _SLACK_S:
@@ -174,7 +174,7 @@ class _Life:
         if any(task.done() for _, task in tasks):
             raise Unsure
 
-    def stands(self) -> tuple[object, ...]:
+    def snapshot(self) -> tuple[object, ...]:
         """Its coordinator, which starts all sessions anew when it is another one. Raises Unsure."""
         state = self.prober.steady(self.group.name)
         if state is None:
@@ -283,7 +283,7 @@ class _Life:
     async def act(self) -> None:
         """Do one of the acts, at random."""
         self.in_time()
-        self._stood = self.stands()
+        self._last_snapshot = self.snapshot()
         acts = sorted(name for name in dir(self) if name.startswith("_act_"))
         self.prober.doing = name = self.rng.choice(acts)
         await getattr(self, name)()
@@ -363,7 +363,7 @@ class _Life:
         await asyncio.sleep(0.1)
         self.check_waiting(joining)
         for player in list(self.group.players):
-            await self.is_told(player)
+            await self.await_rejoin_request(player)
         begun_s = self.now_s()
         await self.gather([*((player, self.start(player)) for player in self.group.players), *joining])
         if self.now_s() - begun_s > _SLACK_S:
@@ -378,7 +378,7 @@ class _Life:
         if absent.instance or absent.session_ms < 6000:
             return
         newcomer = self.newcomer()
-        begun_s, stood = self.now_s(), self.stands()
+        begun_s, stood = self.now_s(), self.snapshot()
         joining = [(newcomer, self.start(newcomer))]
         await asyncio.sleep(0.1)
         self.check_waiting(joining)
@@ -388,7 +388,7 @@ class _Life:
         shortest_s = max(player.rebalance_ms for player in group.players) / 1000
         while not all(task.done() for _, task in joining):
             await asyncio.sleep(0.2)
-            if stood != self.stands():
+            if stood != self.snapshot():
                 raise Unsure
             if self.now_s() - begun_s > longest_s + _SLACK_S + 0.3:
                 self.prober.breach(
@@ -423,7 +423,7 @@ class _Life:
             self.check_waiting(first)
         for other in group.players:
             if other is not player:
-                await self.is_told(other)
+                await self.await_rejoin_request(other)
         await self.gather([*first, *((other, self.start(other)) for other in group.players if other is not player)])
 
     async def _act_leave(self) -> None:
@@ -471,7 +471,7 @@ class _Life:
         player = min(group.players, key=lambda member: member.session_ms)
         if player.session_ms > 1500 or len(group.players) < 2:
             return
-        stood = self.stands()
+        stood = self.snapshot()
         await self.beat(player, Err.NONE)
         sent_s = self.now_s()
         others = [member for member in group.players if member is not player]
@@ -488,7 +488,7 @@ class _Life:
                     await self.beat(other, Err.NONE)
             await asyncio.sleep(0.1)
         group.players = others
-        if stood != self.stands():
+        if stood != self.snapshot():
             raise Unsure
         await self.beat(player, Err.UNKNOWN_MEMBER_ID)
         if group.leader == player.member:
@@ -524,7 +524,7 @@ class _Life:
     async def end(self) -> None:
         """All leave, what was committed stays, then the group goes."""
         self.in_time()
-        self._stood = self.stands()
+        self._last_snapshot = self.snapshot()
         group, prober = self.group, self.prober
         for player in list(group.players):
             rows = [MemberIdentity(player.member, player.instance)]

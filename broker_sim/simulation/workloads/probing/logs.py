@@ -82,7 +82,7 @@ class LogProber(Prober):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.topics: list[OwnTopic] = []
-        self.gone: list[OwnTopic] = []
+        self.deleted: list[OwnTopic] = []
         """Deleted, for certain."""
         self._count = 0
         self.endpoints: list[tuple[int, str, int]] = []
@@ -164,7 +164,7 @@ class LogProber(Prober):
             return None
         if version >= 7:
             self.expect("topics are created as requested", f"{name}: id", answer.topic_id, there.topic_id)
-        if any(old.topic_id == there.topic_id for old in self.gone):
+        if any(old.topic_id == there.topic_id for old in self.deleted):
             self.breach("topic ids are never reused", f"{name} has that of one that was deleted")
         compacts, deletes = settings.get("cleanup.policy") == "compact", "retention.ms" in settings
         logs = [LogModel(f"{name}-{index}", compacts=compacts, deletes=deletes) for index in range(count)]
@@ -195,7 +195,7 @@ class LogProber(Prober):
         if self.calm.since(begun_s):
             self.expect("deleted topics are removed", f"DeleteTopics of {topic.name}", answer.error_code, 0)
         if answer.error_code == 0:
-            self.gone.append(topic)
+            self.deleted.append(topic)
             if topic.name in self.state.topics:
                 self.breach("deleted topics are removed", f"{topic.name} is there")
             if again:
@@ -419,9 +419,9 @@ class LogProber(Prober):
 
     async def _refused_nowhere(self, topic: OwnTopic, index: int, partition: Partition) -> Any:
         """Of a topic that was deleted, by its name or its id."""
-        if not self.gone:
+        if not self.deleted:
             return None
-        old = self.rng.choice(self.gone)
+        old = self.rng.choice(self.deleted)
         version = self.pick(ProduceRequest, 3)
         if version < 13 and old.name in self.state.topics:
             return None

@@ -42,7 +42,7 @@ class PendingOffsetsTransaction:
     def __init__(self, life: Life) -> None:
         self.life, self.prober, self.rng = life, life.prober, life.rng
 
-    def _stands(self) -> tuple[object, ...]:
+    def _snapshot(self) -> tuple[object, ...]:
         topic = self.prober.state.topics.get(OFFSETS)
         log = None if topic is None else topic.partitions[offsets_partition(self.life.name, len(topic.partitions))]
         state = standing(log)
@@ -55,11 +55,11 @@ class PendingOffsetsTransaction:
 
     async def _ask(self, request: Any, version: int) -> Any:
         """Send a request to the group's coordinator. Raises Unsure if the coordinator changed meanwhile."""
-        before = self._stands()
+        before = self._snapshot()
         log = self.prober.state.topics[OFFSETS]
         leader = log.partitions[offsets_partition(self.life.name, len(log.partitions))].leader
         answer = await self.life.ask(request, version, leader)
-        if before != self._stands():
+        if before != self._snapshot():
             raise Unsure
         return answer
 

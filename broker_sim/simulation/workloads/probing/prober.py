@@ -155,7 +155,7 @@ class Prober(RawClient):
         self._values += 1
         return b"%s-%d-" % (self.name.encode(), self._values) + b"x" * self.rng.choice((0, 1, 7, 40, 300))
 
-    def speaks(self, kind: Any) -> bool:
+    def supports(self, kind: Any) -> bool:
         """Whether these brokers know that API at all."""
         return kind.__spec__.api_key in self._spoken
 

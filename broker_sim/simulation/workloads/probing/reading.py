@@ -312,9 +312,9 @@ class ReadingProber(LogProber):
 
     async def _do_read_what_is_gone(self) -> None:
         """Of a topic that was deleted, however long it would wait."""
-        if not self.gone:
+        if not self.deleted:
             return
-        old, version = self.rng.choice(self.gone), self.pick(FetchRequest, 4)
+        old, version = self.rng.choice(self.deleted), self.pick(FetchRequest, 4)
         begun_s = self.calm.now_s()
         request = self.fetch_request([(old, 0, 0)], version, max_wait_ms=1000)
         answer = await self.request_once(request, version, self.broker())

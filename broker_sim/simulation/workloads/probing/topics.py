@@ -73,7 +73,7 @@ class TopicProber(Prober):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.topics: list[_Mine] = []
-        self.gone: list[_Mine] = []
+        self.deleted: list[_Mine] = []
         self._number = 0
         self._begun_s, self._version = 0.0, -1
 
@@ -81,7 +81,7 @@ class TopicProber(Prober):
         """From here on it counts whether something happens."""
         self._begun_s, self._version = self.calm.now_s(), self.state.version
 
-    def quiet(self, *, unchanged: bool = True) -> bool:
+    def is_quiet(self, *, unchanged: bool = True) -> bool:
         """Whether nothing was wrong since, and, with ``unchanged``, nothing in the cluster is another than it was."""
         return self.calm.since(self._begun_s) and (not unchanged or self._version == self.state.version)
 
@@ -117,7 +117,7 @@ class TopicProber(Prober):
         before = self.state.next_leader
         only = self.rng.random() < 0.2
         ((answer, version),) = await self._create(asked, validate_only=only)
-        if not self.quiet(unchanged=False):
+        if not self.is_quiet(unchanged=False):
             return
         if not self.expect(_MADE, f"CreateTopics v{version} of {name}", Err(answer.error_code), Err.NONE):
             return
@@ -171,7 +171,7 @@ class TopicProber(Prober):
         asked, wanted = cases[what]
         self.watch()
         ((answer, _),) = await self._create(asked)
-        if self.quiet(unchanged=False):
+        if self.is_quiet(unchanged=False):
             self.expect(_MADE, f"CreateTopics of {asked.name[:20]} ({what})", Err(answer.error_code), wanted)
             if asked.name != known and asked.name in self.state.topics:
                 self.breach(_MADE, f"{asked.name[:20]} was refused, and is there")
@@ -183,7 +183,7 @@ class TopicProber(Prober):
         self.watch()
         version = self.pick(CreateTopicsRequest, 2)
         answer = await self.request_once(CreateTopicsRequest(asked, 1000, False), version, self.broker())
-        if self.quiet(unchanged=False):
+        if self.is_quiet(unchanged=False):
             actual = {topic.name: Err(topic.error_code) for topic in answer.topics}
             self.expect(_MADE, "CreateTopics with a name twice", actual, {twice: Err.INVALID_REQUEST, once: Err.NONE})
             there = twice in self.state.topics, once in self.state.topics
@@ -201,7 +201,7 @@ class TopicProber(Prober):
         self.watch()
         answer = await self.request_once(request, self.pick(CreatePartitionsRequest), self.broker())
         row = answer.results[0]
-        if not self.quiet(unchanged=False):
+        if not self.is_quiet(unchanged=False):
             if row.error_code == 0 and not only and count > mine.count:
                 mine.count = count
             elif not only and count > mine.count:
@@ -232,7 +232,7 @@ class TopicProber(Prober):
         for again in (False, True):
             self.watch()
             row = (await self.request_once(request, version, self.broker())).responses[0]
-            if not self.quiet(unchanged=False):
+            if not self.is_quiet(unchanged=False):
                 return
             missing = Err.UNKNOWN_TOPIC_ID if by_id else Err.UNKNOWN_TOPIC_OR_PARTITION
             wanted = missing if again else Err.NONE
@@ -241,7 +241,7 @@ class TopicProber(Prober):
             )
         if mine.name in self.state.topics or mine.topic_id in self.state.topics_by_id:
             self.breach("deleted topics are removed", f"{mine.name} is there")
-        self.gone.append(mine)
+        self.deleted.append(mine)
 
     # --- what the cluster says of itself
 
@@ -275,7 +275,7 @@ class TopicProber(Prober):
         version = self.pick(MetadataRequest, 1)
         every, by_id = self.rng.random() < 0.3, version >= 12 and self.rng.random() < 0.5
         some = self.rng.sample(self.topics, self.rng.randint(0, len(self.topics)))
-        old = self.gone[-1] if self.gone else None
+        old = self.deleted[-1] if self.deleted else None
         asked = None
         if not every:
             asked = [
@@ -289,10 +289,10 @@ class TopicProber(Prober):
                     MetadataRequestTopic(old.topic_id, None) if by_id else MetadataRequestTopic(ZERO_UUID, old.name)
                 )
         self.watch()
-        if version < 4 and not every and self.gone:
-            self.gone.pop()  # it may make what it asks for
+        if version < 4 and not every and self.deleted:
+            self.deleted.pop()  # it may make what it asks for
         answer = await self.request_once(MetadataRequest(asked, version < 4), version, self.broker())
-        if (version < 4 and not every and old is not None) or not self.quiet():
+        if (version < 4 and not every and old is not None) or not self.is_quiet():
             return
         brokers = [(broker.node_id, broker.host, broker.port) for broker in answer.brokers]
         self.expect(_TOLD, "Metadata: brokers", brokers, self._brokers())
@@ -330,7 +330,7 @@ class TopicProber(Prober):
         self.watch()
         version = self.pick(ApiVersionsRequest)
         answer = await self.request_once(ApiVersionsRequest("prober", "1.0"), version, self.broker())
-        if self.quiet():
+        if self.is_quiet():
             rule = "supported API versions are advertised"
             actual = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
             wanted = dict(self._spoken)
@@ -340,12 +340,12 @@ class TopicProber(Prober):
             self.expect(rule, f"ApiVersions v{version}", actual, wanted)
 
     async def _do_describe_the_cluster(self) -> None:
-        if not self.speaks(DescribeClusterRequest):
+        if not self.supports(DescribeClusterRequest):
             return
         self.watch()
         version = self.pick(DescribeClusterRequest)
         answer = await self.request_once(DescribeClusterRequest(), version, self.broker())
-        if self.quiet():
+        if self.is_quiet():
             brokers = [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers]
             self.expect(_TOLD, "DescribeCluster: brokers", sorted(brokers), sorted(self._brokers()))
             actual = Err(answer.error_code), answer.cluster_id
@@ -353,7 +353,7 @@ class TopicProber(Prober):
 
     async def _do_page_through_partitions(self) -> None:
         """DescribeTopicPartitions gives all of them, some at a time."""
-        if not self.speaks(DescribeTopicPartitionsRequest) or not self.topics:
+        if not self.supports(DescribeTopicPartitionsRequest) or not self.topics:
             return
         self.watch()
         names, limit = [topic.name for topic in self.topics], self.rng.choice((1, 2, 3, 100))
@@ -362,7 +362,7 @@ class TopicProber(Prober):
         for _ in range(60):
             request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor)
             answer = await self.request_once(request, 0, self.broker())
-            if not self.quiet():
+            if not self.is_quiet():
                 return
             got = sum(len(topic.partitions) for topic in answer.topics)
             if got > limit:
@@ -388,7 +388,7 @@ class TopicProber(Prober):
         asked = None if every else [DescribableLogDirTopic(mine.name, list(range(mine.count)))]
         self.watch()
         answer = await self.request_once(DescribeLogDirsRequest(asked), self.pick(DescribeLogDirsRequest), broker)
-        if self.quiet():
+        if self.is_quiet():
             rows = {topic.name: topic for topic in answer.results[0].topics} if answer.results else {}
             actual = (
                 [(partition.partition_index, partition.partition_size) for partition in rows[mine.name].partitions]
@@ -428,7 +428,7 @@ class TopicProber(Prober):
         self.watch()
         answer = await self.request_once(asked, self.pick(IncrementalAlterConfigsRequest), self.broker())
         row = answer.responses[0]
-        if not self.quiet(unchanged=False):
+        if not self.is_quiet(unchanged=False):
             self.topics.remove(mine)
             return
         wanted = Err.INVALID_CONFIG if wrong else Err.NONE
@@ -449,7 +449,7 @@ class TopicProber(Prober):
         asked = DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, mine.name, keys)], self.rng.random() < 0.5)
         self.watch()
         row = (await self.request_once(asked, version, self.broker())).results[0]
-        if not self.quiet(unchanged=False) or mine not in self.topics:
+        if not self.is_quiet(unchanged=False) or mine not in self.topics:
             return
         name = "described configs match the settings"
         self.expect(name, f"DescribeConfigs v{version} of {mine.name}", Err(row.error_code), Err.NONE)

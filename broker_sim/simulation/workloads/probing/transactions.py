@@ -74,7 +74,7 @@ class TransactionProber(Prober):
 
     async def _begin(self, timeout_ms: int = _LONG_MS) -> Life | None:
         if not self.calm.for_s(0.3) or not all(
-            self.speaks(kind) for kind in (AddPartitionsToTxnRequest, EndTxnRequest)
+            self.supports(kind) for kind in (AddPartitionsToTxnRequest, EndTxnRequest)
         ):
             return None
         self._lives += 1
@@ -101,7 +101,7 @@ class Life:
 
     # --- asking
 
-    def _stands(self) -> tuple[object, ...]:
+    def _snapshot(self) -> tuple[object, ...]:
         """Both the transaction's coordinator and the partition. Raises Unsure."""
         state = self.prober.state
         log = state.topics.get(_LOG)
@@ -114,9 +114,9 @@ class Life:
 
     async def ask(self, request: Any, version: int, broker: int) -> Any:
         """Its answer. Raises Unsure where anything has happened meanwhile, OSError."""
-        before, begun_s = self._stands(), self.prober.calm.now_s()
+        before, begun_s = self._snapshot(), self.prober.calm.now_s()
         answer = await self.prober.request_once(request, version, broker)
-        if before != self._stands() or not self.prober.calm.since(begun_s):
+        if before != self._snapshot() or not self.prober.calm.since(begun_s):
             raise Unsure
         return answer
 
@@ -155,7 +155,7 @@ class Life:
             await asyncio.sleep(0.1)
         else:
             raise Unsure
-        self._stands()
+        self._snapshot()
         if prober.calm.for_s(0.2):
             self.expect(
                 "a coordinator is found by the transactional id's hash", "its broker", row.node_id, self.coordinator
@@ -290,7 +290,7 @@ class Life:
         begun_s, first = self.prober.calm.now_s(), self.open_since
         while self.prober.state.topics[self.name].partitions[0].last_stable_offset <= self.end:
             await asyncio.sleep(0.05)
-            self._stands()
+            self._snapshot()
             if not self.prober.calm.since(begun_s):
                 raise Unsure
             if self.prober.calm.now_s() - begun_s > within_s:
@@ -348,7 +348,7 @@ class Life:
     async def shown(self, wanted: str) -> None:
         """As DescribeTransactions and ListTransactions tell of it (KIP-664)."""
         rule = "transactions are shown as they are"
-        if not self.prober.speaks(DescribeTransactionsRequest) or self.prober.calm.odd:
+        if not self.prober.supports(DescribeTransactionsRequest) or self.prober.calm.odd:
             return
         now_ms = self.prober.state.clock.now_ms()
         count = len(self.prober.state.topics[_LOG].partitions)

@@ -125,6 +125,6 @@ class Probing:
         self.context.settled = True
         return _SETTLING_S
 
-    def told(self) -> dict[str, Any]:
+    def checked_by_prober(self) -> dict[str, Any]:
         """For who wants to know how much was looked at."""
         return {prober.name: prober.checked for prober in self.probers}
