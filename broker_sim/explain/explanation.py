@@ -115,8 +115,14 @@ def _unknown_group(events: list[Event], group: str) -> str:
     if not events:
         return f"The journal is empty: nothing is known of group {group!r}."
     meant = nearest(group, sorted(known))
-    hint = f" Did you mean {meant!r}?" if meant else f" It knows {joined(sorted(known)[:10])}." if known else ""
-    return f"The journal holds nothing of group {group!r}.{hint}"
+    hint = (
+        f" Did you mean {meant!r}?"
+        if meant
+        else f" Groups in the journal: {joined(sorted(known)[:10])}."
+        if known
+        else ""
+    )
+    return f"No events of group {group!r} in the journal.{hint}"
 
 
 def header(past: History) -> str:

@@ -89,7 +89,7 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
 
 def _paragraphs_of(past: History, group: str) -> list[Paragraph]:
     if not past.existed and not past.calls:
-        return [Paragraph(past.first_ms, "note", f"The journal holds nothing of group {group}.")]
+        return [Paragraph(past.first_ms, "note", f"No events of group {group} in the journal.")]
     return [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
 
 

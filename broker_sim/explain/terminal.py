@@ -65,7 +65,7 @@ def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool =
     width = max(width, NARROWEST)
     past = history(events, group)
     if not past.existed and not past.calls:
-        return f"The journal holds nothing of group {group!r}."
+        return f"No events of group {group!r} in the journal."
     return "\n".join(line.rstrip() for line in _Drawing(timeline_layout(past, MOST_LANES), width, color).lines())
 
 

@@ -75,18 +75,20 @@ class Reproduction:
         return self.again is not None and self.outcome.code == 0
 
     def verdict(self) -> list[str]:
-        """Lines: the finding, whether it came again, how alike."""
+        """Lines: the finding in the log, in the simulation, and whether it was reproduced."""
         finding = self.incident.finding
         lines = [f"In the log: {_dated(finding)}"]
         if self.again is not None:
             lines.append(f"Simulated: {self.again.text}")
         held = (
-            "and the scenario's verdict held" if self.outcome.code == 0 else "but the scenario's verdict did not hold"
+            "and all expectations of the scenario held"
+            if self.outcome.code == 0
+            else "but an expectation of the scenario failed"
         )
         lines.append(
-            f"It happened again, {held}."
+            f"The finding occurs again, {held}."
             if self.again is not None
-            else "It did not happen again: the simulated log has no such finding."
+            else "The finding does not occur again: the simulated log has no such finding."
         )
         return lines
 

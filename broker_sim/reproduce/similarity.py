@@ -70,10 +70,10 @@ class Similarity:
     def text(self) -> str:
         real = sum(pair.real is not None for pair in self.pairs)
         simulated = sum(pair.simulated is not None for pair in self.pairs)
-        near = f", as a rule {duration_text(self.apart_ms)} apart" if self.both else ""
+        near = f", {duration_text(self.apart_ms)} apart (median)" if self.both else ""
         return (
-            f"alike by {self.share:.0%}: {self.both} of {real} events of the log came again, of {simulated} in the simulated one{near};"
-            f" {self.commits[0]:.0f} committed offsets a minute, and {self.commits[1]:.0f}"
+            f"similarity {self.share:.0%}: {self.both} pairs of {real} events in the log and {simulated} in the simulation{near};"
+            f" committed offsets per minute: {self.commits[0]:.0f} and {self.commits[1]:.0f}"
         )
 
 

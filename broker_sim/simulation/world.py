@@ -360,7 +360,7 @@ class Simulation:
         self._listeners.append(listener)
 
     def always(self, condition: Callable[[], object], what: str | None = None) -> None:
-        """``condition()`` is to hold whenever something happens at the brokers: looked at with every event of the journals."""
+        """``condition()`` must hold at every event of the journals; otherwise the run ends with an error that names ``what``."""
 
         def look(event: dict[str, Any]) -> None:
             if not condition():
@@ -387,7 +387,7 @@ class Simulation:
 
     @property
     def journal(self) -> Journal:
-        """Of the first cluster. Raises UsageError if it does not exist."""
+        """The journal of the first cluster. Raises UsageError if it does not exist."""
         if not self.clusters:
             raise UsageError("the simulation has no cluster, and so no journal; create one with sim.cluster()")
         return self.clusters[0].journal
@@ -424,7 +424,7 @@ class Simulation:
 
     @property
     def journal_hash(self) -> str:
-        """SHA-256 of all events of all journals until now; "" where they are not hashed."""
+        """SHA-256 of all events of all journals until now; "" if they are not hashed."""
         if not self.hashes:
             return ""
         self._digest_events()
@@ -432,11 +432,11 @@ class Simulation:
 
     @property
     def schedule_hash(self) -> str:
-        """SHA-256 of the loop's turns until now: see ``loop``."""
+        """SHA-256 of the iterations of the event loop until now."""
         return self.loop.schedule_hash
 
     def settle(self) -> None:
-        """The block has ended well. Raises what went wrong since time last ran, UsageError for a plan that never began."""
+        """Called at the end of the block. Raises errors since time last advanced, and UsageError for a plan that never began."""
         if self.loop.native_sockets is not None:
             self.loop.native_sockets.look()
         self._raise()
@@ -446,7 +446,7 @@ class Simulation:
     # --- the end --------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End all tasks and the loop. What they do and raise now is no part of the run."""
+        """End all tasks and the event loop; their actions and errors from now on are ignored."""
         self.ending = True
         loop = self.loop
         self.network.heal()

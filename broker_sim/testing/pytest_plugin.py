@@ -171,8 +171,8 @@ def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluste
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
-    """A fresh simulated cluster for this test: an async one gets a started `Cluster` on its event loop, others what
-    ``kafka_server`` is."""
+    """A new cluster for this test: in an async test a started `Cluster` on its event loop, in a synchronous test the `ClusterThread`
+    of ``kafka_server``."""
     node: pytest.Item = request.node
     test = getattr(node, "obj", None)
     test = getattr(getattr(test, "hypothesis", None), "inner_test", test)
@@ -236,7 +236,7 @@ def _in_one_line() -> Iterator[None]:
 
 @pytest.fixture
 def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
-    """A fresh simulated cluster on a thread of its own, for code that blocks or has no event loop."""
+    """A new cluster for this test on its own thread, for blocking code."""
     from broker_sim.api.cluster_thread import ClusterThread
 
     with _in_one_line():

@@ -185,8 +185,8 @@ def test_many_members_and_rebalances_make_a_picture_of_bearable_size() -> None:
 @pytest.mark.parametrize("events", [[], Script().events, [{"event": "mark", "text": "x", "ts_ms": 5, "seq": 1}]])
 def test_an_empty_journal_has_a_picture_too(events: list[dict[str, object]]) -> None:
     ElementTree.fromstring(svg(events, "billing").encode())
-    assert "The journal holds nothing of group" in html(events, "billing")
-    assert timeline(events, "billing") == "The journal holds nothing of group 'billing'."
+    assert "No events of group" in html(events, "billing")
+    assert timeline(events, "billing") == "No events of group 'billing' in the journal."
 
 
 def test_a_group_that_was_loaded_has_its_band_again() -> None:

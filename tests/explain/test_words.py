@@ -324,8 +324,8 @@ def test_clients_that_share_a_client_id_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("group", "words"),
     [
-        ("biling", "The journal holds nothing of group 'biling'. Did you mean 'billing'?"),
-        ("zzz", "The journal holds nothing of group 'zzz'. It knows billing."),
+        ("biling", "No events of group 'biling' in the journal. Did you mean 'billing'?"),
+        ("zzz", "No events of group 'zzz' in the journal. Groups in the journal: billing."),
     ],
 )
 def test_a_group_that_is_not_there(group: str, words: str) -> None:

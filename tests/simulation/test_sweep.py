@@ -382,7 +382,7 @@ def test_the_command_tells_what_it_found(
         (["--seconds", "nan"], "not a number of seconds"),
         (["--for", "soon"], "--for"),
         (["grop"], "did you mean 'group'"),
-        (["--as-version", "2.0"], "not known"),
+        (["--as-version", "2.0"], "no Kafka release"),
         (["--replay", "nowhere.json"], "No such file"),
     ],
 )
