@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from broker_sim.coordinator.outcome import CommitLayout, CommitOffsets, Offset, RepeatedCommit, TimerKey
+from broker_sim.coordinator.outcome import CommitOffsets, Offset, RepeatedCommit, RepeatedLayout, TimerKey
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Group(ABC):
     never_settled_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and pending for ever
     pending_txn_offsets: dict[tuple[str, int], PendingTxnOffset] = field(default_factory=dict)
     _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
-    _repeated: dict[CommitLayout, RepeatedCommit] = field(default_factory=dict)
+    _repeated: dict[RepeatedLayout, RepeatedCommit] = field(default_factory=dict)
     # newer than _offsets: the last commit of each layout
 
     # properties of each kind

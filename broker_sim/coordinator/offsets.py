@@ -14,13 +14,13 @@ from broker_sim.coordinator.outcome import (
     BatchProducer,
     Client,
     CommitBatch,
-    CommitLayout,
     CommitOffsets,
     CommitsLogged,
     DeleteGroup,
     DeleteOffsets,
     Offset,
     RepeatedCommit,
+    RepeatedLayout,
     StableFetch,
     TimerKey,
     TopicsChanged,
@@ -215,7 +215,7 @@ def _add_never_settled(group: Group, request: CommitOffsets) -> None:
 
 def commit_batch(shard: ShardState, token: int, client: Client, request: CommitBatch) -> None:
     """As :func:`commit` for a batch of repeated commits. No event comes between them, so each layout is checked once."""
-    errors: dict[CommitLayout, Err] = {}
+    errors: dict[RepeatedLayout, Err] = {}
     tokens: list[int] = []
     commits: list[RepeatedCommit] = []
     for request_token, repeated in enumerate(request.commits, token):

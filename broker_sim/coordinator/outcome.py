@@ -221,7 +221,7 @@ class CommitOffsets:
         return self.generation >= 0 or self.member_id != "" or self.instance_id is not None
 
 
-class CommitLayout(Protocol):
+class RepeatedLayout(Protocol):
     """What all OffsetCommits of the same partitions in the same order, by the same member, have in common; one object for them all.
     ``command`` is the first of them, with other offsets than the others."""
 
@@ -233,7 +233,7 @@ class RepeatedCommit(Protocol):
     """An OffsetCommit with a known layout; its offsets become ``Offset`` objects only when they are read."""
 
     @property
-    def layout(self) -> CommitLayout: ...
+    def layout(self) -> RepeatedLayout: ...
 
     def offsets(self) -> list[tuple[str, int, Offset]]:
         """Topic, partition and offset of each row, decoded from the request at each call."""

@@ -27,7 +27,7 @@ _GROUPS_ARE_NAMED = (4, 3)
 _UUID_BYTES = 16
 
 
-class AcknowledgementBatch(Protocol):
+class AcknowledgedRange(Protocol):
     """A request's acknowledgement of a range of records."""
 
     first_offset: int
@@ -60,7 +60,7 @@ _PIECE = 2000
 """Batches, types and records that are looked at before others are served."""
 
 
-def is_well_formed(batches: Sequence[AcknowledgementBatch], pace: Pace, *, renews: bool) -> Generator[None, None, bool]:
+def is_well_formed(batches: Sequence[AcknowledgedRange], pace: Pace, *, renews: bool) -> Generator[None, None, bool]:
     """Whether the batches are in order, and each has one type for all its records or one for each."""
     before, most = -1, RENEW if renews else RENEW - 1
     for batch in batches:
@@ -91,7 +91,7 @@ class Acknowledging:
         self._waiting = 1
         self._finished: Callable[[], object] | None = None
 
-    def add(self, at: TopicPartition, batches: Sequence[AcknowledgementBatch]) -> Generator[None, None, None]:
+    def add(self, at: TopicPartition, batches: Sequence[AcknowledgedRange]) -> Generator[None, None, None]:
         """Process the acknowledgements of a partition, in pieces."""
         answer = self.answers[at] = PartitionAnswer()
         if not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
