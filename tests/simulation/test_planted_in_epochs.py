@@ -3,7 +3,7 @@ they are told, or by the reader of the records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,8 +110,8 @@ def nobody_has_to_give_up_in_time(patch: pytest.MonkeyPatch) -> None:
 def the_time_to_give_up_begins_anew(patch: pytest.MonkeyPatch) -> None:
     real = heartbeat.reconcile
 
-    def reconcile(shard: Any, changes: Any, member_id: str, before: Any, reported: Any) -> Any:
-        after = real(shard, changes, member_id, before, reported)
+    def reconcile(shard: Any, changes: Any, member_id: str, before: Any, reported: Any, **more: Any) -> Any:
+        after = real(shard, changes, member_id, before, reported, **more)
         if after.state is MemberState.UNREVOKED:
             timers.arm_revocation(shard, changes.group, member_id, after)
         return after
@@ -147,10 +147,17 @@ def names_in_another_order_are_other_names(patch: pytest.MonkeyPatch) -> None:
 
 def expressions_match_nothing(patch: pytest.MonkeyPatch) -> None:
     class Nothing:
-        def matches(self, name: str) -> bool:
-            return False
+        def matcher(self) -> Nothing:
+            return self
 
-    patch.setattr(subscriptions, "pattern", lambda text: Nothing())
+        def matching(self, name: str) -> Iterator[bool]:
+            return iter([False])
+
+    def compiling(text: str) -> Generator[None, None, Nothing]:
+        yield
+        return Nothing()
+
+    patch.setattr(subscriptions, "compiling", compiling)
 
 
 def expressions_are_looked_at_once(patch: pytest.MonkeyPatch) -> None:
