@@ -50,8 +50,8 @@ _DOES: dict[type, str] = {
     Summarize: "read share group state summary",
 }
 
-_PIECE = 200
-"""Partitions whose shard is asked before others are served."""
+_PIECE, _TOPICS = 200, 5000
+"""Partitions whose shard is asked, and topics that are looked at, before others are served."""
 
 
 def answer(
@@ -79,11 +79,9 @@ def _ask_all(
     row: Callable[[int, Any], Any],
     response: Callable[[list[tuple[bytes, list[Any]]]], object],
 ) -> Generator[None, None, None]:
-    topics: list[tuple[bytes, list[Any]]] = [
-        (topic.topic_id, [None] * len(topic.partitions)) for topic in request.topics
-    ]
+    topics: list[tuple[bytes, list[Any]]] = []
     waiting = 1
-    pace = Pace(_PIECE)
+    pace, topic_pace = Pace(_PIECE), Pace(_TOPICS)
 
     def done() -> None:
         nonlocal waiting
@@ -95,7 +93,11 @@ def _ask_all(
         rows[at] = row(index, result)
         done()
 
-    for topic, (_, rows) in zip(request.topics, topics, strict=True):
+    for topic in request.topics:
+        if topic_pace.full():
+            yield
+        rows: list[Any] = [None] * len(topic.partitions)
+        topics.append((topic.topic_id, rows))
         for at, part in enumerate(topic.partitions):
             if pace.full():
                 yield
