@@ -139,14 +139,18 @@ class StreamsState(EpochState[TaskKey, Member]):
     def is_taken_from(self, member_id: str, key: TaskKey, number: int, *, in_place: bool) -> bool:
         """Whether a task can't be given to a member in a role yet: an active one that any member has as active, and any that a member
         of the same process has in any role. ``in_place``: what the member itself has in another role doesn't count."""
-        process_id, assigned = self.members[member_id].process_id, self.current(member_id).assigned
+        if not self.holders:  # as for the 10,000 tasks of a first member
+            return False
         for role in ROLES:
             at = TaskKey(role, key.subtopology)
-            if in_place and role != key.role and number in assigned.get(at, ()):
+            holders = self.holders.get(at, {}).get(number)
+            if not holders:
                 continue
-            for holder in self.holders.get(at, {}).get(number, ()):
-                if role == key.role == ACTIVE or self.members[holder].process_id == process_id:
-                    return True
+            if in_place and role != key.role and number in self.current(member_id).assigned.get(at, ()):
+                continue
+            process_id = self.members[member_id].process_id
+            if any(role == key.role == ACTIVE or self.members[other].process_id == process_id for other in holders):
+                return True
         return False
 
     def _own(self, member_id: str, owned: UnitEpochs[TaskKey]) -> None:
