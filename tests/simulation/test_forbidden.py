@@ -18,6 +18,7 @@ import traceback
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -225,6 +226,33 @@ def test_a_synchronous_program_that_does_not_come_back_is_told_with_its_own_stac
             sim.run_for(5)
         enough.set()
     assert "in spin" in str(caught.value)
+
+
+def test_a_signal_that_comes_while_the_stack_is_read_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the watchdog looks again before the handler has read the source lines of the stack."""
+    enough = threading.Event()
+    signals: list[Any] = []
+
+    def spin() -> None:
+        while not enough.is_set():
+            pass
+
+    def interrupted(frame: Any) -> Any:
+        signals.append(frame)
+        if len(signals) == 1:
+            signal.raise_signal(signal.SIGVTALRM)
+        return traceback.extract_stack(frame)
+
+    reading = SimpleNamespace(extract_stack=interrupted, format_list=traceback.format_list)
+    with simulate(1, patience="400ms") as sim:
+        sim.host("worker").spawn_sync(spin)
+        monkeypatch.setattr(watchdog, "traceback", reading)
+        with pytest.raises(SimStuck, match=r"code on host worker at test_forbidden.py:\d+ ") as caught:
+            sim.run_for(5)
+        enough.set()
+    assert "in spin" in str(caught.value)
+    assert "in interrupted" not in str(caught.value)
+    assert signals
 
 
 @pytest.fixture

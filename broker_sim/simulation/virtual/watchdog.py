@@ -63,6 +63,8 @@ class _Guard:
         """CPU seconds before the first signal."""
         self.signals = 0
         self.calls = 0
+        self.interrupting = False
+        """Inside the signal handler, which may take longer than the time between two signals: it reads source files."""
 
     def look(self) -> None:
         """In the watchdog's thread: check once. It counts checks, not seconds, so that a stopped process does not count as stuck."""
@@ -84,6 +86,15 @@ class _Guard:
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGVTALRM in the main thread: raise the error of the stuck simulation."""
+        if self.interrupting:  # else the error would name the handler as the code that does not come back
+            return
+        self.interrupting = True
+        try:
+            self._interrupt(frame)
+        finally:
+            self.interrupting = False
+
+    def _interrupt(self, frame: FrameType | None) -> None:
         alarm = self.alarms.error
         if not self.loop.is_running():
             if self.alarms.late and not is_uninterrupted(frame):
