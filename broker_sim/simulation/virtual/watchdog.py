@@ -82,7 +82,8 @@ class _Guard:
                 (main_s, all_s), *_, (main_now_s, all_now_s) = self.readings
                 self.used_s, self.all_used_s = main_now_s - main_s, all_now_s - all_s
             self.signals += 1
-            signal.pthread_kill(self.main, signal.SIGVTALRM)
+            if _watch.guard is self:  # it may have ended meanwhile, and a signal without a handler kills the process
+                signal.pthread_kill(self.main, signal.SIGVTALRM)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGVTALRM in the main thread: raise the error of the stuck simulation."""
