@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.text import expected, nearest
+from broker_sim.common.text import unknown
 from broker_sim.control.table import NotThere
 from broker_sim.faults.selectors import fits
 from broker_sim.fields.field import Field
@@ -131,6 +131,7 @@ def check_broker(cluster: Cluster, node_id: int) -> None:
 
 def not_there(what: str, name: object, known: list[str], *, of: str = "", hint: str = "") -> NotThere:
     """The error for a missing thing; ``of``: what it belongs to; ``hint``: the end of the message."""
-    error = NotThere(f"no {what} {name!r}{of and f' of {of}'}; {expected(name, known)}{hint}")
-    error.nearest = nearest(str(name), known)
+    wrong = unknown(what, name, known, of=of)
+    error = NotThere(f"{wrong}{hint}")
+    error.nearest = wrong.nearest
     return error

@@ -115,13 +115,9 @@ class Parser:
             if char == "(":
                 flags = self.flags
                 self.at += 1
-                if (
-                    text.startswith("?", self.at) and not self._group_head()
-                ):  # flags alone: they hold for what comes behind
-                    if frame.parts:
-                        frame.parts.append(
-                            self.repeated(frame.parts.pop())
-                        )  # of the expression before them, as in RE2J
+                if text.startswith("?", self.at) and not self._group_head():
+                    if frame.parts:  # flags alone: a repetition behind them is that of the part before, as in RE2J
+                        frame.parts.append(self.repeated(frame.parts.pop()))
                     continue
                 outer.append(frame)
                 frame = _Frame(flags)

@@ -74,10 +74,7 @@ class GroupStore:
     def replay_commit(self, commit: RepeatedCommit, position: int = -1) -> None:
         """Apply the records of a commit that repeats a layout, the first of them at ``position``; as a whole, unless open transactions
         have pending offsets of the group."""
-        group_id = commit.layout.command.group_id
-        group = None if self.pending_deletion else self.groups.get(group_id)  # fast path, without a call
-        if group is None:
-            group = self._holder_or_new(group_id)
+        group = self._holder_or_new(commit.layout.command.group_id)
         if not group.pending_txn_offsets:
             group.put_repeated(commit)
             return
@@ -166,6 +163,8 @@ class GroupStore:
 
     def _holder(self, group_id: str) -> Group | None:
         """The group of an offset's record: as ``_known``, but the replacing group if it shares the offsets."""
+        if not self.pending_deletion:
+            return self.groups.get(group_id)
         group, now = self._known(group_id), self.groups.get(group_id)
         return now if group is not None and now is not None and now.shares_offsets_with(group) else group
 

@@ -51,7 +51,7 @@ Repeated requests. A member's JoinGroup, SyncGroup and Heartbeat often differ fr
 another answer. A handler module may export ``REPEATED`` (``repeated``): the remaining part of its handler for such a request.
 
 The tap. To observe requests or to inject faults the server has a ``Tap``: every frame takes the general path then, through
-``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with a ``InterceptedContext``. Fast paths, repeats and
+``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with an ``InterceptedContext``. Fast paths, repeats and
 shared batches are off. Without a tap it costs one check per read.
 """
 

@@ -326,9 +326,7 @@ async def _until_terminated(playing: Coroutine[Any, Any, ScenarioOutcome]) -> Sc
 
 
 def _progress(line: str) -> None:
-    with contextlib.suppress(
-        BrokenPipeError
-    ):  # its reader has closed it; the run continues, and its result is on stdout
+    with contextlib.suppress(BrokenPipeError):  # its reader is gone; the run continues, and its result is on stdout
         sys.stderr.write(f"{visible(line)}\n")  # at once: an interrupt does not come between a line and its end
         sys.stderr.flush()
 

@@ -22,6 +22,7 @@ from broker_sim.coordinator.consumer.group import (
 from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, reconciled, without
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.topics import differ
 from kafka_wire.messages import offsets_log as log
 
 UNKNOWN_MEMBER = log.ConsumerGroupMemberMetadataValue(None, None, server_assignor=None, classic_member_metadata=None)
@@ -92,10 +93,10 @@ def reconcile(
     before: Current[bytes],
     reported: Reported[bytes],
     *,
-    resubscribed: bool,
+    known: log.ConsumerGroupMemberMetadataValue,
 ) -> Current[bytes]:
-    """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded. ``resubscribed``: whether
-    this request has changed its subscription."""
+    """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded. ``known``: the member's
+    record before this request."""
     group, policy = changes.group, shard.settings.policy
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
@@ -105,12 +106,20 @@ def reconcile(
     if policy.unsubscribed_topics_are_revoked and not before.is_at(latest.target_epoch):
         target = {topic: numbers for topic, numbers in target.items() if subscribes(topic)}
     after = reconciled(before, Goal(latest.target_epoch, target, latest.is_taken, free), reported)
-    if resubscribed and after is before and policy.unsubscribed_topics_are_revoked:
+    if after is before and policy.unsubscribed_topics_are_revoked and _resubscribed(known, latest.members[member_id]):
         after = without(before, [topic for topic in before.assigned if not subscribes(topic)], reported)
     if after != before or member_id not in latest.currents:
         put_current(shard, changes, member_id, after)
         timers.arm_revocation(shard, changes.group, member_id, after)
     return after
+
+
+def _resubscribed(before: log.ConsumerGroupMemberMetadataValue, after: log.ConsumerGroupMemberMetadataValue) -> bool:
+    """Whether a member subscribes to other topics than before."""
+    return after is not before and (
+        after.subscribed_topic_regex != before.subscribed_topic_regex
+        or differ(after.subscribed_topic_names, before.subscribed_topic_names)
+    )
 
 
 def _subscribes(shard: ShardState, group: ConsumerGroup, member_id: str, topic_id: bytes) -> bool:

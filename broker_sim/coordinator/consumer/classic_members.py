@@ -31,7 +31,7 @@ from broker_sim.coordinator.epochs.reconcile import Current, MemberState
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, TimerKey
 from broker_sim.coordinator.state import ShardState
-from broker_sim.coordinator.topics import differ, in_order
+from broker_sim.coordinator.topics import in_order
 from kafka_wire.consumer_protocol import Subscription, subscription_of
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -88,9 +88,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         shard, changes, voted(votes, known.server_assignor, new_assignor, shard.settings.consumer.assignors[0])
     )
     owned = held_by_id(shard.topics, subscription.owned)
-    member = group.latest.members[member_id]
-    resubscribed = differ(member.subscribed_topic_names, known.subscribed_topic_names)
-    after = reconcile(shard, changes, member_id, before, list(owned.items()), resubscribed=resubscribed)
+    after = reconcile(shard, changes, member_id, before, list(owned.items()), known=known)
     timers.cancel_revocation(shard, group, member_id)  # its Heartbeats ask it to rejoin, which has a timeout of its own
     timers.cancel_join(shard, group, member_id)
     shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)

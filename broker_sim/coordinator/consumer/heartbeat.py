@@ -107,8 +107,7 @@ def _heartbeat(
     compute_target(shard, changes, assignor)
     owned = request.topic_partitions
     reported = None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned]
-    resubscribed = _resubscribed(known, group.latest.members[member_id])
-    after = reconcile(shard, changes, member_id, before, reported, resubscribed=resubscribed)
+    after = reconcile(shard, changes, member_id, before, reported, known=known)
     changed = after is not before and units(before.assigned) != units(after.assigned)
     assignment = None
     if changed or _is_full(request):
@@ -270,15 +269,6 @@ def _member_record(before: Member, client: Client, request: Request) -> Member:
         ),
         server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
         classic_member_metadata=None,
-    )
-
-
-def _resubscribed(before: Member, after: Member) -> bool:
-    """Whether the member subscribes to other topics than before."""
-    if after is before:
-        return False
-    return after.subscribed_topic_regex != before.subscribed_topic_regex or differ(
-        after.subscribed_topic_names, before.subscribed_topic_names
     )
 
 
