@@ -25,7 +25,7 @@ import pytest
 import broker_sim.simulation
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.sweeps.seeds import Interrupted, Search
-from broker_sim.simulation.virtual import alarms, patches
+from broker_sim.simulation.virtual import alarms, patches, watchdog
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ROOM = str(Path(broker_sim.simulation.__file__).parent)
@@ -46,7 +46,7 @@ def ring() -> None:
 
 def surroundings() -> tuple[Any, ...]:
     """What a simulation replaces while it runs."""
-    handlers = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGVTALRM)
+    handlers = signal.getsignal(signal.SIGALRM), watchdog._handler_after(signal.getsignal(signal.SIGVTALRM))
     pinned = time.time, time.sleep, random.random, random.Random.seed, vars(gc)["collect"]
     collector = gc.isenabled(), gc.get_freeze_count() > 0
     return (*handlers, *pinned, *collector, patches._current, alarms._current, events._get_running_loop())

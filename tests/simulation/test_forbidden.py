@@ -187,13 +187,29 @@ def _wait_for_a_lock() -> None:
     ],
 )
 def test_code_that_does_not_come_back_is_told_with_its_stack(reach: Callable[[], None], what: str) -> None:
-    before = signal.getsignal(signal.SIGVTALRM)
+    after = watchdog._handler_after(signal.getsignal(signal.SIGVTALRM))
     with pytest.raises(SimStuck, match=r"code on host worker at test_forbidden.py:\d+ " + what) as caught:
         on_a_host(reach, patience="400ms")
     assert f"in {reach.__name__}" in str(caught.value)
     assert "in program" in str(caught.value)
     assert "virtual/loop.py" not in str(caught.value)
-    assert signal.getsignal(signal.SIGVTALRM) is before
+    assert signal.getsignal(signal.SIGVTALRM) is after
+
+
+@pytest.mark.parametrize(
+    "before", [signal.SIG_DFL, signal.SIG_IGN, lambda number, frame: None], ids=["default", "ignored", "own"]
+)
+def test_a_signal_that_the_watchdog_sends_late_does_not_end_the_process(before: Any) -> None:
+    """Its thread may have decided to send it just before the simulation ended."""
+    kept = signal.signal(signal.SIGVTALRM, before)
+    try:
+        with simulate(1):
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGVTALRM)
+        if before is not signal.SIG_DFL:
+            assert signal.getsignal(signal.SIGVTALRM) is before
+    finally:
+        signal.signal(signal.SIGVTALRM, watchdog._handler_after(kept))
 
 
 def test_what_other_threads_of_the_process_compute_is_not_the_simulations() -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimForbidden, SimStuck, caller
@@ -82,7 +82,7 @@ class _Guard:
                 (main_s, all_s), *_, (main_now_s, all_now_s) = self.readings
                 self.used_s, self.all_used_s = main_now_s - main_s, all_now_s - all_s
             self.signals += 1
-            if _watch.guard is self:  # it may have ended meanwhile, and a signal without a handler kills the process
+            if _watch.guard is self:  # it may have ended meanwhile; what arrives even later meets _ignore_late
                 signal.pthread_kill(self.main, signal.SIGVTALRM)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -224,4 +224,17 @@ def patience(loop: SimLoop, alarms: Alarms, patience_s: float) -> Iterator[None]
         yield
     finally:
         _watch.guard = None
-        signal.signal(signal.SIGVTALRM, before)
+        signal.signal(signal.SIGVTALRM, _handler_after(before))
+
+
+def _handler_after(before: Any) -> Any:
+    """The handler once the simulation has ended: the one before it, if a signal that arrives late does not end the process by it."""
+    return before if callable(before) or before is signal.SIG_IGN else _ignore_late
+
+
+def _ignore_late(number: int, frame: FrameType | None) -> None:
+    """Take the place of the default action, which ends the process, from the first simulation on.
+
+    The watchdog's thread may be about to send its signal when the simulation ends. A lock around both would be taken in the main
+    thread, where the handler interrupts the wait for it. SIG_IGN would be inherited by every program that the process starts.
+    """
