@@ -304,6 +304,10 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that failed shows what became of its groups."""
+    if call.excinfo is not None and "broker_sim.journal" in sys.modules and not item.config.getoption("fulltrace"):
+        from broker_sim.testing.library_frames import cut_library_frames
+
+        cut_library_frames(call.excinfo.value)
     report = yield
     unawaited = item.stash.get(_UNAWAITED, None)
     if call.when == "call" and report.failed and unawaited is not None and unawaited.lines:

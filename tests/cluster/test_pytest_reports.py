@@ -181,3 +181,51 @@ async def test_removed(kafka):
     result.stdout.fnmatch_lines(["*NeverHit: fault 1 never hit: *OffsetCommit*biling*"])
     result.stdout.fnmatch_lines(["*NeverHit: fault 1 never hit: *Heartbeat*"])
     result.stdout.fnmatch_lines(["*the first mistake*"])
+
+
+WAITING = """
+async def test_waits(kafka):
+    await kafka.group("billing").stable(members=2, timeout="10ms")
+
+def test_waits_on_a_thread(kafka_server):
+    kafka_server.group("billing").stable(members=2, timeout="10ms")
+
+def own(error):
+    raise error
+
+async def test_misnames_a_state(kafka):
+    own_line = kafka.group("billing").wait(state="Stabel")
+    await own_line
+"""
+
+
+def test_the_traceback_of_a_wait_ends_at_the_tests_own_line(pytester: pytest.Pytester) -> None:
+    result = run(pytester, WAITING)
+    result.assert_outcomes(failed=3)
+    assert not [line for line in result.outlines if "broker_sim/api" in line or "concurrent" in line]
+    result.stdout.fnmatch_lines_random(
+        [
+            '>   *await kafka.group("billing").stable(members=2, timeout="10ms")',
+            '>   *kafka_server.group("billing").stable(members=2, timeout="10ms")',
+            ">   *await own_line",
+            "E   *did you mean 'Stable'?*",
+        ]
+    )
+
+
+def test_all_frames_are_there_when_asked_for(pytester: pytest.Pytester) -> None:
+    result = run(pytester, WAITING, "--full-trace", "-k", "on_a_thread")
+    result.stdout.fnmatch_lines(["*broker_sim/api/handles/groups.py:*", "*broker_sim/api/wait.py:*: WaitTimeout"])
+
+
+def test_the_traceback_of_another_error_has_the_librarys_frames(pytester: pytest.Pytester) -> None:
+    code = """
+async def test_fails(kafka, monkeypatch):
+    monkeypatch.setattr("broker_sim.api.wait.duration_ms", None)
+    await kafka.group("billing").stable(members=2, timeout="10ms")
+"""
+    result = run(pytester, code)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*broker_sim/api/handles/groups.py:*: in stable", "*broker_sim/api/wait.py:*: TypeError"]
+    )
