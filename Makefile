@@ -26,6 +26,8 @@ CORES := $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null
 JOBS ?= $(shell n=$$(($(CORES) + 1)); [ $$n -le 4 ] || n=4; echo $$n)
 # What make check consists of
 CHECKS := check-format check-lint check-types check-imports check-tidy
+# Tests of make check, which make test does not repeat
+TIDY := tests/test_tidy.py tests/test_readme.py tests/test_docs.py
 # What starts JVMs is run by no more processes than there are cores
 FEW = $(firstword $(sort $(JOBS) $(CORES)))
 
@@ -67,7 +69,7 @@ demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SI
 
 test: $(READY) ## the tests that need Python alone: some minutes on two cores
 	@echo "== tests that need Python alone (make test-foreign: those that need a JVM, Go, Node, Spark or a browser)"
-	@$(PYTEST) -n $(JOBS) -m "not ($(FOREIGN))" $(ARGS)
+	@$(PYTEST) -n $(JOBS) -m "not ($(FOREIGN))" $(addprefix --ignore=,$(TIDY)) $(ARGS)
 
 test-foreign: $(READY) ## the tests in real time: real Kafka brokers, clients of all languages, Spark, a browser: a quarter of an hour
 	@echo "== tests in real time; they skip with the reason where a JVM, Go, Node or Chromium is missing"
@@ -90,7 +92,7 @@ check-types: $(READY)
 check-imports: $(READY)
 	@echo "== import directions"; $(BIN)/lint-imports
 check-tidy: $(READY)
-	@echo "== tidiness, generated docs, README, links"; $(BIN)/python -m pytest -q tests/test_tidy.py tests/test_readme.py tests/test_docs.py
+	@echo "== tidiness, generated docs, README, links"; $(BIN)/python -m pytest -q $(TIDY)
 
 docs: $(READY) ## write the generated parts of the README and of docs/ again
 	@$(BIN)/python docs/api_table.py # the rest is drawn from it

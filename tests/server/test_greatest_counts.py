@@ -17,6 +17,7 @@ from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 from tests.server.test_work_at_once import MOST, Work
 from tests.support.greatest_topologies import CASES, TOPICS
 from tests.support.processes import DEADLINE_S
+from tests.support.sampling import sampled
 from tests.support.wire import api_key_of, response_class_of
 
 _SIZE, _SIZE_TAGGED = 40_000, 70_000
@@ -81,13 +82,12 @@ class Counted:
         return answer
 
 
-_LONG = ("compaction", "gzip", "topology", "regular")
+_LONG = [name for name in _NAMES if any(word in name for word in ("compaction", "gzip", "topology", "regular"))]
 """Some seconds each, most of them to make the request."""
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if any(word in name for word in _LONG) else name for name in _NAMES],
+    "name", [*sampled([name for name in _NAMES if name not in _LONG], 5), *sampled(_LONG, len(_LONG))]
 )
 def test_a_turn_of_the_loop_is_short(broker: ClusterThread, name: str) -> None:
     host, _, port = broker.bootstrap.rpartition(":")

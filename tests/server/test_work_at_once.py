@@ -23,6 +23,7 @@ from broker_sim import ClusterThread
 from kafka_wire.codec import encode
 from kafka_wire.frame import encode_request_header, frame
 from tests.support.processes import DEADLINE_S
+from tests.support.sampling import sampled
 
 MOST = 150_000
 _AT_ONCE = {
@@ -108,7 +109,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
         yield thread
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", sampled(_NAMES, 6))
 def test_a_turn_of_the_loop_is_short_whatever_is_asked(broker: ClusterThread, name: str) -> None:
     make: Make = dict(fillings(_TOPIC_ID, _SIZE))[name]
     request, version = make()
