@@ -385,6 +385,7 @@ async def test_every_instant_is_done_before_the_next(kafka: Cluster) -> None:
     assert seen[5:] == [(3, 3)]
 
 
+@pytest.mark.slow
 async def test_time_that_can_not_pass_is_an_error(kafka: Cluster) -> None:
     clock = kafka.state.clock
 

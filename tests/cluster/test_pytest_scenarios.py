@@ -34,6 +34,7 @@ def write(pytester: pytest.Pytester, **files: str) -> None:
         (folder / f"{name}.yaml").write_text(text)
 
 
+@pytest.mark.slow
 def test_files_named_on_the_command_line_are_tests(pytester: pytest.Pytester) -> None:
     write(pytester, held=HELD, broken=BROKEN, misspelt=HELD.replace("partitions", "partition"), other="stages: []\n")
     result = run(
@@ -55,6 +56,7 @@ def test_files_that_match_the_option_are_collected_and_no_others(pytester: pytes
     run(pytester, "-o", "kafka_scenarios=incidents/*.yaml stories/*.yaml").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_the_marker_plays_one_before_the_test(pytester: pytest.Pytester) -> None:
     write(pytester, held=HELD, broken=BROKEN)
     pytester.makepyfile("""

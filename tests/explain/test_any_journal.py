@@ -6,6 +6,7 @@ import copy
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def test_any_slice(data: st.DataObject) -> None:
     everything(events[start : data.draw(st.integers(start, len(events)))], events[-1].get("group") or "billing")
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data())
 def test_any_events_missing(data: st.DataObject) -> None:
@@ -57,6 +59,7 @@ def test_any_events_missing(data: st.DataObject) -> None:
 JUNK = st.sampled_from([None, True, -1, 3.5, float("nan"), 10**30, "", "x", [], ["x", 1, None], {}, {"x": 1}, "Stable"])
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.data())
 def test_any_fields_missing_or_of_another_type(data: st.DataObject) -> None:
@@ -109,6 +112,7 @@ def test_other_groups_do_not_matter() -> None:
     assert explain(mixed, "billing", 2) == explain(crashed().events, "billing", 2)
 
 
+@pytest.mark.slow
 def test_large_groups_are_written_by_their_changes_and_read_whole() -> None:
     members = [f"app-{number}~{number:04x}" for number in range(100)]
     script = Script().formed(members)

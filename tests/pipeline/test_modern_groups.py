@@ -129,6 +129,7 @@ def check(tables: dict[str, list[dict[str, Any]]]) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_version", ["4.1", "4.4"])
 def test_at_ours(as_version: str, tmp_path: Path) -> None:
     async def play() -> None:

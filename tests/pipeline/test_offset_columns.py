@@ -163,6 +163,7 @@ def test_columns_are_what_the_decoders_give(batches: list[bytes]) -> None:
     both(piece(*batches, position=1000))
 
 
+@pytest.mark.slow
 @given(st.lists(some_batches(), min_size=1, max_size=3), st.data())
 def test_so_they_are_where_bytes_have_changed(batches: list[bytes], data: st.DataObject) -> None:
     """Behind a right CRC nothing is sure, either: a producer may write what it likes."""
@@ -186,6 +187,7 @@ def test_offsets_are_those_in_the_range(batches: list[bytes], start: int, more: 
     assert both(given, wanted) == inside
 
 
+@pytest.mark.slow
 @given(some_batches(), st.lists(st.sampled_from(OFFSET_LOG.names), min_size=1, unique=True))
 @example(build_batch([commit("g", "t", 0, 1)], NOW_MS), ["group"])
 def test_some_columns_alone(batch: bytes, names: list[str]) -> None:

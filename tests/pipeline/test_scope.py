@@ -88,6 +88,7 @@ def test_nothing_lies_between_a_moment_and_an_earlier_one() -> None:
 # ------------------------------------------------------------------------------------------------ a time
 
 
+@pytest.mark.slow
 def test_until_a_moment_nothing_later_has_a_say(kept: dict[str, Path], tmp_path: Path) -> None:
     outcome = told(kept[STUCK], tmp_path, Scope(None, DURING))
     assert max(row["record_ts_ms"] for row in table(tmp_path, "offset_log")) <= DURING
@@ -153,6 +154,7 @@ def test_a_window_behind_the_log_is_said_in_a_line(kept: dict[str, Path], tmp_pa
 # ------------------------------------------------------------------------------------------------ groups
 
 
+@pytest.mark.slow
 def test_of_some_groups_nothing_is_said_that_others_would_have_to_show(kept: dict[str, Path], tmp_path: Path) -> None:
     outcome = told(kept[STUCK], tmp_path, Scope(groups=("scores-*", "quotes-batch")))
     assert {row["group"] for row in table(tmp_path, "offset_log")} == {"scores-batch", "quotes-batch"}

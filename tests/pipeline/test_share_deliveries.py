@@ -239,6 +239,7 @@ def run(copied: Path, out: Path, *how: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_tells_names_lists_and_skips(copied: Path, tmp_path: Path) -> None:
     from pyarrow import parquet
 

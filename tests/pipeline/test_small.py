@@ -69,6 +69,7 @@ def test_a_journal_alone_a_log_alone(incident: Path, tmp_path: Path, capsys: pyt
         assert told["rows"]["lag"] > 0
 
 
+@pytest.mark.slow
 def test_what_can_t_be_read_is_told(incident: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import shutil
 
@@ -148,6 +149,7 @@ def test_a_column_that_would_be_there_twice() -> None:
         one.join(one, "a")
 
 
+@pytest.mark.slow
 def test_a_journal_that_nobody_named_and_nobody_can_read_keeps_no_log_from_being_read(tmp_path: Path) -> None:
     """It is told as skipped; one that was named is refused, in a line."""
     folder = unpack(next(one for one in recorded() if "moves" in one.name), tmp_path)

@@ -109,6 +109,7 @@ def check(tables: dict[str, list[dict[str, Any]]], ms: int) -> None:
     assert (group["group"], group["kind"], group["state"], group["members"]) == (GROUP, "streams", "members", 1)
 
 
+@pytest.mark.slow
 def test_at_ours(tmp_path: Path) -> None:
     explained = ""
 
@@ -136,6 +137,7 @@ def test_at_a_real_one(tmp_path: Path) -> None:
     check(told(tmp_path / "data", tmp_path / "out"), 0)
 
 
+@pytest.mark.slow
 def test_a_topology_without_its_topics_is_a_finding(tmp_path: Path) -> None:
     explained = ""
 
@@ -159,6 +161,7 @@ def test_a_topology_without_its_topics_is_a_finding(tmp_path: Path) -> None:
     assert "no task is assigned: MISSING_SOURCE_TOPICS, source topics orders are missing" in explained
 
 
+@pytest.mark.slow
 def test_a_client_that_only_heartbeats_and_reads_is_known_by_its_group(tmp_path: Path) -> None:
     """Exactly once, the offsets are committed by a producer, which has another client id."""
 

@@ -45,6 +45,7 @@ def test_the_verdict_holds(name: str) -> None:
     assert outcome.code == 0, outcome.report()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_it_is_broken_where_the_story_is_another(name: str, tmp_path: Path) -> None:
     told = (shipped() / f"{name}.yaml").read_text()

@@ -212,6 +212,7 @@ expect:
 # --- clients that don't do what they should ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_client_that_dies_is_told_with_its_last_words() -> None:
     told: list[str] = []
     dies = "sh -c 'echo no such library >&2; exit 3'"
@@ -275,6 +276,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing_running(tmp_path: Path) ->
     await gone(tmp_path / "pids", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_run_that_is_interrupted_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "foreign.py").write_text(FOREIGN)

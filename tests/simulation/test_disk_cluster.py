@@ -109,6 +109,7 @@ def test_nothing_is_left_in_memory_and_what_was_committed_is_read_from_the_disk(
         assert fresh, "the chance of a new process is another one: it gives no id again"
 
 
+@pytest.mark.slow
 def test_without_sync_a_loss_of_power_costs_the_end_of_a_log_and_nothing_else() -> None:
     left = []
     for seed in range(6):

@@ -25,6 +25,7 @@ from broker_sim.simulation.virtual.loop import SimLoop
 from tests.simulation.planted import commits_are_not_loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["hostile", "tellers", "epochs", "kept"])
 def test_a_future_is_the_same_run_from_the_beginning(workload: str) -> None:
     follow = Follow(branches=2, most=1)

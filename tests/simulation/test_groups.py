@@ -169,6 +169,7 @@ def test_a_manual_clock_of_the_brokers_goes_with_virtual_wire_time() -> None:
         assert asyncio.get_running_loop() is sim.loop
 
 
+@pytest.mark.slow
 def test_brokers_that_keep_their_logs_on_a_disk_start_from_there(tmp_path: Path) -> None:
     """The disk is the real one; what is on it, and where, changes nothing of the run."""
 

@@ -280,6 +280,7 @@ def test_what_the_documentation_says_of_functions_is_so() -> None:
     assert {f".{name}" for name in named - of_classes} <= PATCH_POINTS.keys()
 
 
+@pytest.mark.slow
 def test_methods_of_dates_are_found_once_however_often_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look finds what the looks before have made for themselves, too."""
     held = [dates.now, dates.now]

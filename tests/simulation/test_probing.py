@@ -154,6 +154,7 @@ def a_version_less_is_spoken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(k18_api_versions, "handle", handle)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "workload", "rule"),
     [

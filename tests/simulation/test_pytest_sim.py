@@ -92,6 +92,7 @@ def unpinned(pinned: None, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- clean and failing -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpinned")
 def test_every_seed_is_a_world_of_its_own_and_the_hash_seed_is_pinned(pytester: pytest.Pytester) -> None:
     code = """

@@ -99,6 +99,7 @@ async def ended(kafka: Cluster, state: str) -> None:
     await until(there, f"the transaction to be {state}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moves", [False, True], ids=["one coordinator", "its successor"])
 async def test_the_markers_of_a_large_transaction_are_written_in_pieces(moves: bool) -> None:
     """Others are served between the pieces; a coordinator that moves meanwhile leaves the rest to its successor."""
