@@ -96,7 +96,7 @@ def _beginning(transaction: TransactionHistory, until_ms: int) -> str:
     where = f" in {shortened(logs)}" if logs else ""
     groups = [
         f"{shortened([f'{log} {at}' for log, at in offsets.items()])} for {group}"
-        for group, offsets in transaction.staged.items()
+        for group, offsets in transaction.pending_offsets.items()
     ]
     commits = f", with the offsets {joined(groups)}" if groups else ""
     if transaction.begun_ms is None:

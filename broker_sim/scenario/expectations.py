@@ -25,6 +25,7 @@ from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, FieldKind
 from broker_sim.journal import EVENTS
+from broker_sim.journal.vocabulary import current_action, current_kind
 from broker_sim.scenario.files import Table, count, flag, table_of, text
 from kafka_wire.errors import Err
 
@@ -143,6 +144,8 @@ class EventMatcher(Matcher):
         kind = self.fields.pop("event", None)
         if kind is None:
             kind = "response" if answered else "request"
+        if isinstance(kind, str):
+            kind = current_kind(kind, table.where("event"))
         if not isinstance(kind, str) or kind not in EVENTS:
             raise table.error(str(unknown("event", str(kind), EVENTS)), "event")
         known = {name.rstrip("?") for name in EVENTS[kind]}
@@ -153,6 +156,8 @@ class EventMatcher(Matcher):
                 raise table.error(f"{kind}: {unknown('field', key, sorted({*known, 'count'}))}", key)
             if key in _NAMES:
                 self.fields[key] = table.take(key, _known(key))
+        if isinstance(action := self.fields.get("action"), str):
+            self.fields["action"] = current_action(kind, action, table.where("action"))
         self.kind, self.hits = kind, 0
         self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
 

@@ -178,6 +178,13 @@ def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_pres
     with pytest.warns(FutureWarning, match=r":3: .*'went_back' is now called 'decreased'"):
         (matcher,) = parse(loads(text)).expect[0].matchers
     assert matcher.what == "a committed offset of billing decreased"
+    text = "outside: {groups: billing}\nexpect:\n  - never: {event: staged, group: billing, action: passed over}"
+    with pytest.warns(
+        FutureWarning, match=r":3: .*'(staged|passed over)' is now called '(pending_offsets|superseded)'"
+    ):
+        (matcher,) = parse(loads(text)).expect[0].matchers
+    assert matcher.what == "pending_offsets group billing, action superseded"
+    text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
     with pytest.raises(WrongFile, match="committed: 'decresed' is neither 'decreased' nor a map"):
         parse(loads(text.replace("went_back", "decresed")))
 

@@ -176,7 +176,7 @@ def test_the_story_of_each() -> None:
     assert "Its marker for payments-1 was written after 10" in words("marker-without-a-leader")
     assert "The log did not take PrepareCommit" in words("state-stuck")
     (timed_out, _) = found("timeout-in-a-rebalance").transactions
-    assert (timed_out.ends, timed_out.staged) == ("timed out", {"ledger": {"orders-0": 5}})
+    assert (timed_out.ends, timed_out.pending_offsets) == ("timed out", {"ledger": {"orders-0": 5}})
 
 
 @pytest.mark.parametrize("name", NAMES)

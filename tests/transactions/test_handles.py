@@ -236,7 +236,7 @@ async def test_the_story_of_an_abort_that_was_lost() -> None:
 
 
 def test_what_is_no_journal_of_ours_tells_nothing_and_breaks_nothing() -> None:
-    for kind in ("transaction", "marker", "staged", "stable", "request", "response"):
+    for kind in ("transaction", "marker", "pending_offsets", "stable", "request", "response"):
         for event in ({"event": kind}, {"event": kind, "transactional_id": 5, "action": [], "log": {}, "offsets": 3}):
             assert transactions([event]).transactions == []
     assert explain_transactions([]).startswith("0 transactions in the journal")
