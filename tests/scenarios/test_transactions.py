@@ -172,9 +172,9 @@ def test_the_story_of_each() -> None:
     ]
     (taken_over,) = found("coordinator-dies-in-a-commit").transactions
     assert (taken_over.ends, len(taken_over.found_ms), taken_over.over) == ("commit", 1, True)
-    assert "Another coordinator found it decided and went on with it" in words("coordinator-dies-in-a-commit")
+    assert "Another coordinator loaded its decision and continued with it" in words("coordinator-dies-in-a-commit")
     assert "Its marker for payments-1 was written after 10" in words("marker-without-a-leader")
-    assert "The log did not take PrepareCommit" in words("state-stuck")
+    assert "The log refused PrepareCommit" in words("state-stuck")
     (timed_out, _) = found("timeout-in-a-rebalance").transactions
     assert (timed_out.ends, timed_out.pending_offsets) == ("timed out", {"ledger": {"orders-0": 5}})
 
