@@ -164,7 +164,7 @@ def test_the_story_of_each() -> None:
     assert (stray.log, stray.offset, stray.lost_abort, list(stray.readers)) == ("payments-1", 1, False, ["reader"])
     (lost,) = found("lost-abort-3.4").hanging
     assert lost.lost_abort
-    assert "counts (KIP-890)." in words("lost-abort-3.4")
+    assert "became part of the next one (KIP-890)." in words("lost-abort-3.4")
     assert found("lost-abort-4.1").hanging == []
     fenced = [one for one in found("zombie-is-fenced").transactions if one.ends == "fenced"]
     assert [(one.began_by.client_id, one.ended_by.client_id) for one in fenced if one.began_by and one.ended_by] == [
