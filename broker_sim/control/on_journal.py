@@ -17,6 +17,7 @@ from broker_sim.fields.kafka import ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, Flag, Text
 from broker_sim.journal import EVENTS, groups_in, request_text
 from broker_sim.journal.files import plain
+from broker_sim.journal.vocabulary import current_kind
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -37,7 +38,7 @@ def _event_names() -> Iterable[str]:
     "GET /journal",
     Field("since", Count(0), "only events after this sequence number", default=0),
     Field("limit", Count(1, 1_000_000), "maximum number of events; the latest are returned"),
-    Field("event", Choice(_event_names), "only this kind of event", example="request"),
+    Field("event", Choice(_event_names, present=current_kind), "only this kind of event", example="request"),
     Field(
         "api",
         ApiName(),
@@ -71,7 +72,12 @@ def _examine_next(given: dict[str, Any]) -> None:
 @operation(
     "journal.next",
     "GET /journal/next",
-    Field("event", Choice(_event_names), "this kind of event (default: response)", example="response"),
+    Field(
+        "event",
+        Choice(_event_names, present=current_kind),
+        "this kind of event (default: response)",
+        example="response",
+    ),
     Field("api", ApiName(pattern=False), "a request of this API, or its response", example="OffsetCommit"),
     Field("group", Text(), "it is about this group", example="billing"),
     Field("error", ErrorCode(none=True), "the response has this error; NONE: success", example="NOT_COORDINATOR"),

@@ -1,5 +1,4 @@
-"""Why a step of the coordinator happened: what the ``group`` event names as its cause, put together with what the clients said and did
-before."""
+"""Why a step of the coordinator happened: the cause in its ``group`` event, with the earlier requests of its clients."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, 
 __all__ = ["WENT_OVER", "Causes", "owned"]
 
 
-WENT_OVER = "the group went over to the consumer protocol (KIP-848)"
+WENT_OVER = "the group was upgraded to the consumer protocol (KIP-848)"
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
 """Answers after which a client gives up its generation and joins again."""
@@ -264,7 +263,7 @@ class Causes:
         if last is None:
             return ""
         had, has = owned(last.body), owned(call.body)
-        for some, became in ((had - has, "given up"), (has - had, "now its own")):
+        for some, became in ((had - has, "revoked"), (has - had, "added")):
             if some:
                 return f"with {shortened(f'{topic}-{partition}' for topic, partition in sorted(some))} {became}"
         return ""
@@ -293,14 +292,14 @@ class Causes:
     def group_removed(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
         """The group was deleted, or unloaded from this coordinator."""
         if cause.kind != "unloaded":
-            said = "the group was deleted" if cause.kind == "deleted" else "the group ceased to exist"
+            said = "the group was deleted" if cause.kind == "deleted" else "the group became Dead"
             if cause.kind == "went_over":
                 said = WENT_OVER
             self.incidents.append(Incident("deleted", cause.ts_ms, said, order))
             return
         waited = 0 if before is None else len(before.waiting("JoinGroup")) + len(before.waiting("SyncGroup"))
-        answered = f"; the {waited} requests that waited were answered NOT_COORDINATOR" if waited > 1 else ""
-        answered = "; the request that waited was answered NOT_COORDINATOR" if waited == 1 else answered
+        answered = f"; its {waited} deferred requests were answered NOT_COORDINATOR" if waited > 1 else ""
+        answered = "; its deferred request was answered NOT_COORDINATOR" if waited == 1 else answered
         self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{answered}", order))
 
 

@@ -9,7 +9,7 @@ from broker_sim.explain.phrases import count, quoted
 
 __all__ = ["ClusterEvents"]
 
-TROUBLES = {"error": "met an error", "commit_failed": "could not commit", "lost": "lost its partitions"}
+TROUBLES = {"error": "reported an error", "commit_failed": "could not commit", "lost": "lost its partitions"}
 SHORT_LOAD_MS = 50
 
 

@@ -1,4 +1,4 @@
-"""What became of a share group's records, in sentences: who was given which how often, whose lock ended, what is archived."""
+"""The deliveries of a share group's records, in sentences: to which members, how often, expired locks, archived records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from broker_sim.explain.phrases import count, joined, times
 __all__ = ["lines", "summary"]
 
 _SHOWN = 6
-"""Deliveries of one record that are told one by one."""
+"""Deliveries of one record that are printed one by one."""
 _MOST = 30
-"""Things that are told of a group; the rest is counted."""
+"""Entries of a group that are printed; the rest is counted."""
 _SETTLED = ("acknowledged", "archiving", "archived")
 
 
@@ -61,7 +61,7 @@ def _summary(partition: SharePartitionHistory, reader: ShareGroupReader) -> str:
     for offset, delivery in partition.held():
         held.setdefault(delivery.member, []).append(offset)
     said += [f"{reader.names.get(member, member)} has {_ranges(offsets)}" for member, offsets in held.items()]
-    begins = "" if partition.start_offset is None else f", which it has up to {partition.start_offset}"
+    begins = "" if partition.start_offset is None else f", start offset {partition.start_offset}"
     return f"Of {partition.log}{begins}: {count(records, 'record')} delivered{', ' + joined(said) if said else ''}."
 
 
@@ -72,7 +72,7 @@ def _at_the_limit(partition: SharePartitionHistory) -> Iterator[tuple[int, list[
 
 
 def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tuple[int, str]]:
-    """What is worth telling: records that came more than once, locks that ended, leaders that came, what was refused."""
+    """The exceptional deliveries: repeated ones, expired locks, new leaders, refused acknowledgements."""
     lines: list[tuple[int, str]] = []
     worth = [
         (offset, all_)
@@ -87,12 +87,12 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
         lines.append((first.ts_ms, f"{what} {'were' if len(rows) > 1 else 'was'} {story}{_fate(last, first.ts_ms)}"))
     for ts_ms, epoch in partition.loads[1:]:
         lines.append(
-            (ts_ms, f"{partition.log} was taken over in leader epoch {epoch}: what was in flight is free again")
+            (ts_ms, f"{partition.log} got another leader in epoch {epoch}: records in flight are available again")
         )
     lines += [
         (
             ts_ms,
-            f"the share coordinator did not take what was said of {_range(first, last)} of {partition.log} ({error})",
+            f"the share coordinator refused the acknowledgement of {_range(first, last)} of {partition.log} ({error})",
         )
         for ts_ms, first, last, error in partition.refused
     ]
@@ -103,7 +103,7 @@ def _story(all_: list[RecordDelivery], reader: ShareGroupReader) -> str:
     """The deliveries of a record, in words that are the same for records with the same fate."""
     steps = []
     for delivery in all_[:_SHOWN]:
-        who = reader.names.get(delivery.member, delivery.member) or "somebody"
+        who = reader.names.get(delivery.member, delivery.member) or "an unknown member"
         steps.append(f"to {who}, {_ending(delivery)}")
     if len(all_) > _SHOWN:
         steps.append(f"and {len(all_) - _SHOWN} more times")
@@ -112,14 +112,14 @@ def _story(all_: list[RecordDelivery], reader: ShareGroupReader) -> str:
 
 def _ending(delivery: RecordDelivery) -> str:
     if not delivery.end:
-        return "which has it still"
+        return "which still has it"
     lasted = duration_text((delivery.ended_ms or delivery.ts_ms) - delivery.ts_ms)
     renewed = f" renewed {times(delivery.renewed)}," if delivery.renewed else ""
     words = {
-        "expired": f"which let its lock expire after {lasted}",
+        "expired": f"whose acquisition lock expired after {lasted}",
         "given back": f"whose share session ended after {lasted}",
-        "dropped": "until the partition had another leader",
-        "gap": "where there was none",
+        "dropped": "until the partition got another leader",
+        "gap": "which acknowledged it as a gap",
         "aborted": "whose transaction was aborted",
         "deleted": "until the log was deleted up to there",
     }
@@ -128,10 +128,10 @@ def _ending(delivery: RecordDelivery) -> str:
 
 def _fate(last: RecordDelivery, since_ms: int) -> str:
     if last.letter:
-        return f"{_fate(replace(last, letter=''), since_ms)}. Its letter stands in {last.letter}"
+        return f"{_fate(replace(last, letter=''), since_ms)}. Its dead letter is in {last.letter}"
     if last.becomes in ("archived", "archiving") and last.end in REDELIVERED_AFTER:
-        return f". That was as often as the group allows: archived after {duration_text((last.ended_ms or since_ms) - since_ms)}"
-    return "" if last.becomes in (*_SETTLED, "acquired") else ". It waits to be delivered again"
+        return f". That was the group's delivery limit: archived after {duration_text((last.ended_ms or since_ms) - since_ms)}"
+    return "" if last.becomes in (*_SETTLED, "acquired") else ". It is available for delivery again"
 
 
 def _range(first: int, last: int) -> str:

@@ -1,4 +1,4 @@
-"""What happened to a group by epochs, in words: who moved its epoch, and who waited for whose partitions or tasks, and for how long.
+"""What happened to a group by epochs, in words: which members raised its epoch, and which waited for whose partitions or tasks.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
 has been asked to revoke it and has not acknowledged that, is the one that it waits for. Of a streams group (KIP-1071) these are tasks:
@@ -24,11 +24,11 @@ _WORTH_TELLING_MS = 100
 _REFUSALS = "StreamsGroupHeartbeat"
 _DEAD = "Dead"
 _OUT = {
-    "session": "silent for longer than its session",
-    "revocation": "as it had not given up what it was told to within its rebalance timeout",
-    "join": "as it had not joined again within its rebalance timeout",
+    "session": "its session expired",
+    "revocation": "it did not revoke its partitions within its rebalance timeout",
+    "join": "it did not rejoin within its rebalance timeout",
 }
-"""Why a member is out, by the timer that put it out."""
+"""Why a member was removed, by the timer that removed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +132,14 @@ class _EpochReader:
             )
         new = [member for member in step.joined if member not in earlier]
         again = [member for member in step.joined if member in earlier]
-        said = [
+        clauses = [
             *([f"{self._named(new)} joined"] if new else []),
             *([f"{self._named(again)} joined again"] if again else []),
-            *([f"the classic group went over to it with {self._named(step.over)}"] if step.over else []),
-            *(f"{self.names[member]} came back under another id" for member in step.back),
+            *([f"the group was upgraded from the classic protocol with {self._named(step.over)}"] if step.over else []),
+            *(f"{self.names[member]} rejoined with another member id" for member in step.back),
             *([self._removed(step)] if step.removed else []),
         ]
-        return "; ".join(said) or self._changed(step)
+        return "; ".join(clauses) or self._changed(step)
 
     def _end(self, step: EpochStep) -> str:
         """What became of the group, which is none by epochs from here on."""
@@ -148,24 +148,24 @@ class _EpochReader:
         if text(step.cause, "api") == "DeleteGroups":
             return "the group was deleted"
         if not step.classic_members:
-            return "the group ceased to exist"
+            return "the group became Dead"
         gone = (
-            f", as {self._named(step.removed)} {'was' if len(step.removed) == 1 else 'were'} gone"
+            f", as {self._named(step.removed)} {'was' if len(step.removed) == 1 else 'were'} removed"
             if step.removed
             else ""
         )
-        return f"the group went over to the classic protocol with {self._named(step.classic_members)}{gone}"
+        return f"the group was downgraded to the classic protocol with {self._named(step.classic_members)}{gone}"
 
     def _removed(self, step: EpochStep) -> str:
         names, api = self._named(step.removed), text(step.cause, "api")
         out = _OUT.get(text(step.cause, "timer") or "")
         if out is not None:
-            return f"{names} was out, {out}"
+            return f"{names} was removed: {out}"
         client = self.clients.get(number(step.cause, "request") or 0)
         gone = [step.before[member] for member in step.removed]
         if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in gone):
             return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
-        return f"{names} left" if api is not None else f"{names} is no member any more"
+        return f"{names} left" if api is not None else f"{names} is no longer a member"
 
     def _changed(self, step: EpochStep) -> str:
         """What else than its members has moved its epoch."""
@@ -177,10 +177,10 @@ class _EpochReader:
         if others:
             return "; ".join(others)
         if step.kind != "streams" and (step.new_units or step.lost_units):
-            moved = [(step.new_units, "new to its members"), (step.lost_units, "no longer theirs")]
+            moved = [(step.new_units, "newly assigned"), (step.lost_units, "no longer assigned")]
             return "; ".join(f"{_places(units)} {_are(units)} {what}" for units, what in moved if units)
         if not step.before and not step.after:
-            return "the group was made"
+            return "the group was created"
         if step.kind == "streams":
             return "its topics or the settings of its assignment have changed"
         if text(step.cause, "timer") == "patterns":
@@ -208,7 +208,7 @@ class _EpochReader:
             if behind and member_id not in self.stale:
                 self.stale.add(member_id)
                 name, has = self.names[member_id], member.topology_epoch
-                words = f"{name} has the topology of epoch {has}, the group has {now[0]}: STALE_TOPOLOGY"
+                words = f"{name} has topology epoch {has}, the group has {now[0]}: STALE_TOPOLOGY"
                 self._note(ts_ms, words)
 
     # --- heartbeats of a streams group that were refused
@@ -287,9 +287,9 @@ class _EpochReader:
         what = _words(units)
         who, whom = self.names.get(member, member), self.names.get(owner, owner)
         time = duration_text(ts_ms - since_ms)
-        words = f"{who} waited {time} for {what}, which {whom} had not given up"
+        words = f"{who} waited {time} for {what}, which {whom} had not revoked"
         if not over:
-            words = f"{who} has waited {time} for {what}, which {whom} has not given up"
+            words = f"{who} has waited {time} for {what}, which {whom} has not revoked"
         self._note(ts_ms, words)
 
     def end(self, last_ms: int) -> list[TimelineEntry]:

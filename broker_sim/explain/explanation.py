@@ -32,7 +32,7 @@ FIRST_PARAGRAPHS = 5
 def explain(events: Iterable[Event], group: str, generation: int | None = None, width: int = 100) -> str:
     """Why the group rebalanced, who held it up, for how long and how it ended; of one ``generation`` or of all.
 
-    Lines are not longer than ``width``. Times are UTC. A group or generation that the journal doesn't hold is said so.
+    Lines are not longer than ``width``. Times are UTC. Names a group or generation that the journal does not have.
     """
     events = list(events)
     past = history(events, group)
@@ -143,14 +143,16 @@ def standing(past: History) -> str:
         _, state, epoch = past.epochs[-1]
         return f"{state} in epoch {epoch}"
     if now is None:
-        return "gone" if past.existed else "never seen in a step of the coordinator"
+        return "Dead" if past.existed else "never seen in a step of the coordinator"
     words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
     names = [past.name(member) + (" (leader)" if member == now.leader else "") for member in now.members]
     if names:
         words += ": " + (joined(names) if len(names) <= 6 else joined([*names[:5], f"{now.size - 5} more"]))
-    waits = [f"{api} of {listed(past, waiting)}" for api in ("JoinGroup", "SyncGroup") if (waiting := now.waiting(api))]
-    if waits:
-        words += f"; {' and '.join(waits)} {'waits' if sum(len(now.waiting(a)) for a in ('JoinGroup', 'SyncGroup')) == 1 else 'wait'}"
+    deferred = [
+        f"deferred {api} of {listed(past, some)}" for api in ("JoinGroup", "SyncGroup") if (some := now.waiting(api))
+    ]
+    if deferred:
+        words += f"; {' and '.join(deferred)}"
     return words
 
 
@@ -163,7 +165,7 @@ def _generation_paragraphs(past: History, generation: int) -> list[str]:
             if known
             else "it holds no rebalance of the group"
         )
-        return [f"The journal holds nothing of how generation {generation} of group {past.group} came about; {has}."]
+        return [f"No rebalance to generation {generation} of group {past.group} in the journal; {has}."]
     paragraphs = []
     for rebalance in matches:
         words = [rebalance_text(past, rebalance), life_of(past, rebalance)]

@@ -1,9 +1,10 @@
-"""What held a rebalance up: who was waited for, in which order, for how long. Explanations and the pipeline's findings both ask here.
+"""What delayed a rebalance: for which members it waited, in which order, for how long. Explanations and the pipeline's findings both
+use this.
 
 Rules:
-1. The cause is read from the steps that ended a wait, never from how long a phase took: a session that ran out, a member that rejoined,
+1. The cause is read from the steps that ended a wait, never from how long a phase took: an expired session, a member that rejoined,
    the rebalance timeout, the assignment that came, the log that stored it.
-2. A session that ran out is its own cause, whatever else happened in its window: until it did, nothing could close the window.
+2. An expired session is its own cause, whatever else happened in its join phase: the phase could not end before it expired.
 3. What a client did meanwhile is not in the steps: advice about a client says what may be.
 """
 
@@ -21,7 +22,7 @@ What = Literal[
 ]
 
 HOLDUPS: dict[What, str] = {
-    "session": "until a session ran out",
+    "session": "until a session expired",
     "rebalance timeout": "until the rebalance timeout, for members that did not rejoin",
     "rejoin": "for a member that rejoined last",
     "leave": "until a member left",
@@ -36,7 +37,7 @@ HOLDUPS: dict[What, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Holdup:
-    """``ms``: how long; ``members``: ids; ``closed``: those of sessions that ran out whose connections had been closed before."""
+    """``ms``: how long; ``members``: ids; ``closed``: those with an expired session whose connections had been closed before."""
 
     what: What
     ms: int
@@ -118,14 +119,14 @@ def _of_assignment(phases: Phases, closed_ms: int, ended_ms: int) -> list[Holdup
 
 
 def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
-    """What was waited for, as a clause: ``until the session of app-1 ran out``. ``who``: their names; ``several``: more than one."""
+    """What was waited for, as a clause: ``until the session of app-1 expired``. ``who``: their names; ``several``: more than one."""
     if what == "session":
-        words = f"until the session{'s' if several else ''} of {who} ran out"
+        words = f"until the session{'s' if several else ''} of {who} expired"
         return words + (
             f", whose connection{'s' if several else ''} had been closed without a LeaveGroup" if closed else ""
         )
     return {
-        "rebalance timeout": f"waiting for members to rejoin, in vain for {who}",
+        "rebalance timeout": f"until the rebalance timeout expired, without a JoinGroup of {who}",
         "rejoin": f"until {who} rejoined last",
         "leave": f"until {who} left",
         "pending member": "for a member id that was given and not used",
@@ -136,33 +137,33 @@ def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
 
 
 def advice(what: str, closed: bool = False, *, consumers: bool = True) -> str:
-    """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions ran out;
+    """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions expired;
     ``consumers``: whether the group's members are any."""
     if what == "session":
         words = (
-            "No LeaveGroup came: a member that ends without one holds its group up until its session runs out. A shutdown that closes"
-            " the client, a shorter session.timeout.ms, or group.instance.id, by which a restarted process takes its old place,"
-            " spares that."
+            "No LeaveGroup arrived: if a member ends without one, its group waits until its session expires. A shutdown that closes"
+            " the client, a shorter session.timeout.ms, or group.instance.id, with which a restarted process keeps its assignment,"
+            " avoid that."
         )
-        more = " Of a process that lived and was only slow to heartbeat, the machine or its garbage collections may be why."
+        more = " If the process was alive and only sent its heartbeats late, look at its machine and its garbage collections."
         return words if closed else words + more
     return _ADVICE.get(what, "") if consumers else _OF_OTHERS.get(what, _ADVICE.get(what, ""))
 
 
 _ADVICE = {
     "rebalance timeout": "Their rebalance timeout (max.poll.interval.ms) is the longest wait. Their applications may not have polled,"
-    " rebalance callbacks may have taken long, or their clients may have retried something before they rejoined: their own logs tell.",
+    " rebalance callbacks may have taken long, or their clients may have retried something before they rejoined: see their own logs.",
     "rejoin": "Clients rejoin when they are polled: the last one's application may have been busy between two polls, or its callback"
     " slow.",
     "leave": "The member that was waited for left instead of rejoining.",
-    "pending member": "A client was given a member id and did not come back with it: it may have ended, or joined again without it.",
-    "initial delay": "group.initial.rebalance.delay.ms gathers the first members of an empty group, and each new one prolongs it.",
+    "pending member": "A client got a member id and did not join with it: it may have ended, or joined again without it.",
+    "initial delay": "group.initial.rebalance.delay.ms waits for the first members of an empty group, and each new member prolongs it.",
     "leader": "The leader computes the assignment and sends it: look at that client.",
-    "log": "The assignment was there and was stored late: look at the group's offsets partition.",
+    "log": "The assignment arrived in time and was stored late: look at the group's offsets partition.",
 }
 _OF_OTHERS = {
     "rebalance timeout": "Their rebalance timeout (of Connect's workers rebalance.timeout.ms) is the longest wait. Their processes may"
-    " have been busy with what they had to stop first: their own logs tell.",
-    "rejoin": "The last one may have been busy with what it had to stop before it could rejoin: its own log tells.",
+    " have been busy stopping their work: see their own logs.",
+    "rejoin": "The last one may have been busy stopping its work before it could rejoin: see its own log.",
 }
 """Of groups whose members are no consumers: nobody polls there."""

@@ -64,7 +64,7 @@ class Removal:
 
 @dataclass(slots=True)
 class Replacement:
-    """A static member came back under a new id; ``rebalanced``: that began a rebalance."""
+    """A static member rejoined with a new member id; ``rebalanced``: that began a rebalance."""
 
     ts_ms: int
     instance: str

@@ -1,4 +1,4 @@
-"""The moments of a history in a line each, in order: what ``recent`` prints and what the pictures' tooltips say."""
+"""The moments of a history in a line each, in order, for ``recent`` and the tooltips of pictures."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _rebalances(past: History) -> Iterator[Moment]:
             leader = f", leader {past.name(rebalance.leader)}" if rebalance.leader else ""
             yield Moment(
                 rebalance.closed_ms,
-                f"generation {rebalance.generation}: {count(len(rebalance.members), 'member')} in{leader}",
+                f"generation {rebalance.generation}: {count(len(rebalance.members), 'member')} joined{leader}",
                 3,
             )
         if rebalance.ended_ms is not None and rebalance.end != "failed":
@@ -88,8 +88,9 @@ def _also(past: History, rebalance: Rebalance) -> Iterator[Moment]:
         members = [name for cause in run for name in cause.members]
         words = because(past, run[0], brief=True)
         if len(run) > 1:
-            did = {"joined": "joined", "left": "left", "expired": "fell silent"}.get(kind, "came back")
-            words = f"{listed(past, members)} {did}"
+            names = listed(past, members)
+            did = {"joined": "joined", "left": "left"}.get(kind, "rejoined with new member ids")
+            words = f"the sessions of {names} expired" if kind == "expired" else f"{names} {did}"
         lasted = run[-1].ts_ms - run[0].ts_ms
         until = f", until {clock(run[-1].ts_ms)}" if lasted >= 1000 else ""
         yield Moment(run[0].ts_ms, f"meanwhile {words}{until}", 1, members)
@@ -129,7 +130,7 @@ def failures(past: History) -> list[Moment]:
 def _failure(past: History, run: list[Call]) -> Moment:
     first, members = run[0], list(dict.fromkeys(call.member for call in run))
     named = [member for member in members if member]
-    who = listed(past, named) if named else first.client_id or "somebody"
+    who = listed(past, named) if named else first.client_id or "a client"
     times = f" (×{len(run)})" if len(run) > len(members) else ""
     fault = f" [fault: {first.faults[-1]}]" if first.faults else ""
     at, last = first.answered_ms or first.ts_ms, run[-1].answered_ms or run[-1].ts_ms
@@ -151,9 +152,12 @@ def _waiting(past: History) -> Iterator[Moment]:
         if call.answered_ms is None and call.action is None and past.last_ms - call.ts_ms >= 1000
     ]
     for call in open_calls[:5]:
-        who = past.name(call.member) if call.member else call.client_id or "somebody"
+        who = past.name(call.member) if call.member else call.client_id or "a client"
         fault = f" [fault: {call.faults[-1]}]" if call.faults else ""
         waited = duration_text(past.last_ms - call.ts_ms)
         yield Moment(
-            past.last_ms, f"{call.api} of {who} waits since {clock(call.ts_ms)} ({waited}){fault}", 7, [call.member]
+            past.last_ms,
+            f"{call.api} of {who} has had no response since {clock(call.ts_ms)} ({waited}){fault}",
+            7,
+            [call.member],
         )

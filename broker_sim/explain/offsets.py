@@ -1,5 +1,5 @@
-"""What became of a group's committed offsets besides growing: they went back, skipped records that no member was given, were set by
-somebody who is no member, or were deleted.
+"""Unusual changes of a group's committed offsets: they decreased, skipped records that no member was given, were set by a client
+that is no member, or were deleted.
 
 Rules:
 1. Only observed facts count: an offset by the journal's ``offsets`` and ``offsets_deleted``, what a client was given by its Fetches. A
@@ -31,7 +31,7 @@ __all__ = ["Offsets"]
 
 _REASONS = {
     "expired": "expired: the group had been without members, or without a subscription to the topic, for offsets.retention.minutes",
-    "topic deleted": "went with their topic, which was deleted",
+    "topic deleted": "were deleted with their topic",
     "requested": "were deleted by a request",
 }
 
@@ -168,7 +168,7 @@ class Offsets:
 
         member = "" if call is None else call.member
         gone = [log for log, (_, new) in back.items() if (tail := tails.get(log)) and tail[0] <= new <= tail[1]]
-        then = "who starts there is given what lies between again"
+        then = "a member that starts there reads the records between again"
         if gone:
             rest = "" if len(gone) == len(back) else f"; else {then}"
             then = f"the records between are lost{'' if len(gone) == len(back) else f' of {shortened(sorted(gone))}'}{rest}"
@@ -177,10 +177,12 @@ class Offsets:
         )
 
         def words() -> str:
-            who = "" if call is None else f" by {self.past.name(member) if member else _who(call)}"
+            change = "committed offsets decreased"
+            if call is not None:
+                change = f"{self.past.name(member) if member else _who(call)} decreased committed offsets"
             theirs = [f"{log} is assigned to {self.past.name(owner)}" for log, owner in others.items()]
             whose = f" ({shortened(theirs)}, not to {self.past.name(member)})" if theirs else ""
-            return f"committed offsets went back{who}: {_moves(back)}{whose}; {then}"
+            return f"{change}: {_moves(back)}{whose}; {then}"
 
         return words
 
@@ -194,7 +196,7 @@ class Offsets:
             why = f"were deleted by {_who(call)} ({call.api})"
         else:
             why = _REASONS.get(reason, "were deleted; the journal doesn't say why")
-        words = f"committed offsets {why}: {shortened(shown)}; a member that starts there goes by its auto.offset.reset"
+        words = f"committed offsets {why}: {shortened(shown)}; a member that starts there uses its auto.offset.reset"
         return lambda: words
 
     def _lost(self, event: Event) -> Callable[[], str] | None:
@@ -208,11 +210,11 @@ class Offsets:
         if event.get("part") == "tail":
             what = f"{log} lost its last records, which were committed: offsets {first} to {last}"
             beyond = committed - first
-            where = f", {beyond} beyond the end; records that come now take these offsets" if beyond > 0 else ""
+            where = f", {beyond} beyond the log end; new records get these offsets" if beyond > 0 else ""
         else:
             what = f"{log} lost its first records: offsets {first} to {last}"
             missed = last + 1 - committed
-            where = f", before the beginning: up to {missed} records can't be read any more" if missed > 0 else ""
+            where = f", before the log start: up to {missed} records can no longer be read" if missed > 0 else ""
         return lambda: f"{what}; the group's committed offset is {committed}{where}"
 
     # what was read
@@ -351,7 +353,7 @@ class Offsets:
     # the end
 
     def finish(self) -> None:
-        """All that concerns the group: what its members read over, what became of its offsets."""
+        """Everything that concerns the group: records that its members skipped, changes of its offsets."""
         names = {(info.client_id, info.client_host): member for member, info in self.past.members.items()}
         names |= self._readers
         for skip in self._skips:
@@ -395,7 +397,7 @@ def _began(name: str, some: list[Beginning]) -> str:
     lost = shortened(
         f"offsets {beginning.from_offset} to {beginning.to_offset - 1} of {beginning.log}" for beginning in some
     )
-    why = "the group had got to where these begin"
+    why = "the group had read up to these offsets before"
     if some[0].how == "grown":
         why = (
             f"the topic got {'this partition' if len(some) == 1 else 'these partitions'} while the group was reading it"
@@ -410,15 +412,15 @@ def _skipped(name: str, skip: _Skip) -> str:
     began = f"the group's committed offset {first}" if skip.committed else f"{first}, where it had read up to"
     words = f"{name} reads {skip.log} from {skip.to_offset} on, not from {began}: {lost} not delivered to it"
     if skip.lookup:
-        words += f"; its last OffsetFetch before was answered {skip.lookup}"
+        words += f"; its last OffsetFetch before got {skip.lookup}"
     if position.error:
-        words += f"; its Fetch at {first} was answered {position.error}"
+        words += f"; its Fetch at {first} got {position.error}"
         if position.log_start is not None and position.log_start > first:
-            words += f", as the log began at {position.log_start}"
+            words += f", as the log start offset was {position.log_start}"
     if skip.to_offset == position.log_start:
-        words += "; it went on at the log's beginning, as auto.offset.reset=earliest does"
+        words += "; it continued at the log start offset, as with auto.offset.reset=earliest"
     elif skip.to_offset == position.end:
-        words += "; it went on at the log's end, as auto.offset.reset=latest does"
+        words += "; it continued at the log end offset, as with auto.offset.reset=latest"
     return words
 
 

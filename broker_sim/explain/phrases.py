@@ -56,14 +56,14 @@ def late_to_rejoin(*, retries: bool = False, whose: str = "its", protocol_type: 
 
 
 def quoted(words: str) -> str:
-    """Text of somebody else, on one line and not longer than bearable."""
+    """A client's text in quotes, on one line, shortened to LONGEST_QUOTE characters."""
     line = " ".join(words.replace("\\n", " ").split())
     return f'"{line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 1] + "…"}"'
 
 
 def joined(words: Sequence[str]) -> str:
     """Names as a list in a sentence: ``a, b and c``."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nobody"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "no member"
 
 
 def shortened(names: Iterable[str], most: int = LISTED) -> str:
@@ -80,7 +80,7 @@ def listed(past: History, members: Iterable[str], most: int = LISTED) -> str:
 
 
 def member(past: History, name: str) -> str:
-    """``app-2 (consumer-1 at /127.0.0.1)``: who that is, said once."""
+    """``app-2 (consumer-1 at /127.0.0.1)``: a member with its client id and host."""
     info = past.members.get(name)
     short = past.name(name)
     if info is None:
@@ -92,7 +92,7 @@ def member(past: History, name: str) -> str:
 
 
 def because(past: History, cause: Cause, *, generation: int | None = None, brief: bool = False) -> str:
-    """The clause after "because"; "" where the journal doesn't know. ``brief``: names without hosts, and no details."""
+    """The clause after "because"; "" if the journal does not have the cause. ``brief``: names without hosts, and no details."""
     if len(cause.members) <= 3:
         whom = joined([past.name(member_id) if brief else member(past, member_id) for member_id in cause.members])
     else:
@@ -110,32 +110,34 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
     if kind == "changed":
         return f"{whom} joined again {_changes(cause)}{_refused(cause)}{said}"
     if kind == "leader_rejoined":
-        grown = f", as more partitions were there: {joined(cause.grown_topics)}" if cause.grown_topics else ""
+        grown = f", as topics had more partitions: {joined(cause.grown_topics)}" if cause.grown_topics else ""
         changed = f" {cause.metadata}" if cause.metadata else ""
         return f"the leader {whom} joined again{changed}{grown}{_refused(cause)}{said}"
     if kind == "replaced":
-        return f"the static member {whom} came back under a new id{said}"
+        return f"the static member {whom} rejoined with a new member id{said}"
     if kind == "sync_timeout":
-        return f"{whom} owed a SyncGroup for the whole rebalance timeout and was removed"
+        return f"{whom} sent no SyncGroup within the rebalance timeout and was removed"
     if kind == "append_failed":
         which = f" of generation {generation}" if generation is not None else ""
         return f"the assignment{which} could not be stored" + (f" ({cause.error})" if cause.error else "")
     if kind == "went_over":
-        gone = f", as {whom} {'was' if len(cause.members) == 1 else 'were'} gone" if cause.members else ""
-        return f"the group went over to the classic protocol{gone}"
+        removed = f", as {whom} {'was' if len(cause.members) == 1 else 'were'} removed" if cause.members else ""
+        return f"the group was downgraded to the classic protocol{removed}"
     if kind == "too_large":
         return "the group, just loaded, has more members than group.max.size allows"
     return ""
 
 
 def _refused(cause: Cause) -> str:
-    return "" if cause.after is None else f", after its {cause.after.api} had been answered {cause.after.outcome}"
+    return "" if cause.after is None else f", after its {cause.after.api} got {cause.after.outcome}"
 
 
 def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
     info = past.members.get(cause.members[0]) if cause.members else None
-    session = "" if info is None or info.session_timeout_ms is None else f" of {duration_text(info.session_timeout_ms)}"
-    words = f"{whom} fell silent: its session{session} ran out"
+    session = (
+        "" if info is None or info.session_timeout_ms is None else f" after {duration_text(info.session_timeout_ms)}"
+    )
+    words = f"the session{'s' if len(cause.members) > 1 else ''} of {whom} expired{session}"
     details = []
     if brief:
         return words
@@ -144,7 +146,9 @@ def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
     if cause.closed_ms is not None:
         details.append(f"its connection was closed at {clock(cause.closed_ms)} without a LeaveGroup")
     elif info is not None and info.instance and not is_other(cause.protocol_type):
-        details.append("a static member that does not poll in time falls silent, too, and sends no LeaveGroup")
+        details.append(
+            "a static member that does not poll in time stops sending heartbeats as well, without a LeaveGroup"
+        )
     return words + (f" ({'; '.join(details)})" if details else "")
 
 
@@ -196,7 +200,7 @@ def span_words(past: History, span: Span, last_ms: int) -> str:
         return f"{span.key}: {span.label} {when}"
     if span.kind == "fault":
         hits = f", {count(span.hits, 'hit')}" if span.hits else ""
-        return f"the fault {quoted(span.label)} {'has been' if to_ms is None else 'was'} on {when}{hits}"
+        return f"the fault {quoted(span.label)} {'has been' if to_ms is None else 'was'} active {when}{hits}"
     return f"{span.label} {when}"
 
 
@@ -230,5 +234,5 @@ def outcome_of(rebalance: Rebalance) -> str:
         "failed": "began again",
         "empty": "Empty",
         "dead": "Dead",
-        "moved": "coordinator gone",
-    }.get(rebalance.end, "goes on")
+        "moved": "coordinator unloaded",
+    }.get(rebalance.end, "in progress")

@@ -26,11 +26,11 @@ from broker_sim.explain.rebalances import DEAD
 __all__ = ["life_of", "rebalance_text", "series_text"]
 
 FEW = 3
-"""So many members are told of one by one."""
+"""So many members are described one by one."""
 LONG_WAIT_MS = 3000
-"""Waits that are longer are told of with their reason."""
+"""Longer waits are described with their reason."""
 SAME_MS = 20
-"""What is nearer to each other than this is told of as one."""
+"""Arrivals nearer to each other than this are described as one."""
 
 
 def rebalance_text(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
@@ -52,7 +52,7 @@ def _beginning(past: History, rebalance: Rebalance, dated: bool) -> str:
         return f"{title(rebalance)} had begun before the journal, which starts at {clock(rebalance.began_ms)}."
     why = because(past, rebalance.cause, generation=rebalance.generation_before)
     words = f"{title(rebalance)} began" + (f" at {clock(rebalance.began_ms)}" if dated else "")
-    return f"{words} because {why}." if why else f"{words}; the journal doesn't say why."
+    return f"{words} because {why}." if why else f"{words}; the journal does not have the cause."
 
 
 # --- the window -----------------------------------------------------------------------------------------------------------
@@ -69,22 +69,22 @@ def _window(past: History, rebalance: Rebalance) -> list[str]:
     if more > 0:
         clauses.append(f"{more} more members were removed")
     if rebalance.closed_ms is not None and late and not rebalance.from_empty and not _other_removals(rebalance):
-        clauses.append("nobody else was removed" if rebalance.removals else "nobody was removed")
+        clauses.append("no other member was removed" if rebalance.removals else "no member was removed")
     if clauses:
         sentences.append(_sentence("; ".join(clauses)))
     sentences += _cut_joins(past, rebalance)
     for pending, held_ms in rebalance.pending_waits_ms.items():
         if held_ms >= 50:
             sentences.append(
-                f"All were in, but {member(past, pending)}, which had been given a member id, held them up for "
-                f"{duration_text(held_ms)}."
+                f"All members had joined, but the rebalance waited {duration_text(held_ms)} for {member(past, pending)}, "
+                "which had got a member id and not joined with it."
             )
     if rebalance.silent_static:
         names = listed(past, rebalance.silent_static)
         several = len(rebalance.silent_static) > 1
         sentences.append(
             f"{names} did not join: {'static members keep their places' if several else 'a static member keeps its place'} "
-            f"until {'their sessions run' if several else 'its session runs'} out."
+            f"until {'their sessions expire' if several else 'its session expires'}."
         )
     sentences.append(_closing(rebalance))
     if rebalance.closed_ms is None and rebalance.end == "":
@@ -95,11 +95,11 @@ def _window(past: History, rebalance: Rebalance) -> list[str]:
         elif past.now is not None and past.now.pending:
             have = "have" if len(past.now.pending) > 1 else "has"
             who = listed(past, past.now.pending)
-            sentences.append(f"It waits for {who}, which {have} a member id and did not come back with it.")
+            sentences.append(f"It waits for {who}, which {have} got a member id and not joined with it.")
     return sentences
 
 
-OPENINGS = ("nobody ", "the ", "meanwhile ", "so were ")
+OPENINGS = ("no ", "the ", "meanwhile ", "so were ")
 """Clauses that begin with a word; the others begin with a member's name, which stays as it is."""
 
 
@@ -120,7 +120,7 @@ def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[
         if len(late) > 1:
             last = late[-1]
             prompted = (
-                f" (it was told by its {last.prompted_by} {after((last.prompted_ms or 0) - began)})"
+                f" (its {last.prompted_by} got REBALANCE_IN_PROGRESS {after((last.prompted_ms or 0) - began)})"
                 if last.prompted_by
                 else ""
             )
@@ -131,7 +131,7 @@ def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[
     half, last = late[(len(late) - 1) // 2], late[-1]
     clauses = [f"{len(late)} members {what}, half of them within {duration_text(half.ts_ms - began)}"]
     prompted = (
-        f", told by its {last.prompted_by} after {duration_text(last.prompted_ms - began)}"
+        f", whose {last.prompted_by} got REBALANCE_IN_PROGRESS after {duration_text(last.prompted_ms - began)}"
         if last.prompted_ms is not None
         else ""
     )
@@ -145,7 +145,7 @@ def _arrival(past: History, rebalance: Rebalance, arrival: Arrival, verb: str) -
         return f"{name} {verb} {after(arrival.ts_ms - began)}"
     since = arrival.ts_ms - arrival.prompted_ms
     then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
-    return f"{name} was told by its {arrival.prompted_by} {after(arrival.prompted_ms - began)} and {then}"
+    return f"{name} got REBALANCE_IN_PROGRESS for its {arrival.prompted_by} {after(arrival.prompted_ms - began)} and {then}"
 
 
 def _together(past: History, rebalance: Rebalance, late: list[Arrival]) -> str:
@@ -162,14 +162,14 @@ def _together(past: History, rebalance: Rebalance, late: list[Arrival]) -> str:
         return f"{who} {verb} {after(last.ts_ms - rebalance.began_ms)}"
     since = last.ts_ms - first.prompted_ms
     then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
-    return f"{who} were told by their {first.prompted_by}s {after(first.prompted_ms - rebalance.began_ms)} and {then}"
+    return f"{who} got REBALANCE_IN_PROGRESS for their {first.prompted_by}s {after(first.prompted_ms - rebalance.began_ms)} and {then}"
 
 
 def _cut_joins(past: History, rebalance: Rebalance) -> list[str]:
     """JoinGroups that did not wait for the window's end."""
     joins = Counter((call.member, call.outcome, _rounded(call)) for call in rebalance.cut_joins)
     clauses = [
-        f"the waiting JoinGroup of {past.name(who)} was answered {outcome} {took}{f' {times(number)}' if number > 1 else ''}"
+        f"the deferred JoinGroup of {past.name(who)} was answered {outcome} {took}{f' {times(number)}' if number > 1 else ''}"
         for (who, outcome, took), number in joins.most_common(FEW)
     ]
     if len(joins) > FEW:
@@ -178,23 +178,23 @@ def _cut_joins(past: History, rebalance: Rebalance) -> list[str]:
 
 
 def _leavers(past: History, rebalance: Rebalance) -> list[str]:
-    """Who left or fell silent while the window was open; joiners stand among the arrivals."""
+    """Members that left or expired during the join phase; `_arrivals` has those that joined."""
     began = rebalance.began_ms
     left = [cause for cause in rebalance.also if cause.kind == "left"]
     others = [cause for cause in rebalance.also if cause.kind in ("expired", "replaced")]
     clauses = [f"meanwhile {because(past, cause)} ({after(cause.ts_ms - began)})" for cause in others]
-    silent = [member for cause in others if cause.kind == "expired" for member in cause.members]
-    if len(others) > 1 and len(silent) == len(others):
+    expired = [member for cause in others if cause.kind == "expired" for member in cause.members]
+    if len(others) > 1 and len(expired) == len(others):
         clauses = [
-            f"meanwhile the sessions of {listed(past, silent)} ran out as well ({after(others[-1].ts_ms - began)})"
+            f"meanwhile the sessions of {listed(past, expired)} also expired ({after(others[-1].ts_ms - began)})"
         ]
     elif len(clauses) > FEW:
-        clauses = [*clauses[:FEW], f"{len(others) - FEW} more fell silent or came back"]
+        clauses = [*clauses[:FEW], f"{len(others) - FEW} more members expired or rejoined with a new member id"]
     leavers = [member for cause in left for member in cause.members]
     if leavers:
         reasons = list(dict.fromkeys(cause.reason for cause in left if cause.reason))
         said = f" (it said: {quoted(reasons[0])})" if len(reasons) == 1 else ""
-        clauses.append(f"{listed(past, leavers)} left as well{said}, {after(left[-1].ts_ms - began)}")
+        clauses.append(f"{listed(past, leavers)} also left{said}, {after(left[-1].ts_ms - began)}")
     return clauses
 
 
@@ -237,7 +237,7 @@ def _seen_of(past: History, rebalance: Rebalance, removal: Removal) -> str:
     if not answers:
         return words
     its = f"its {len(beats)} heartbeats were" if len(beats) > 1 else "its heartbeat was"
-    return f"; it was never told to, as {its} answered {joined([outcome for outcome, _ in answers.most_common(FEW)])}"
+    return f"; it never got REBALANCE_IN_PROGRESS: {its} answered {joined([outcome for outcome, _ in answers.most_common(FEW)])}"
 
 
 def _refused_commits(past: History, removal: Removal, refused: list[Call]) -> list[str]:
@@ -256,10 +256,10 @@ def _closing(rebalance: Rebalance) -> str:
     lasted = rebalance.closed_ms - rebalance.began_ms
     if rebalance.from_empty and rebalance.closed_by == "timer":
         prolonged = max(rebalance.timer_fired - 1, 0)
-        words = f"The window closed {after(lasted)}, when the initial rebalance delay was over"
+        words = f"The join phase ended {after(lasted)} with the initial rebalance delay"
         return f"{words}, prolonged {times(prolonged)} for late joiners." if prolonged else f"{words}."
     if rebalance.closed_by == "timer" and not any(removal.why == "rebalance_timeout" for removal in rebalance.removals):
-        return f"The window closed {after(lasted)}, when the rebalance timeout was over."
+        return f"The join phase ended {after(lasted)} with the rebalance timeout."
     return ""
 
 
@@ -277,7 +277,7 @@ def _assignment(past: History, rebalance: Rebalance) -> list[str]:
         return []
     words = f"The leader {leader} sent the assignment {after(sync.ts_ms - rebalance.closed_ms)}"
     if sync.faults:
-        words += f", where a fault hit it ({sync.faults[-1]})"
+        words += f", and a fault hit it ({sync.faults[-1]})"
     if rebalance.end == "stable" and rebalance.ended_ms is not None:
         return [f"{words}; it was stored {after(rebalance.ended_ms - sync.ts_ms)}."]
     if rebalance.end == "":
@@ -310,14 +310,14 @@ def _ending(past: History, rebalance: Rebalance) -> str:
         size = f" with {count(len(rebalance.members), 'member')}" if rebalance.from_empty else ""
         return f"Stable{again} {after(lasted)}{size}."
     if rebalance.end == "empty":
-        return "The group is empty since then." if not lasted else f"The group was empty {after(lasted)}."
+        return "The group has been Empty since then." if not lasted else f"The group was Empty {after(lasted)}."
     if rebalance.end == "dead":
-        return f"The group ceased to exist {after(lasted)}."
+        return f"The group became Dead {after(lasted)}."
     if rebalance.end == "moved":
         return f"It ended {after(lasted)} because the coordinator was unloaded."
     if rebalance.end == "failed":
         return _failure(past, rebalance)
-    return f"It still goes on after {duration_text(past.last_ms - rebalance.began_ms)}."
+    return f"It has not ended after {duration_text(past.last_ms - rebalance.began_ms)}."
 
 
 def failure_reason(past: History, rebalance: Rebalance) -> str:
@@ -341,10 +341,10 @@ def failure_reason(past: History, rebalance: Rebalance) -> str:
         what = {
             "joined": "another member joined before the assignment was stored",
             "left": "a member left before the assignment was stored",
-            "expired": "a member's session ran out before the assignment was stored",
-            "changed": f"a member came with {other} before the assignment was stored",
-            "replaced": "a static member came back before the assignment was stored",
-            "sync_timeout": "members owed their SyncGroup for the whole rebalance timeout",
+            "expired": "a member's session expired before the assignment was stored",
+            "changed": f"a member joined with {other} before the assignment was stored",
+            "replaced": "a static member rejoined before the assignment was stored",
+            "sync_timeout": "members sent no SyncGroup within the rebalance timeout",
         }.get(kind)
         if what is not None:
             return what
@@ -367,7 +367,7 @@ def _failure(past: History, rebalance: Rebalance) -> str:
 
 
 def _longest_wait(past: History, rebalance: Rebalance) -> str:
-    """That sessions which ran out meanwhile took the longest part of it."""
+    """A sentence about expired sessions, if the rebalance waited longest for them."""
     held = chief(holdups(rebalance))
     if held is None or held.what != "session" or held.ms < LONG_WAIT_MS:
         return ""
@@ -423,9 +423,9 @@ def life_of(past: History, rebalance: Rebalance) -> str:
 
 
 def _end_of_group(past: History, ts_ms: int) -> str:
-    """What became of the group then: it was deleted, went over to another protocol, or is at another coordinator."""
+    """How the group ended there: deleted, converted to the other protocol, or unloaded from this coordinator."""
     ends = (incident.text for incident in past.incidents if incident.kind == "deleted" and incident.ts_ms == ts_ms)
-    return next(ends, "the coordinator gave the group away")
+    return next(ends, "its coordinator was unloaded")
 
 
 def commit_words(past: History, commits: list[Call]) -> list[str]:
@@ -453,7 +453,7 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
         sentences += _failed_in_part(past, in_part)
     stored = sum(_stored_all_the_same(call) for call in (*failed, *in_part))
     if stored:
-        sentences.append(f"{stored} of the failed commits {'was' if stored == 1 else 'were'} stored all the same.")
+        sentences.append(f"{stored} of the failed commits {'was' if stored == 1 else 'were'} stored nevertheless.")
     if waiting:
         sentences.append(f"{count(len(waiting), 'commit')} not answered yet.")
     return sentences
@@ -487,7 +487,7 @@ def _for_whom(past: History, calls: list[Call], errors: tuple[str, ...]) -> str:
 
 
 def _failed_in_part(past: History, calls: list[Call]) -> list[str]:
-    """Commits that were refused for some partitions and taken for others: which, whose, and what became of the rest."""
+    """Commits that were refused for some partitions and accepted for others: which, of which members, and the outcome of the rest."""
     errors = Counter(error for call in calls for error in call.errors)
     parts = []
     for error, number in errors.most_common(FEW):
@@ -539,7 +539,7 @@ def series_text(past: History, stretch: RebalanceSeries) -> str:
         stays = "became Stable" if stretch.stable_ms is None else "stayed Stable"
         words.append(f"Generation {last.generation} {stays}" + (f" after {joined(ends)}." if ends else "."))
     elif last is not None and last.end == "empty":
-        words.append("Then the group was empty.")
+        words.append("Then the group was Empty.")
     ends_ms = last.began_ms if last is not None and last.end == "stable" else None
     words += commits_between(past, stretch.from_ms, ends_ms)
     return " ".join(words)
@@ -563,7 +563,7 @@ def _reasons(past: History, stretch: RebalanceSeries) -> str:
             for rebalance in following
         )
         reasons = Counter(
-            f"because {cause}" if cause else "for a reason that the journal doesn't hold" for cause in causes
+            f"because {cause}" if cause else "for a reason that the journal does not have" for cause in causes
         )
     if len(reasons) == 1:
         return f"every time {next(iter(reasons))}"

@@ -89,7 +89,7 @@ def _notes(story: list[Replacement], clients: _Clients) -> Iterator[ReplacementN
             words = (
                 _replaced(replacement, clients)
                 if replacement in rivals
-                else f"the static member {replacement.instance} came back under a new id"
+                else f"the static member {replacement.instance} rejoined with a new member id"
             )
             yield ReplacementNote(
                 replacement.ts_ms, replacement.order, f"{words}; no rebalance was needed", False, replacement.new
@@ -100,16 +100,16 @@ def _notes(story: list[Replacement], clients: _Clients) -> Iterator[ReplacementN
     )
     who = joined(names) if len(names) > 1 else f"several processes of {names[0]}"
     text = (
-        f"the static member {first.instance} was taken over {len(story)} times until {clock(last.ts_ms)}, without a rebalance: "
-        f"{who} have the same group.instance.id. It has to be unique in a group: who joins with it fences the one before"
+        f"the static member {first.instance} was replaced {len(story)} times until {clock(last.ts_ms)}, without a rebalance: "
+        f"{who} have the same group.instance.id. It has to be unique in a group: each client that joins with it fences the previous one"
     )
     yield ReplacementNote(first.ts_ms, first.order, text, True, last.new)
 
 
 def _replaced(replacement: Replacement, clients: _Clients) -> str:
     error = clients.refused.get(replacement.old)
-    refused = f", which was answered {error} after that" if error else ""
+    refused = f", which then got {error}" if error else ""
     return (
-        f"{clients.whom(replacement.new)} took the place of {clients.whom(replacement.old)}{refused}: "
+        f"{clients.whom(replacement.new)} replaced {clients.whom(replacement.old)}{refused}: "
         f"it joined with the same group.instance.id, {replacement.instance}"
     )

@@ -232,7 +232,7 @@ MOST_TRANSACTION_LANES = 8
 
 
 def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
-    """A lane for each transactional id: while a transaction is open, and while its markers are on their way."""
+    """A lane for each transactional id: while a transaction is open, and while its markers are pending."""
     lanes: dict[str, Lane] = {}
     for transaction in past.transactions:
         if transaction.transactional_id not in lanes and len(lanes) == MOST_TRANSACTION_LANES:
@@ -300,7 +300,7 @@ def _draw_ends(past: History, of_member: dict[str, Lane]) -> None:
     for replacement in past.replacements:
         lane = of_member.get(replacement.new)
         if lane is not None:
-            words = f"{clock(replacement.ts_ms)}  {replacement.instance} came back under a new id"
+            words = f"{clock(replacement.ts_ms)}  {replacement.instance} rejoined with a new member id"
             lane.marks.append(Mark("replaced", replacement.ts_ms, words))
 
 

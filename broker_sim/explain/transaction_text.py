@@ -23,7 +23,7 @@ SHOWN = 4
 
 
 def explain_transactions(events: Iterable[Event], transactional_id: str | None = None, width: int = 100) -> str:
-    """What became of the transactions of one transactional id, or of all; and what hangs of a transaction that no coordinator knows.
+    """The transactions of one transactional id, or of all, and hanging transactions that no coordinator knows.
 
     Lines are not longer than ``width``. Times are UTC. An id that the journal doesn't hold is said so.
     """
@@ -52,8 +52,14 @@ def _fill(paragraphs: Iterable[str], width: int) -> str:
 def _unknown_id(result: JournalTransactions, transactional_id: str) -> str:
     known = sorted(result.states)
     meant = nearest(transactional_id, known)
-    hint = f" Did you mean {meant!r}?" if meant else f" It knows {joined(known[:10])}." if known else ""
-    return f"The journal holds nothing of the transactional id {transactional_id!r}.{hint}"
+    hint = (
+        f" Did you mean {meant!r}?"
+        if meant
+        else f" Transactional ids in the journal: {joined(known[:10])}."
+        if known
+        else ""
+    )
+    return f"No events of the transactional id {transactional_id!r} in the journal.{hint}"
 
 
 def _header(
@@ -72,7 +78,7 @@ def _header(
     many = f"{count(len(chosen), 'transaction')} in the journal, {span}"
     many += f": {joined(how)}." if how else "."
     if hanging:
-        many += f" {count(len(hanging), 'transaction')} of which no coordinator knew held up readers."
+        many += f" {count(len(hanging), 'transaction')} unknown to the coordinators blocked read_committed consumers."
     if transactional_id is None:
         return many
     state = result.states.get(transactional_id, "")
@@ -96,7 +102,7 @@ def _beginning(transaction: TransactionHistory, until_ms: int) -> str:
     where = f" in {shortened(logs)}" if logs else ""
     groups = [
         f"{shortened([f'{log} {at}' for log, at in offsets.items()])} for {group}"
-        for group, offsets in transaction.staged.items()
+        for group, offsets in transaction.pending_offsets.items()
     ]
     commits = f", with the offsets {joined(groups)}" if groups else ""
     if transaction.begun_ms is None:
@@ -109,7 +115,7 @@ def _beginning(transaction: TransactionHistory, until_ms: int) -> str:
 
 def _decision(transaction: TransactionHistory) -> list[str]:
     sentences = [
-        f"The log did not take {state} {_after(transaction, at)} ({error})."
+        f"The log refused {state} {_after(transaction, at)} ({error})."
         for at, state, error in transaction.refused[:SHOWN]
     ]
     if not transaction.ends or transaction.decided_ms is None:
@@ -119,7 +125,7 @@ def _decision(transaction: TransactionHistory) -> list[str]:
     words = {
         "commit": f"Committed{by}",
         "abort": f"Aborted{by}",
-        "fenced": f"Aborted{by}, as a producer came with the same id,",
+        "fenced": f"Aborted{by}, as another producer initialized the same id,",
         "timed out": f"Aborted by its coordinator, as it was open for longer than its timeout of {timeout},",
     }[transaction.ends]
     return [*sentences, f"{words} {_after(transaction, transaction.decided_ms)}."]
@@ -135,7 +141,7 @@ def _markers(transaction: TransactionHistory, until_ms: int) -> list[str]:
     if transaction.decided_ms is None:
         return []
     sentences = [
-        f"Another coordinator found it decided and went on with it {_after(transaction, at)}."
+        f"Another coordinator loaded its decision and continued with it {_after(transaction, at)}."
         for at in transaction.found_ms
         if at > transaction.decided_ms
     ]
@@ -150,7 +156,7 @@ def _markers(transaction: TransactionHistory, until_ms: int) -> list[str]:
         else:
             sentences.append(f"Its marker for {marker.partition} was written after {duration_text(waited)}{why}.")
     if transaction.completed_ms is None:
-        return [*sentences, f"Its markers are on their way since {duration_text(until_ms - transaction.decided_ms)}."]
+        return [*sentences, f"Its markers have been pending for {duration_text(until_ms - transaction.decided_ms)}."]
     if transaction.completed_ms - transaction.decided_ms >= WORTH_TELLING_MS:
         sentences.append(
             f"It was complete {duration_text(transaction.completed_ms - transaction.decided_ms)} after its end was decided."
@@ -176,23 +182,23 @@ def _worth(held: HeldStableOffset, until_ms: int) -> bool:
 
 
 def stable_offset_text(held: HeldStableOffset, until_ms: int) -> str:
-    """Who waited at a last stable offset, for how long; and of one that hangs why it hangs, and what ended it."""
+    """Which readers waited at a last stable offset, and for how long; of a hanging transaction also its cause and its end."""
     lasted = (held.to_ms or until_ms) - held.from_ms
     still = "" if held.to_ms is not None else ", and still does"
     readers = {name: (held.to_ms or until_ms) - since for name, since in held.readers.items()}
     waiting = [f"{name} for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
     whom = f": {shortened(waiting)} waited there" if waiting else ""
-    words = f"It held {held.log} at offset {held.offset} for {duration_text(lasted)}{still}{whom}."
+    words = f"It held the last stable offset of {held.log} at {held.offset} for {duration_text(lasted)}{still}{whom}."
     if not held.hangs:
         return words
     words = (
-        f"Producer {held.producer_id} wrote to {held.log} at offset {held.offset} in a transaction of which no coordinator "
-        f"knew: it hangs, and read_committed readers get nothing behind it. {words}"
+        f"Producer {held.producer_id} wrote to {held.log} at offset {held.offset} in a transaction that no coordinator "
+        f"knows: it hangs, and read_committed consumers get no later records. {words}"
     )
     if held.lost_abort and isinstance(held.ended_by, TransactionHistory):
         return (
-            f"{words} It was committed with the next transaction of {held.ended_by.transactional_id}: what had come too late "
-            f"for its own, which was over, counts (KIP-890)."
+            f"{words} It was committed with the next transaction of {held.ended_by.transactional_id}: a record that "
+            f"arrived after the end of its own transaction became part of the next one (KIP-890)."
         )
     if isinstance(held.ended_by, TransactionHistory):
         return f"{words} The marker of the next transaction of {held.ended_by.transactional_id} ended it."

@@ -2,7 +2,7 @@
 
     found = transactions(events)               # every transaction of the journal, and what no coordinator knew of
 
-It is read from the journal's events ``transaction``, ``marker``, ``staged`` and ``stable``; requests say who asked, and what for.
+It is read from the journal's events ``transaction``, ``marker``, ``pending_offsets`` and ``stable``; requests have their senders.
 A reader waits where its last read_committed Fetch begins at the last stable offset while a transaction holds that.
 """
 
@@ -94,7 +94,7 @@ class TransactionHistory:
     began_by: Sender | None = None
     timeout_ms: int | None = None
     partitions: list[str] = field(default_factory=list)
-    staged: dict[str, dict[str, int]] = field(default_factory=dict)
+    pending_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     ends: str = ""
     decided_ms: int | None = None
     ended_by: Sender | None = None
@@ -151,7 +151,7 @@ class TransactionReader:
             "response": self._response,
             "transaction": self._transaction,
             "marker": self._marker,
-            "staged": self._staged,
+            "pending_offsets": self._pending_offsets,
             "stable": self._stable,
         }
 
@@ -291,14 +291,14 @@ class TransactionReader:
             marker.error = text(event, "error")
         marker.tries = max(marker.tries, number(event, "tries") or 0)
 
-    def _staged(self, event: Event) -> None:
+    def _pending_offsets(self, event: Event) -> None:
         producer_id, group = number(event, "producer_id"), text(event, "group")
-        if event.get("action") != "staged" or group is None:
+        if event.get("action") != "pending" or group is None:
             return
         current = self._of(producer_id)
         if current is not None:
             offsets = {str(log): at for log, at in table(event, "offsets").items() if isinstance(at, int)}
-            current.staged.setdefault(group, {}).update(offsets)
+            current.pending_offsets.setdefault(group, {}).update(offsets)
 
     def _of(self, producer_id: int | None) -> TransactionHistory | None:
         return next(
@@ -355,7 +355,7 @@ def concern(
     mine = [
         transaction
         for transaction in result.transactions
-        if group in transaction.staged or any(map(waited, transaction.held))
+        if group in transaction.pending_offsets or any(map(waited, transaction.held))
     ]
     held = [held for transaction in mine for held in transaction.held if waited(held)]
     return mine, [*held, *filter(waited, result.hanging)]

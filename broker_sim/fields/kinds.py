@@ -236,10 +236,12 @@ class Text(FieldKind[str]):
 
 @dataclass(frozen=True)
 class Choice(FieldKind[str]):
-    """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name."""
+    """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name.
+    ``present``: turns a former name, which is accepted with a warning, into the present one, and returns other names unchanged."""
 
     known: Callable[[], Iterable[str]] | Iterable[str]
     label: str = ""
+    present: Callable[[str], str] | None = None
 
     def names(self) -> list[str]:
         """What may be chosen; ``known`` may be a function, so that what it needs is imported late."""
@@ -247,7 +249,9 @@ class Choice(FieldKind[str]):
 
     def read(self, value: object, what: str = "") -> str:
         names = self.names()
-        known = {name.lower(): name for name in names}.get(str(value).strip().lower())
+        named = {name.lower(): name for name in names}
+        word = str(value).strip().lower()
+        known = named.get(word if self.present is None else self.present(word))
         if known is None:
             raise unknown(self.label or what or "choice", value, names)
         return known

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.answers import errors_of, named_topics, rows
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.journal.files import JournalError, JournalFiles, plain, read
-from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, problems
+from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, current_action, current_kind, problems
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 
@@ -308,10 +308,15 @@ class _Wanted:
         fields: Mapping[str, object],
     ) -> None:
         if event is not None and event not in EVENTS:
-            raise unknown("event", event, EVENTS)
+            event = current_kind(event)
+            if event not in EVENTS:
+                raise unknown("event", event, EVENTS)
         if answered and event not in (None, "response"):
             raise UsageError(f"answered=True looks for a response, not for {event!r}")
         self.event = event or ("response" if answered else "request" if api is not None else None)
+        action = fields.get("action")
+        if self.event is not None and isinstance(action, str):
+            fields = {**fields, "action": current_action(self.event, action)}
         self.journal, self.group, self.fields = journal, group, fields
         self.api = None if api is None else api_name(api)
         kinds = EVENTS if self.event is None else {self.event: {**EVENTS["request"], **EVENTS[self.event]}}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker_sim.common.text import UsageError
-from broker_sim.journal.vocabulary import Event
+from broker_sim.journal.vocabulary import Event, with_current_names
 
 __all__ = ["JournalError", "JournalFiles", "plain", "read"]
 
@@ -109,7 +109,7 @@ def _listed(directory: Path) -> list[tuple[int, Path]]:
 
 def read(source: str | os.PathLike[str]) -> Iterator[Event]:
     """The events of a journal file, or of all of a directory in order, growing ones included. Raises JournalError for a file that isn't
-    there or is no journal; a torn last line is passed over."""
+    there or is no journal; a torn last line is passed over. Events of earlier versions have their present names."""
     path = Path(source)
     try:
         paths = [file for _, file in _listed(path)] if path.is_dir() else [path]
@@ -136,4 +136,4 @@ def _read_file(path: Path) -> Iterator[Event]:
                 raise JournalError(
                     f"{path}, line {number} is not an event of a journal (a JSON object with the key event)"
                 )
-            yield record
+            yield with_current_names(record)

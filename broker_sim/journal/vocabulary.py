@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from broker_sim.common.former_names import current
 from kafka_wire.group_states import GROUP_STATES
 
-__all__ = ["ALWAYS", "EVENTS", "PARTS", "STORIES", "Event", "problems"]
+__all__ = [
+    "ALWAYS",
+    "EVENTS",
+    "FORMER_ACTIONS",
+    "FORMER_EVENTS",
+    "PARTS",
+    "STORIES",
+    "Event",
+    "current_action",
+    "current_kind",
+    "problems",
+    "with_current_names",
+]
 
 Event = dict[str, Any]
 
@@ -125,11 +138,11 @@ EVENTS: dict[str, dict[str, str]] = {
         "request?": "number of the request that deleted them",
         "partitions": "partitions, as `orders-0`, for which OffsetFetch returns no offset from now on",
     },
-    "staged": {
+    "pending_offsets": {
         "log": _LOG,
         "group": "group id",
-        "action": "`staged`: pending until the marker of their transaction; `aborted`: the transaction was aborted; `passed over`: it "
-        "was committed, and a later commit is stored",
+        "action": "`pending`: until the marker of their transaction; `aborted`: the transaction was aborted; `superseded`: it was "
+        "committed, and a later commit is stored",
         "producer_id": "producer id of the transaction",
         "request?": "number of the TxnOffsetCommit",
         "offsets": "partition -> offset",
@@ -267,7 +280,7 @@ STORIES = {
     "committed": "The high watermark advanced after the append: pending requests continue.",
     "offsets": "Offsets of a group were committed.",
     "offsets_deleted": "Committed offsets of a group were deleted.",
-    "staged": "Pending transactional offsets of a group were added or discarded.",
+    "pending_offsets": "Pending transactional offsets of a group were added or discarded.",
     "transaction": "The state of a transactional id changed.",
     "marker": "A transaction marker was sent to a partition, written, or failed.",
     "stable": "The open transaction that holds the last stable offset of a partition changed.",
@@ -342,6 +355,35 @@ PARTS: dict[str, dict[str, str]] = {
     },
 }
 """The objects inside of events."""
+
+
+FORMER_EVENTS = {"staged": "pending_offsets"}
+"""Former kinds of events -> the present ones."""
+FORMER_ACTIONS = {"pending_offsets": {"staged": "pending", "passed over": "superseded"}}
+"""Kind of event -> former values of its field ``action`` -> the present ones."""
+
+
+def with_current_names(event: Event) -> Event:
+    """An event of a journal that an earlier version wrote, with the present kind and action; other events are returned unchanged."""
+    kind = event.get("event")
+    now = FORMER_EVENTS.get(kind) if isinstance(kind, str) else None
+    if now is None:
+        return event
+    action = event.get("action")
+    former = FORMER_ACTIONS.get(now, {})
+    return {**event, "event": now} | (
+        {"action": former[action]} if isinstance(action, str) and action in former else {}
+    )
+
+
+def current_kind(kind: str, place: str = "") -> str:
+    """The present name of a kind of event that a user wrote; a former one is warned of, at ``place``."""
+    return current(kind, FORMER_EVENTS, "the journal event", place)
+
+
+def current_action(kind: str, action: str, place: str = "") -> str:
+    """As `current_kind`: the present value of the field ``action`` of an event of that (present) kind."""
+    return current(action, FORMER_ACTIONS.get(kind, {}), f"the action of the journal event {kind!r},", place)
 
 
 def problems(event: Mapping[str, Any]) -> list[str]:

@@ -22,11 +22,11 @@ from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, 
 __all__ = ["ABOUT_ACCOUNTS", "lost_members"]
 
 FEW = 3
-"""More than that of one group are told as churn of one."""
+"""More than that of one group are reported as churn."""
 
 
 def lost_members(row: Row) -> list[str]:
-    """Client ids of members whose sessions ran out, as far as a rebalance tells: it began with it, or waited for them."""
+    """Client ids of members with expired sessions, as far as a rebalance shows them: it began with their expiry, or waited for it."""
     if row["cause"] == "session timeout":
         names = list(row["who_clients"] or ())
         return [name or short_member(member) for name, member in zip(names, row["who"] or (), strict=False)]
@@ -47,34 +47,34 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         said = first["started_ms"] if first["cause"] == "session timeout" else None
         by = first["ended_ms"] if first.get("held_by") == "session" and first["ended_ms"] is not None else ms
         words = (
-            f"The session of {named(who)} in {group} ran out {'at' if said else 'by'} {when(said or by or 0)}, and the group"
+            f"The session of {named(who)} in {group} expired {'at' if said else 'by'} {when(said or by or 0)}, and the group"
             f" rebalanced"
         )
         back = _returned(first, rows, set(who))
         if back == "same":
-            words += f"; a member of the same name, {named(who)}, had joined by then, and waited for that session"
+            words += (
+                f"; a member with the same client id, {named(who)}, had joined by then, and waited for that session"
+            )
         elif back == "later":
-            words += "; a member of the same name joined later"
+            words += "; a member with the same client id joined later"
         if first["size_after"] == 0:
-            words += "; nobody was left"
+            words += "; the group had no other member"
         if len(lost) > 1:
             words += (
-                f". So {times(len(lost) - 1)} more until {when(at_of(lost[-1][0]) or 0)}:"
+                f". The same {times(len(lost) - 1)} more until {when(at_of(lost[-1][0]) or 0)}:"
                 f" {named(name for _, names in lost[1:] for name in names)}"
             )
         certainty = "likely" if first["cause_certainty"] == "likely" else "certain"
         classic = first.get("kind") in (None, "classic")
-        sent = "LeaveGroup" if classic else "heartbeat that leaves"
-        advice = (
-            f"No {sent} arrived: it may have crashed, been killed or cut off, or have had no time to send heartbeats."
-        )
+        sent = "LeaveGroup" if classic else "leaving heartbeat"
+        advice = f"No {sent} arrived: it may have crashed, been killed or lost its connection, or have had no time to send heartbeats."
         if classic and not is_other(first.get("protocol_type")):
             advice += (
                 " A static member (group.instance.id) whose max.poll.interval.ms passed sends none either, and no heartbeats until it"
                 " polls."
             )
         if certainty == "likely":
-            advice += " Told by its last commit: a session and no more before the group went on without it."
+            advice += " Derived from its last commit, one session timeout before the group continued without it."
         yield Finding(
             "lost",
             "warn",
@@ -103,7 +103,7 @@ def _returned(row: Row, rows: Iterable[Row], who: set[str]) -> str | None:
 
 
 def _polled(facts: ReportFacts) -> Iterable[Finding]:
-    """Members that left as their poll timeout had run out: the client says so, or its silence fits."""
+    """Members that left after their poll timeout: the client logged it, or the time without commits fits."""
     for group, rows in by_group(facts.rebalances):
         late = [row for row in rows if row["cause"] == "poll timeout" and at_of(row) is not None]
         if not late:
@@ -112,7 +112,7 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
         clients = [name or "a member" for row in late for name in row["who_clients"] or ()]
         is_certain = first["cause_certainty"] == "certain"
         what = (
-            "said that the poll timeout (max.poll.interval.ms) had run out, and left"
+            "reported that the poll timeout (max.poll.interval.ms) expired, and left"
             if is_certain
             else "committed nothing for about max.poll.interval.ms, and left"
         )
@@ -124,9 +124,9 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
             "warn",
             108 + len(late),
             f"{words}.",
-            ("" if is_certain else "Its application may not have polled, or its process may have stood still. ")
-            + "Where one poll's records take longer than max.poll.interval.ms: fewer records a poll (max.poll.records), faster"
-            " work, or a longer max.poll.interval.ms. What it was working on is given to others, too.",
+            ("" if is_certain else "Its application may not have polled, or its process may have been paused. ")
+            + "If the records of one poll take longer than max.poll.interval.ms: fewer records per poll (max.poll.records), faster"
+            " work, or a longer max.poll.interval.ms. Other members get the records that it was processing, too.",
             group,
             first["coordinator_partition"],
             at_of(first),
@@ -153,8 +153,8 @@ def _resets(facts: ReportFacts) -> Iterable[Finding]:
             ends.append(f"up to {count(row['skipped'], 'record')} {'is' if row['skipped'] == 1 else 'are'} skipped")
         unknown = row.get("unknown") or 0
         if unknown:
-            ends.append(f"what {count(unknown, 'partition')} stood at before is not in the log")
-        words = f"{what}; {' and '.join(ends) or 'nothing is read again, or skipped'}"
+            ends.append(f"the earlier offsets of {count(unknown, 'partition')} are not in the log")
+        words = f"{what}; {' and '.join(ends) or 'no record is read again or skipped'}"
         yield Finding(
             "reset",
             "warn" if row["back"] or row["skipped"] or unknown else "note",
@@ -162,7 +162,7 @@ def _resets(facts: ReportFacts) -> Iterable[Finding]:
             f"{words}.",
             "The group had no members: kafka-consumer-groups --reset-offsets does that, an admin client, or a consumer that uses"
             " assign()"
-            " under the group's name. Was it meant?",
+            " under the group's name. Was that intended?",
             row["group"],
             row["log_partition"],
             row["at_ms"],
@@ -182,9 +182,9 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
     for (group, again), rows in groups.items():
         worst = max(rows, key=lambda row: (row["pending"] or 0, row["stalled_ms"]))
         where = f"{worst['topic']}-{worst['partition']}"
-        until = f"until {when(worst['to_ms'])}" if worst["to_ms"] is not None else "to the end of what was read"
+        until = f"until {when(worst['to_ms'])}" if worst["to_ms"] is not None else "to the end of the input"
         words = (
-            f"{where} of {group} stood at {worst['offset']:,} from {when(worst['from_ms'])} {until}"
+            f"{where} of {group} stayed at {worst['offset']:,} from {when(worst['from_ms'])} {until}"
             f" ({duration_text(worst['stalled_ms'])})"
         )
         if worst["pending"]:
@@ -197,7 +197,7 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             words += f", while the group began {count(worst['generations'], 'generation')}"
             died = _died(facts, group, worst)
             if died:
-                words += f", {died} of them as a member fell silent"
+                words += f", {died} of them after a member's session expired"
             # members that leave in order are restarted by somebody; those that die there die of something
             is_certain = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
             yield Finding(
@@ -205,9 +205,10 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
                 "bad" if is_certain else "note",
                 310 if is_certain else 75,
                 f"{words}.",
-                "So it looks where each consumer dies of the record at that offset, comes back and reads it again: look at that"
+                "This is how it looks if the record at that offset crashes each consumer, which restarts and reads"
+                " it again: look at that"
                 " record, and"
-                " at what the consumers logged last. Skip it (a reset by one), or make the application bear it.",
+                " at what the consumers logged last. Skip it (a reset by one), or make the application handle it.",
                 *at,
                 "likely" if is_certain else "possible",
                 evidence,
@@ -228,14 +229,14 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             )
 
 
-_ALONE = (
-    "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member."
+_ALONE = "Its owner may still process one record, retry it, have paused the partition, or wait for something: look at that member."
+_HELD_ADVICE = (
+    "read_committed consumers get no record after that transaction's first one before it ends: look at its producer."
 )
-_HELD_ADVICE = "Whoever reads read_committed gets nothing behind that transaction's first record before it ends: look at its producer."
 
 
 def _holder(facts: ReportFacts, row: Row) -> str:
-    """Whose transaction held the partition where it stood, as a clause; "" for none that is known."""
+    """Which transaction held the partition's last stable offset there, as a clause; "" for none that is known."""
     at = f"{row['topic']}-{row['partition']} at {row['offset']}"
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for transaction in facts.transactions:
@@ -250,14 +251,15 @@ def _holder(facts: ReportFacts, row: Row) -> str:
 
 
 def _died(facts: ReportFacts, group: str, row: Row) -> int:
-    """How many rebalances of a group in a stall began with, or waited for, a session that ran out."""
+    """How many rebalances of a group during a stall began with, or waited for, an expired session."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     mine = [rebalance for rebalance in facts.rebalances if rebalance["group"] == group and lost_members(rebalance)]
     return sum(row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms for rebalance in mine)
 
 
 def _restarted(facts: ReportFacts, group: str, row: Row) -> bool:
-    """Whether the group's members went and came back once in a stall, as in a release. Who dies of a record comes back more often."""
+    """Whether the group's members left and rejoined once during a stall, as in a release. A member that crashes on a record
+    rejoins more often."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     run = [
         rebalance
@@ -295,7 +297,7 @@ def _explained(facts: ReportFacts, row: Row) -> bool:
 
 
 def _moved(facts: ReportFacts) -> Iterable[Finding]:
-    """Moves of coordinators: those at one time together, for a broker that stops moves all that it leads."""
+    """Moves of coordinators: those at one time together, since a broker that stops loses all its partitions."""
     together: list[list[Row]] = []
     clean = (row for row in facts.moves if row["at_ms"] is not None and not row["unclean"])
     for row in sorted(clean, key=lambda row: (_stayed(row), row["at_ms"])):
@@ -323,7 +325,7 @@ def _moved(facts: ReportFacts) -> Iterable[Finding]:
             words += f"; the coordinator of {named(groups)} moved with {'it' if len(partitions) == 1 else 'them'}"
         loaded = max((row["loaded_ms"] or 0 for row in rows), default=0)
         if loaded >= 1000:
-            words += f"; it was loaded for {duration_text(loaded)}"
+            words += f"; it took {duration_text(loaded)} to load"
         yield Finding(
             "moved",
             "note",
@@ -348,7 +350,7 @@ def _stayed(row: Row) -> bool:
 
 
 def _re_elected(rows: list[Row]) -> Finding:
-    """Partitions at one time whose leaders went on in a new epoch."""
+    """Partitions that got a new leader epoch at one time and kept their leaders."""
     partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
     which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
     who = named(str(row["node"]) for row in rows)
@@ -356,8 +358,9 @@ def _re_elected(rows: list[Row]) -> Finding:
         "epoch",
         "note",
         12,
-        f"{which} got a new leader epoch at {when(rows[0]['at_ms'])}; broker {who} leads on, and so the groups' coordinator stayed.",
-        "Under 3.x each change of the in-sync replicas by the controller does that: another broker was fenced, or came back.",
+        f"{which} got a new leader epoch at {when(rows[0]['at_ms'])}; broker {who} is still the leader, so"
+        " the groups' coordinator stayed.",
+        "Under 3.x each change of the in-sync replicas by the controller does that: another broker was fenced or restarted.",
         None,
         partitions[0] if len(partitions) == 1 else None,
         rows[0]["at_ms"],
@@ -369,7 +372,7 @@ def _re_elected(rows: list[Row]) -> Finding:
 
 
 def _unclean(facts: ReportFacts) -> Iterable[Finding]:
-    """What brokers say of elections outside of the in-sync replicas: one finding for each offsets partition, or other topic."""
+    """Elections outside of the in-sync replicas in the brokers' logs: one finding for each offsets partition, or other topic."""
     topics: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
     for row in facts.marks:
         if row["what"] == "unclean" and row["topic"] is not None:
@@ -381,19 +384,17 @@ def _unclean(facts: ReportFacts) -> Iterable[Finding]:
         words = f"{which} got a leader from outside of the in-sync replicas at {when(rows[0]['ts_ms'])}"
         groups = [] if index is None else [name for name, row in facts.states.items() if row["log_partition"] == index]
         if index is None:
-            words += ": records that only the others had are lost"
-            advice = "Consumers that were ahead go back to where the logs part."
+            words += ": records that only the in-sync replicas had are lost"
+            advice = "Consumers that were ahead continue at the offset where the logs diverge."
         else:
-            words += (
-                f": what only the others had is lost, commits of {named(groups) if groups else 'its groups'} among it"
-            )
-            advice = "Its groups go on from older offsets where they next ask for them, and read again what was committed since then."
+            words += f": records that only the in-sync replicas had are lost, as are commits of {named(groups or ['its groups'])}"
+            advice = "Its groups continue from older offsets at their next OffsetFetch, and read the records after them again."
         yield Finding(
             "unclean",
             "bad",
             720,
             f"{words}.",
-            f"unclean.leader.election.enable allows it, or somebody asked for it (kafka-leader-election). {advice}",
+            f"unclean.leader.election.enable allows it, or an operator ran kafka-leader-election. {advice}",
             groups[0] if len(groups) == 1 else None,
             index,
             rows[0]["ts_ms"],
@@ -405,14 +406,14 @@ def _unclean(facts: ReportFacts) -> Iterable[Finding]:
 
 
 _IN_SPITE = ("fenced", "timed out")
-"""Ends that a producer has not asked for."""
+"""Ends that the producer did not request."""
 
 
 def _readers_waited(row: Row) -> str:
     """Where readers waited, who, and for how long."""
     if not row["held"] or (row["held_ms"] or 0) < 1000:
         return ""
-    words = f"; it held {named(row['held'])} for {duration_text(row['held_ms'])}"
+    words = f"; it held the last stable offset of {named(row['held'])} for {duration_text(row['held_ms'])}"
     return words + (f", where {named(row['readers'])} waited" if row["readers"] else "")
 
 
@@ -428,15 +429,16 @@ def _markers_took(row: Row) -> str:
 
 
 def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
-    words = f"{who[:1].upper()}{who[1:]} wrote to {where} in a transaction of which no coordinator knows"
+    words = f"{who[:1].upper()}{who[1:]} wrote to {where} in a transaction that no coordinator knows"
     if row["lost_abort"]:
         words += (
-            f", at {when(row['from_ms'])}: it came when its own was aborted, and was committed with the next one at"
+            f", at {when(row['from_ms'])}: the record arrived after its own transaction was aborted, and was"
+            " committed with the next one at"
             f" {when(row['to_ms'])}"
         )
     elif row["to_ms"] is None:
         words += (
-            f": it hangs since {when(row['from_ms'])} ({lasted}), and read_committed consumers get nothing behind it"
+            f": it hangs since {when(row['from_ms'])} ({lasted}), and read_committed consumers get no later records"
         )
     else:
         words += f": it hung from {when(row['from_ms'])} to {when(row['to_ms'])} ({lasted})"
@@ -448,8 +450,9 @@ def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
         "bad" if row["lost_abort"] or row["to_ms"] is None else "warn",
         weight + min((row["open_ms"] or 0) / 1000, 90),
         f"{words}{_readers_waited(row)}.",
-        "Brokers before 4.0 take a record that comes too late for its transaction (KIP-890): 4.x with transaction.version 2 refuses it."
-        " What hangs is found and ended by kafka-transactions find-hanging, and abort; no coordinator does it.",
+        "Brokers before 4.0 accept a record that arrives after the end of its transaction (KIP-890): 4.x"
+        " with transaction.version 2 refuses it."
+        " kafka-transactions find-hanging and abort find and end hanging transactions; no coordinator does.",
         None,
         None,
         row["from_ms"],
@@ -463,15 +466,15 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
     words = f"The transaction{began} of {who} in {where}, begun at {when(row['from_ms'])}, was aborted after {lasted}"
     if row["ends"] == "fenced":
         by = f" by {row['ended_by']}" if row["ended_by"] else ""
-        words += f"{by}, as a producer came with the same transactional.id: what was its producer is fenced"
-        advice = "As it should be, where its process was replaced. Two that live have one transactional.id: each fences the other."
+        words += f"{by}, as another producer initialized the same transactional.id: the first one is fenced"
+        advice = "This is correct if its process was replaced. Two running producers with one transactional.id fence each other."
     else:
-        words += ", as its time was over"
+        words += ", as its timeout had expired"
         if row["timeout_ms"] is not None:
             words += f" ({duration_text(row['timeout_ms'])})"
-        advice = "Its producer may have hung or died, or work for longer on one transaction than transaction.timeout.ms allows."
+        advice = "Its producer may have hung or died, or its transactions take longer than transaction.timeout.ms."
     if row["groups"]:
-        words += f"; offsets of {named(row['groups'])} were dropped with it"
+        words += f"; pending offsets of {named(row['groups'])} were discarded with it"
     slow = (row["held_ms"] or 0) >= LONG_MS or row["ends"] == "timed out"
     return Finding(
         "transaction",
@@ -510,20 +513,20 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
                 f" {row['end']}"
             )
         if where:
-            words += f": read_committed consumers of {where} {'get' if row['end'] is None else 'got'} nothing behind it"
+            words += f": read_committed consumers of {where} {'get' if row['end'] is None else 'got'} no later records"
         over = row["end"] is None and row["timeout_ms"] is not None and row["open_ms"] > row["timeout_ms"] + 15_000
         if over:
-            words += f", though its timeout of {duration_text(row['timeout_ms'])} is over"
+            words += f", although its timeout of {duration_text(row['timeout_ms'])} has expired"
         if row["groups"]:
-            words += f"; offsets of {named(row['groups'])} wait in it"
+            words += f"; offsets of {named(row['groups'])} are pending in it"
         words += _markers_took(row) + _readers_waited(row)
         yield Finding(
             "transaction",
             "bad" if over or row["end"] is None else "warn",
             (800 if over else 200) + min((row["open_ms"] or 0) / 1000, 90),
             f"{words}.",
-            "Its producer may hang, or have died: the coordinator aborts what is open for longer than transaction.timeout.ms. One that"
-            " is open beyond that is to be aborted by hand: kafka-transactions find-hanging, and abort.",
+            "Its producer may hang, or have died: the coordinator aborts a transaction after transaction.timeout.ms. One that"
+            " stays open longer must be aborted by an operator: kafka-transactions find-hanging, and abort.",
             row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
             row["log_partition"],
             row["from_ms"],

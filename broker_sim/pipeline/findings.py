@@ -32,7 +32,7 @@ from broker_sim.pipeline.streams_findings import ABOUT_STREAMS, late_revocation
 __all__ = ["Finding", "findings", "text"]
 
 FEW = 3
-"""Fewer members that fall silent are told one by one."""
+"""Fewer members with expired sessions are reported one by one."""
 HOT_TIMES, HOT_SHARE = 4.0, 0.25
 """A partition is hot with so many times its fair share, and so much of all."""
 HOT_RECORDS = 1000
@@ -71,7 +71,7 @@ def _few(alike: list[Finding]) -> list[Finding]:
     kept, rest = alike[:MOST_ALIKE], alike[MOST_ALIKE:]
     whose = [finding.group or f"__consumer_offsets-{finding.log_partition}" for finding in rest]
     groups = named(whose, 5)
-    return [*kept[:-1], replace(kept[-1], text=f"{kept[-1].text} The same in less measure: {groups}.")]
+    return [*kept[:-1], replace(kept[-1], text=f"{kept[-1].text} To a lesser extent also: {groups}.")]
 
 
 def _no_findings(facts: ReportFacts) -> Finding:
@@ -82,12 +82,12 @@ def _no_findings(facts: ReportFacts) -> Finding:
     ]
     words = f"Nothing unusual was found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
     if facts.journal is None:
-        words += " A log alone does not show what stood still, or was handed out twice."
+        words += " A log alone does not show stuck partitions, or records that were delivered twice."
     if not facts.logged:
         words += f" {NO_LOG}"
     gone, all_ = compacted_records(facts)
     if all_ and gone / all_ >= MUCH_COMPACTED:
-        words += f" {gone / all_:.0%} of the log's records are not there any more: what they showed can't be said."
+        words += f" {gone / all_:.0%} of the log's records were deleted by compaction or retention: what they contained is unknown."
     return Finding("nothing", "good", 0, words)
 
 
@@ -139,13 +139,13 @@ def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
             f"; {count(len(others), 'other group')} {'shares' if len(others) == 1 else 'share'} it: {named(others)}"
         )
     if row["to_ms"] is None:
-        words += "; it still is at the end of what was read"
+        words += "; it still is at the end of the input"
     advice = (
         f"Look at the replicas of {row['log']}: a follower that hangs but is still in the ISR, fewer in-sync replicas than"
         " min.insync.replicas, a full disk, a coordinator that moves or loads."
     )
     if partition is not None:
-        advice += " Groups of other partitions are not concerned; restarting consumers does not help."
+        advice += " Groups of other partitions are not affected; restarting consumers does not help."
     group = hit[0] if len(hit) == 1 else None
     return Finding(
         "stuck",
@@ -161,10 +161,10 @@ def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
 
 
 _SHOWN_BY = {
-    "broker log": "its leader says so",
-    "client log": "their clients say so",
-    "together": "they stopped committing as those of another partition did, of which lines tell",
-    "rhythm": "they slowed down together and caught up at once afterwards, while groups of other partitions kept their pace",
+    "broker log": "its leader logged it",
+    "client log": "their clients logged it",
+    "together": "they stopped committing together with those of another partition, about which brokers or clients logged it",
+    "rhythm": "they slowed down together and caught up at once afterwards, while groups of other partitions did not",
 }
 
 
@@ -186,7 +186,7 @@ def _stuck_by_logs(facts: ReportFacts, row: Row) -> Finding:
         words += f"; {count(len(others), 'other group')} {verb} it: {named(others)}"
     advice = (
         f"Look at the replicas of {row['log']}: a follower that hangs and is still in the ISR, fewer in-sync replicas than"
-        " min.insync.replicas, a full disk. Groups of other partitions are not concerned; restarting consumers does not help."
+        " min.insync.replicas, a full disk. Groups of other partitions are not affected; restarting consumers does not help."
     )
     return Finding(
         "stuck",
@@ -208,8 +208,8 @@ def _slowed(row: Row) -> Finding:
     """One group that slowed down."""
     words = f"{named(row['groups'] or ())} hardly committed {_between(row['from_ms'], row['to_ms'])}, and caught up at once afterwards"
     advice = (
-        f"A hint and no more: its commits may have failed ({row['log']} stuck), or its application held them back. The clients' logs"
-        " would tell, or the broker's."
+        f"Only a hint: its commits may have failed ({row['log']} stuck), or its application delayed them. The logs of the clients"
+        " or of the broker show which."
     )
     partition = row["log_partition"]
     records = tuple((partition, offset) for offset in row["evidence_offsets"] or ())
@@ -232,11 +232,12 @@ def _stuck_words(row: Row) -> str:
 def _silence(row: Row) -> Finding:
     words = (
         f"Nothing was written to {row['log']} {_between(row['from_ms'], row['to_ms'])} ({duration_text(row['silence_ms'])}), while "
-        f"others took {count(row['others'] or 0, 'record')}; it was busy before and after. Whether anybody tried is not in the log"
+        f"others got {count(row['others'] or 0, 'record')}; it was busy before and after. Whether any client"
+        " tried to write is not in the log"
     )
     advice = (
-        "A hint and no more: consumers that have nothing to commit are silent, too, and a partition whose commits time out may go on"
-        " taking records. The clients' logs of that time would tell, or the broker's (ISR changes, offset commit failures)."
+        "Only a hint: consumers without anything to commit do not write either, and a partition whose commits time out may still"
+        " get records. See the logs of the clients or of the broker at that time (ISR changes, offset commit failures)."
     )
     partition = row["log_partition"]
     return Finding(
@@ -282,17 +283,18 @@ def _in_stuck(facts: ReportFacts, group: str, at_ms: int) -> bool:
 
 _ADVICE = {
     "session timeout": advice_about("session"),
-    "join": "Members that come one by one each cost a rebalance: start them together, give them group.instance.id, or let"
-    " group.initial.rebalance.delay.ms gather them.",
-    "leave": "Members that leave and come back cost two rebalances: group.instance.id (static membership) spares both for a restart."
-    " Look whether max.poll.interval.ms ran out: then the client leaves by itself.",
-    "metadata change": "Changed subscriptions or topics may be why, or what members give up to a cooperative assignor: see their logs.",
-    "sync failed": "The assignment could not be stored, or members did not ask for it in time: look at the group's offsets partition.",
+    "join": "Members that join one by one each cost a rebalance: start them together, give them group.instance.id, or raise"
+    " group.initial.rebalance.delay.ms.",
+    "leave": "Members that leave and rejoin cost two rebalances: group.instance.id (static membership) avoids both for a restart."
+    " Check whether max.poll.interval.ms expired: then the client leaves by itself.",
+    "metadata change": "Changed subscriptions or topics may be the cause, or partitions that members revoke for a cooperative assignor:"
+    " see their logs.",
+    "sync failed": "The assignment could not be stored, or members sent no SyncGroup in time: look at the group's offsets partition.",
 }
 
 
 def _restless(facts: ReportFacts) -> Iterable[Finding]:
-    """Groups that rebalanced often, or began again and again."""
+    """Groups that rebalanced often, or whose rebalances began again and again."""
     for group, rows in by_group(facts.rebalances):
         timed = [
             row
@@ -308,7 +310,7 @@ def _restless(facts: ReportFacts) -> Iterable[Finding]:
             most, number = causes.most_common(1)[0]
             words = f"{group} rebalanced {times(len(run))} within {duration_text(lasted)} from {when(run[0]['started_ms'])} on"
             if failed:
-                words += f", {failed} of them begun again before they were Stable"
+                words += f", {failed} of them restarted before they were Stable"
             example = next(row for row in run if (row["cause"] or "unknown") == most)
             words += f"; {times(number)} because of {_noun(most, run[0].get('protocol_type'))}" + (
                 f" (as when {cause(example)})" if most != "unknown" else ""
@@ -373,13 +375,9 @@ def _dense(rows: list[Row]) -> list[list[Row]]:
 
 def _advice(cause_: str, protocol_type: str | None, kind: str | None) -> str:
     if cause_ == "join" and kind not in (None, "classic"):
-        return "Each member that joins raises the group epoch; only members whose partitions move stop for it."
+        return "Each member that joins raises the group epoch; only members whose partitions move pause for it."
     if is_other(protocol_type) and cause_ in ("metadata change", "leave"):
-        return (
-            "Members' metadata that changes rebalances the whole group each time."
-            if cause_ == "metadata change"
-            else ""
-        )
+        return "Each change of a member's metadata rebalances the whole group." if cause_ == "metadata change" else ""
     return _ADVICE.get(cause_, "")
 
 
@@ -389,17 +387,17 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
     return {
         "join": "members that joined",
         "leave": "members that left",
-        "gone": "members that left or fell silent",
+        "gone": "members that left or expired",
         "rejoin": "members that joined again",
         "session timeout": "session timeouts",
         "poll timeout": "poll timeouts",
         "rebalance timeout": "members that did not revoke their partitions in time",
-        "downgrade": "groups that went over to the classic protocol",
-        "metadata change": "members that came with other metadata, or topics that changed",
-        "sync failed": "assignments that were not stored or not asked for",
+        "downgrade": "groups that were downgraded to the classic protocol",
+        "metadata change": "members that joined with other metadata, or topics that changed",
+        "sync failed": "assignments that were not stored, or missing SyncGroups",
         "load": "loads of the coordinator",
-        "no room": "members without room",
-    }.get(cause_, "what the journal does not tell")
+        "no room": "members beyond group.max.size",
+    }.get(cause_, "causes that the journal does not have")
 
 
 def _timed_out(row: Row) -> bool:
@@ -417,11 +415,11 @@ def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
     if what is None or what == "unknown":
         if row["preparing_ms"] is None or row["preparing_ms"] * 2 < row["ended_ms"] - row["started_ms"]:
             return ": most of it until the assignment was stored", LATE_ASSIGNMENT
-        waited = f": {duration_text(row['preparing_ms'])} of it until the join window closed"
-        last = f"; {named(row['waited_for'])} committed last before" if row.get("waited_for") else ""
+        waited = f": {duration_text(row['preparing_ms'])} of it until the join phase ended"
+        last = f"; {named(row['waited_for'])} committed last before that" if row.get("waited_for") else ""
         return (
             waited + last,
-            "Members are waited for until they rejoin, leave, or their session or the rebalance timeout runs out.",
+            "The group waits until its members rejoin or leave, or until their sessions or the rebalance timeout expire.",
         )
     names = [
         client or short_member(member)
@@ -462,20 +460,18 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
         lasted = row["ended_ms"] - row["started_ms"]
         words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
         if row.get("kind") in ("consumer", "share", "streams"):
-            last = (
-                f" {named(row['waited_for'])} was the last to take up what it was given." if row["waited_for"] else ""
-            )
+            last = f" {named(row['waited_for'])} was the last to reach its assignment." if row["waited_for"] else ""
             last = late_revocation(row) or last
-            words += f": so long until all members had reached its epoch.{last}".removesuffix(".")
+            words += f": the time until all members had reached its epoch.{last}".removesuffix(".")
             what = "Tasks" if row["kind"] == "streams" else "Partitions"
             advice = (
-                f"{what} move once their owners give them up: a member that is slow to do so keeps others waiting, not the"
-                " whole group."
+                f"{what} move once their owners have revoked them: a member that is slow to do so delays the members that wait for"
+                " them, not the whole group."
             )
         else:
             more, advice = _longest_wait(facts, row)
             words += more
-        more = f" {count(len(slow) - 1, 'other')} took long, too." if len(slow) > 1 else ""
+        more = f" {count(len(slow) - 1, 'other')} also took long." if len(slow) > 1 else ""
         yield Finding(
             "slow",
             "warn",
@@ -506,7 +502,8 @@ def _hot(facts: ReportFacts) -> Iterable[Finding]:
         if busiest is not None:
             words += f"; {busiest} alone wrote {row['busiest_records'] / total:.0%} of all"
         advice = (
-            "Its leader coordinates them all. Let the busiest group commit less often, or rename it: its hash decides."
+            "Its leader coordinates all of them. Let the busiest group commit less often, or rename it: the hash of its name"
+            " selects the partition."
         )
         yield Finding("hot", "note", 80 + 10 * row["share"], f"{words}.", advice, busiest, row["log_partition"])
 
@@ -514,7 +511,7 @@ def _hot(facts: ReportFacts) -> Iterable[Finding]:
 def _placed(facts: ReportFacts) -> Iterable[Finding]:
     number = next((row["partitions"] for row in facts.hotspots if row["partitions"] is not None), None)
     if number is not None and number != 50:
-        words = f"The groups lie as if __consumer_offsets had {count(number, 'partition')}, not Kafka's usual 50"
+        words = f"The groups are placed as if __consumer_offsets had {count(number, 'partition')}, not Kafka's usual 50"
         yield Finding("placed", "note", 40, f"{words}.")
     odd = [row for row in facts.hotspots if row["misplaced"]]
     if number is None and odd:
@@ -522,15 +519,15 @@ def _placed(facts: ReportFacts) -> Iterable[Finding]:
         where = joined(
             [str(row["log_partition"]) for row in odd[:5]] + ([f"{len(odd) - 5} more"] if len(odd) > 5 else [])
         )
-        lie = f"{count(groups, 'group')} {'lies' if groups == 1 else 'lie'}"
+        lie = f"{count(groups, 'group')} {'is' if groups == 1 else 'are'}"
         if sum(row["groups"] for row in facts.hotspots) < WITNESSES:
-            words = f"{lie} elsewhere ({where}) than Kafka's usual 50 partitions of __consumer_offsets would have"
-            yield Finding("placed", "note", 40, f"{words}; how many there are so few groups don't tell.")
+            words = (
+                f"{lie} in other partitions ({where}) than with Kafka's default of 50 partitions of __consumer_offsets"
+            )
+            yield Finding("placed", "note", 40, f"{words}; so few groups do not show how many there are.")
             return
-        words = (
-            f"{lie} in another offsets partition than its hash says ({where}), and no number of partitions explains it"
-        )
-        advice = "A coordinator will not look for them there: offsets.topic.num.partitions was changed, or folders were mixed up."
+        words = f"{lie} in another offsets partition than the hash selects ({where}), with any number of partitions"
+        advice = "Their coordinator does not read them there: offsets.topic.num.partitions was changed, or directories were mixed up."
         yield Finding("placed", "warn", 400, f"{words}.", advice)
 
 
@@ -553,7 +550,7 @@ def _skipped(facts: ReportFacts) -> Iterable[Finding]:
     if pieces > 1:
         words += f", and {pieces - 1} more"
     yield Finding(
-        "skipped", "warn", 450, f"{words}.", "What is good around it has been read; the report lists all of them."
+        "skipped", "warn", 450, f"{words}.", "The rest of the input has been read; the report lists all such pieces."
     )
 
 

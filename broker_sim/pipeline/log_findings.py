@@ -1,11 +1,12 @@
 """Findings about rebalances from a log alone: without a journal the begin of the join phase and the cause are unknown.
 
 Rules:
-1. A generation's record has the time since which it is valid and its members. So generations can be counted, also those that left no
-   record, and members be seen to come and go; each sentence says no more.
-2. A deployment is no storm: in a rolling restart each member goes once and comes once, and in a scale-out members come. Where members
-   can't be distinguished by their client ids, their number has to do.
-3. How long a rebalance took is known from its window's end to its record: at least that long. A leave and a lost session look alike.
+1. A generation's record has the time since which it is valid and its members. So generations can be counted, also those without a
+   record, and joined and removed members are known; no sentence says more.
+2. A deployment is no storm: in a rolling restart each member leaves and joins once, and in a scale-out members join. If members
+   can't be distinguished by their client ids, their number is used.
+3. The duration of a rebalance is known from the end of its join phase to its record: at least that long. A leave and an expired
+   session look alike.
 
 Source: what was seen in logs of Apache Kafka 3.4, 4.1 and 4.4 while such things were done to its consumers.
 """
@@ -25,7 +26,7 @@ from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when
 __all__ = ["ABOUT_GENERATIONS", "is_orderly"]
 
 MOST_RETURNS = 2
-"""Who comes more often than that in such a time does not just restart."""
+"""A member that joins more often than that in such a time does not just restart."""
 
 
 def _since(row: Row) -> int | None:
@@ -98,7 +99,7 @@ def _storms(facts: ReportFacts) -> Iterable[Finding]:
             begun, lasted_ms = _begun(run), _at(run[-1]) - _at(run[0])
             words = f"{group} had {count(begun, 'generation')} within {duration_text(lasted_ms)} from {when(_at(run[0]))} on"
             if unstored:
-                words += f", {unstored} of them without a record: begun again before they were Stable, or taken by compaction"
+                words += f", {unstored} of them without a record: restarted before they were Stable, or removed by compaction"
             words += _moves_text(came, went) + _known_causes(run)
             orderly = is_orderly(run) and unstored * 2 < begun
             yield Finding(
@@ -106,11 +107,11 @@ def _storms(facts: ReportFacts) -> Iterable[Finding]:
                 "note" if orderly else "bad" if unstored * 2 >= begun else "warn",
                 (70 if orderly else 100) + begun + 5 * unstored,
                 f"{words}.",
-                f"So a restart or a scale-out one by one looks{_SPARES.get(run[0].get('kind') or 'classic', '')}."
+                f"This is how a restart or a scale-out one by one looks{_SPARES.get(run[0].get('kind') or 'classic', '')}."
                 if orderly
                 else _WHY_THEY_GO
                 if not any(row["started_ms"] is not None for row in run)
-                else "Look at the members that come and go: what ends them, and how soon they are started again.",
+                else "Look at the members that join and leave: what ends them, and how soon they are restarted.",
                 group,
                 run[0]["coordinator_partition"],
                 _at(run[0]),
@@ -122,21 +123,21 @@ def _storms(facts: ReportFacts) -> Iterable[Finding]:
 
 
 _WHY_THEY_GO = (
-    "The log does not say why members go: look in their logs for sessions and max.poll.interval.ms that ran out."
+    "The log does not show why members are removed: look in their logs for expired sessions and max.poll.interval.ms."
 )
 _CAUSES = {
     "leave": "members that left",
-    "session timeout": "sessions that ran out",
+    "session timeout": "expired sessions",
     "poll timeout": "poll timeouts",
-    "sync failed": "assignments that were not stored or not asked for",
+    "sync failed": "assignments that were not stored, or missing SyncGroups",
 }
 
 
 def _known_causes(run: list[Row]) -> str:
-    """What is known of why members went."""
+    """The known causes of removed members."""
     known = Counter(row["cause"] for row in run if row.get("cause_certainty") and row["cause"] in _CAUSES)
     return (
-        f"; of those that began as members went {named(f'{number} by {_CAUSES[cause]}' for cause, number in known.most_common())}"
+        f"; of those that began with removed members {named(f'{number} by {_CAUSES[cause]}' for cause, number in known.most_common())}"
         if known
         else ""
     )
@@ -166,17 +167,17 @@ def _client_of(member: str) -> str:
 
 def _moves_text(came: Counter[str], went: Counter[str]) -> str:
     if not came and not went:
-        return "; nobody came or went that the records know of"
+        return "; the records show no member that joined or left"
     said = [
         f"; {verb}: {named(f'{name} {times(number)}' for name, number in moved.most_common())}"
-        for moved, verb in ((came, "came"), (went, "left or fell silent"))
+        for moved, verb in ((came, "joined"), (went, "left or expired"))
         if moved
     ]
     return "".join(said)
 
 
 def is_orderly(run: list[Row]) -> bool:
-    """Whether members only came, or each went and came back once or twice, in these rebalances."""
+    """Whether members only joined, or each left and rejoined once or twice, in these rebalances."""
     came, went = _moves(run, came=True), _moves(run, came=False)
     size = max((row["size_after"] or 0) for row in run)
     if len(came) <= 1 < size:  # all of one name
@@ -199,8 +200,8 @@ def _late(facts: ReportFacts) -> Iterable[Finding]:
             yield _waited(group, row)
             continue
         words = (
-            f"{group} took at least {duration_text(row['completing_ms'])} to rebalance at {when(_at(row))}: so long it was from the"
-            f" end of the join window until generation {row['generation']} was stored"
+            f"{group} took at least {duration_text(row['completing_ms'])} to rebalance at {when(_at(row))}: the time from the"
+            f" end of the join phase until generation {row['generation']} was stored"
         )
         more = f" {count(len(late) - 1, 'other')} took long, too." if len(late) > 1 else ""
         yield Finding(
@@ -222,7 +223,7 @@ def _waited(group: str, row: Row) -> Finding:
     """A rebalance that waited for a member, as commits show it."""
     ms = row["waited_ms"]
     words = (
-        f"{group} took some {duration_text(ms)} to rebalance until {when(_at(row))}: so long members that commit regularly had"
+        f"{group} took about {duration_text(ms)} to rebalance until {when(_at(row))}: for so long members that commit regularly had"
         f" committed"
         f" nothing when generation {row['generation']} began; {named(row['waited_for'] or ())} committed last"
     )
@@ -245,7 +246,7 @@ def _waited(group: str, row: Row) -> Finding:
 
 
 def _lost(facts: ReportFacts) -> Iterable[Finding]:
-    """Members that went and did not come back, where others stay."""
+    """Members that were removed and did not rejoin, while others stayed."""
     stormy = {storm.group for storm in _storms(facts)}
     for group, rows in _generations(facts):
         if group in stormy:
@@ -257,13 +258,13 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
                 continue
             left = row["cause"] == "leave"
             words = (
-                f"{who(row)} left {group}{'' if left else ' or fell silent'} by {when(_at(row))}, and did not come back;"
+                f"{who(row)} left {group}{'' if left else ', or expired,'} by {when(_at(row))}, and did not rejoin;"
                 f" {row['size_after']} stayed"
             )
             advice = (
-                "It left in order."
+                "It left with a LeaveGroup."
                 if left
-                else "The log does not say which: a leave is at once, a lost session costs its timeout."
+                else "The log does not show which: a leave takes effect at once, an expired session after its timeout."
             )
             partition = row["coordinator_partition"]
             yield Finding(

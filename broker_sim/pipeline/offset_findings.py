@@ -1,4 +1,4 @@
-"""Findings about committed offsets: they went back, were deleted or fell behind, or records were delivered twice."""
+"""Findings about committed offsets: they decreased, were deleted or fell behind, or records were delivered twice."""
 
 from __future__ import annotations
 
@@ -26,37 +26,42 @@ _BACK = {
     "reset": (
         "note",
         "was reset from outside",
-        "Somebody set these offsets while the group had no members; was that meant?",
+        "A client set these offsets while the group had no members; was that intended?",
     ),
     "deleted": (
         "warn",
-        "began anew after its offset had been deleted",
-        "Offsets of a group without members expire after offsets.retention.minutes; auto.offset.reset then decides where it goes on.",
+        "started again after its offset had been deleted",
+        "Offsets of a group without members expire after offsets.retention.minutes; auto.offset.reset then decides where it continues.",
     ),
     "rebalance": (
         "bad",
-        "went back across a rebalance",
-        "The new owner went on from an older offset than the last commit: the old one may have committed late, or a commit failed."
-        " Commit in onPartitionsRevoked, and make processing bear repetition.",
+        "committed a lower offset after a rebalance",
+        "The new owner continued from an older offset than the last commit: the old owner may have committed late, or a commit failed."
+        " Commit in onPartitionsRevoked, and make processing idempotent.",
     ),
     "truncated": (
         "bad",
-        "went back as the topic's log was cut",
+        "committed a lower offset after the topic's log was truncated",
         "Another leader was elected that did not have these records (unclean.leader.election.enable, or a disk that was lost):"
-        " they are gone,"
-        " and others stand at their offsets.",
+        " they are lost,"
+        " and other records have their offsets.",
     ),
     "rewind": (
         "warn",
-        "went back within a generation",
-        "A commit of that generation did that. It may be a seek(), or commits that overtake each other (asynchronous ones, retried).",
+        "committed a lower offset within a generation",
+        "A member of that generation committed it: after a seek(), or with commits that overtake each other"
+        " (asynchronous ones, retried).",
     ),
     "regrouped": (
         "warn",
-        "went back after a record of the group of the same generation",
-        "A static member may have come back and gone on from an older offset, or the group may have ended and begun anew.",
+        "committed a lower offset after another group record of the same generation",
+        "A static member may have rejoined and continued from an older offset, or the group may have been deleted and created again.",
     ),
-    None: ("warn", "went back", "No record of the group itself from before is known, so that it can't be said how."),
+    None: (
+        "warn",
+        "committed a lower offset",
+        "No earlier record of the group itself is known, so the cause is unknown.",
+    ),
 }
 _NEVER_JOINED = (
     "No record of the group itself is in the log, and the log is whole: its consumers commit without joining (assign()), or a tool or"
@@ -73,7 +78,8 @@ _CLEANED = (
 
 
 def _regressions(facts: ReportFacts) -> Iterable[Finding]:
-    """Offsets that went back: one finding per group and cause, as each cause has its own advice; its text has the largest step."""
+    """Committed offsets that decreased: one finding per group and cause, as each cause has its own advice; its text has the
+    largest step."""
     kinds: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
     reset = {row["group"] for row in facts.resets}
     for row in facts.regressions:
@@ -101,7 +107,7 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
             )
             advice = _ONCE if how in ("rebalance", "rewind") else advice
         elif how == "truncated":
-            words += f"; what was there, up to {count(worst['by'], 'record')}, is gone"
+            words += f"; up to {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} lost"
         else:
             words += f"; up to {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
         said = _client_lines(facts, group, rows)
@@ -139,14 +145,14 @@ def _was_lost(facts: ReportFacts, row: Row) -> bool:
 
 
 _ONCE = (
-    "An older position was committed once, and the next commit made it good: a batch of before (asynchronous commits that overtake each"
-    " other, a commit that is retried), or a seek that was caught up at once. Whoever takes the partition in between reads again."
+    "An older position was committed once, and the next commit corrected it: an earlier batch (asynchronous commits that overtake each"
+    " other, a retried commit), or a seek and its way back. A consumer that gets the partition in between reads records again."
 )
 _CLIENT_LINES = {
-    "seek": "its client says that the application sought",
-    "reset": "its client says that it began anew by auto.offset.reset",
-    "truncated": "its client says that the log was cut",
-    "out of range": "its client says that its position was outside of the log",
+    "seek": "its client logged a seek of the application",
+    "reset": "its client logged a reset by auto.offset.reset",
+    "truncated": "its client logged a truncation of the log",
+    "out of range": "its client logged a position outside of the log",
 }
 
 
@@ -174,13 +180,13 @@ def _is_complete(facts: ReportFacts, log_partition: int | None) -> bool:
 
 
 _ANEW = (
-    "A consumer without a committed offset begins where its auto.offset.reset says: earliest reads again what is still there, latest"
-    " skips what was written meanwhile."
+    "A consumer without a committed offset starts by its auto.offset.reset: earliest reads all retained records again, latest skips"
+    " the records written meanwhile."
 )
 
 
 def _deletions(facts: ReportFacts) -> Iterable[Finding]:
-    """Committed offsets that ceased to stand: one finding for each group, of the moment at which it lost the most."""
+    """Deleted committed offsets: one finding for each group, at the moment at which it lost the most."""
     for group, rows in by_group(facts.deletions):
         row = max(rows, key=lambda deletion: (deletion["returned"], deletion["offsets"]))
         topic, partition = row["example"]["topic"], row["example"]["partition"]
@@ -199,15 +205,13 @@ def _deletions(facts: ReportFacts) -> Iterable[Finding]:
         elif row["how"] == "expired":
             words += f": nothing was committed for {idle}, and by default offsets expire after 7 days"
         elif idle is not None:
-            words += f", {idle} after the last commit: deleted, with their topic or by hand, or kept for less than 7 days here"
+            words += f", {idle} after the last commit: deleted with their topic or by a request, or retained for less than 7 days here"
         else:
-            words += "; what was committed before is not in the log any more"
+            words += "; the log no longer contains the earlier commits"
         if row["group_ended"]:
-            words += "; the group itself ended with them"
+            words += "; the group itself was deleted with them"
         if row["returned"]:
-            words += (
-                f"; {count(row['returned'], 'offset')} {'was' if row['returned'] == 1 else 'were'} committed anew later"
-            )
+            words += f"; {count(row['returned'], 'offset')} {'was' if row['returned'] == 1 else 'were'} committed again later"
         elsewhere = sum(other["offsets"] for other in rows if other is not row)
         if elsewhere:
             words += f". At other times it lost {count(elsewhere, 'offset')} more"
@@ -236,9 +240,9 @@ _REASONS = {
 """What a journal gives as the reason."""
 
 _DELETED = {
-    "deleted": "the group was deleted on demand",
-    "offsets deleted": "they were deleted on demand",
-    "expired": "the broker says that they expired, or that their topic was deleted",
+    "deleted": "the group was deleted by a request",
+    "offsets deleted": "they were deleted by a request",
+    "expired": "the broker logged that they expired, or that their topic was deleted",
 }
 
 
@@ -266,7 +270,7 @@ def _duplicates(facts: ReportFacts) -> Iterable[Finding]:
         total = sum(row["records"] or 0 for row in shown)
         whom = _owners_text(worst["from_client"], worst["to_client"])
         words = (
-            f"{group} was {'handed' if delivered else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
+            f"{group} got {count(total, 'record')} twice{'' if delivered else ' in Fetch responses'}: {_offsets(worst)} in generation "
             f"{worst['from_generation']} and again in {worst['to_generation']}{whom}"
         )
         if len(shown) > 1:
@@ -277,7 +281,7 @@ def _duplicates(facts: ReportFacts) -> Iterable[Finding]:
                 "duplicates", "warn", 550 + min(len(rows), 40), f"{words}.", advice, group, None, worst["at_ms"]
             )
         else:
-            advice = "They were fetched ahead by both owners; whether the first application saw them is not known."
+            advice = "Both owners fetched them ahead; whether the first application got them is unknown."
             yield Finding("duplicates", "note", 45, f"{words}.", advice, group, None, worst["at_ms"])
 
 
@@ -292,7 +296,7 @@ def _why_read_again(facts: ReportFacts, row: Row) -> str:
     ]
     again = (deletion["next_commit_ms"] for deletion in before if name in deletion.get("logs", ()))
     if any(at_ms is None or at_ms >= row["at_ms"] for at_ms in again):
-        return "The committed offset had been deleted before: the consumer began where its auto.offset.reset says."
+        return "The committed offset had been deleted before: the consumer started by its auto.offset.reset."
     mine = (row["group"], row["topic"], row["partition"], row["from_offset"])
     resets = (
         regression
@@ -303,8 +307,8 @@ def _why_read_again(facts: ReportFacts, row: Row) -> str:
         (regression["group"], regression["topic"], regression["partition"], regression["to_offset"]) == mine
         for regression in resets
     ):
-        return "The committed offset had been set back to there while the group had no members. Was it meant?"
-    return "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
+        return "The committed offset had been reset to there while the group had no members. Was that intended?"
+    return "They were read and not committed when the partition got another owner: commit more often, or make processing idempotent."
 
 
 def _owners_text(first: str | None, then: str | None) -> str:
@@ -329,7 +333,7 @@ def _lag(facts: ReportFacts) -> Iterable[Finding]:
             if peak["lag"] >= LAGS:
                 words = (
                     f"{group} was up to {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and {known[-1]['lag']:,}"
-                    " when its last committed offsets were deleted; how far behind it is since then cannot be said"
+                    " when its last committed offsets were deleted; its lag since then is unknown"
                 )
                 yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
             continue
@@ -355,14 +359,14 @@ def _lag(facts: ReportFacts) -> Iterable[Finding]:
                 "bad",
                 300 + min(now / 1000, 100),
                 f"{words}.",
-                "Its consumers may be gone, hang, or be unable to commit.",
+                "Its consumers may have ended, hang, or be unable to commit.",
                 group,
                 None,
                 last["window_start_ms"],
             )
         elif peak["lag"] >= LAGS and now * 2 >= peak["lag"] and now > known[0]["lag"]:
             words = f"{group} falls behind: its lag grew from {known[0]['lag']:,} to {now:,}{left}"
-            advice = "It commits more slowly than is written: more consumers, up to the number of partitions, or less work a record."
+            advice = "Its consumers are slower than the producers: add consumers (at most one per partition), or reduce their work."
             yield Finding(
                 "lag",
                 "warn",
@@ -396,7 +400,7 @@ def _ended(facts: ReportFacts, group: str, last: Row) -> Finding | None:
     )
     since = f" since {when(state['state_since_ms'])}" if state["state_since_ms"] is not None else ""
     behind = f"up to {known_lag(facts, group):,} records at the end"
-    words = f"{group} has no members{since}; what is written since then ({behind}) nobody reads"
+    words = f"{group} has no members{since}; no member reads the records written since then ({behind})"
     at = (group, state["log_partition"], state["state_since_ms"] or last["window_start_ms"])
     records = () if state["state_offset"] is None else ((state["log_partition"], state["state_offset"]),)
     if crashed is not None and state["state"] == "empty":
@@ -404,7 +408,7 @@ def _ended(facts: ReportFacts, group: str, last: Row) -> Finding | None:
         return Finding("lag", "bad", 300, f"{words}.", advice, *at, None, "certain", records)
     left = any(row["group"] == group and row["size_after"] == 0 and row["cause"] == "leave" for row in facts.rebalances)
     how = "Its members left in order" if left else "Whether its members left in order is not known"
-    advice = f"{how}; was that meant? Its offsets expire after offsets.retention.minutes."
+    advice = f"{how}; was that intended? Its offsets expire after offsets.retention.minutes."
     return Finding("lag", "note", 52, f"{words}.", advice, *at, None, "certain", records)
 
 
@@ -442,17 +446,18 @@ def _refused(facts: ReportFacts) -> Iterable[Finding]:
         words += f"{'was' if first['commits'] == 1 else 'were'} answered {first['error']}"
         if first["in_part"]:
             both = "what they" if first["in_part"] == first["commits"] else f"what {first['in_part']} of them"
-            words += f"; {both} committed for {named(first['taken_topics'] or ())} was taken"
+            words += f"; {both} committed for {named(first['taken_topics'] or ())} was accepted"
         others = [f"{topic} ({error})" for topic, error in topics if topic != first["topic"]]
         if others:
-            words += f"; refused were commits for {named(others)}, too"
+            words += f"; commits for {named(others)} were also refused"
         yield Finding(
             "refused",
             "warn" if first["commits"] >= OFTEN_REFUSED else "note",
             130 + min(first["commits"], 60) if first["commits"] >= OFTEN_REFUSED else 55,
             f"{words}.",
-            "The topic may be deleted, or not there yet, or the client may keep positions of one that it reads no more. A client that"
-            " retries such a commit before it rejoins may hold a rebalance up.",
+            "The topic may be deleted, or not created yet, or the client may keep positions of a topic that it"
+            " no longer reads. A client that"
+            " retries such a commit before it rejoins may delay a rebalance.",
             group,
             None,
             first["first_ms"],
@@ -475,8 +480,9 @@ def _beyond_end(facts: ReportFacts) -> Iterable[Finding]:
             515,
             f"{group} is committed at {worst['committed']:,} of {worst['topic']}-{worst['partition']}{more} at"
             f" {when(worst['window_start_ms'])}, beyond the log's end {worst['end']:,}.",
-            "The topic may have been deleted and made anew, its log may have been cut, or the offset was set by hand. A consumer that"
-            " starts there goes by its auto.offset.reset.",
+            "The topic may have been deleted and created again, its log may have been truncated, or a client set"
+            " the offset. A consumer that"
+            " starts there uses its auto.offset.reset.",
             group,
             None,
             worst["window_start_ms"],
@@ -495,8 +501,8 @@ def _below_start(facts: ReportFacts) -> Iterable[Finding]:
             f" {when(worst['window_start_ms'])}, before the log's start {worst['start']:,}: up to"
             f" {count(worst['below_start'], 'record')} that it had not committed {'is' if worst['below_start'] == 1 else 'are'}"
             " deleted.",
-            "Retention or DeleteRecords deleted them, or they are lost; whether the group had read them and only not committed is not"
-            " known. A consumer that starts there goes by its auto.offset.reset.",
+            "Retention or DeleteRecords deleted them, or they are lost; whether the group had read them without a commit is unknown."
+            " A consumer that starts there uses its auto.offset.reset.",
             group,
             None,
             worst["window_start_ms"],
@@ -519,18 +525,18 @@ def _losses(facts: ReportFacts) -> Iterable[Finding]:
         words += "".join(
             f"; {row['group']} is committed at {row['committed']:,}, {row['outside']:,} {where}" for row in hit[:_SHOWN]
         )
-        words += f"; so are {count(len(hit) - _SHOWN, 'group')} more" if len(hit) > _SHOWN else ""
-        advice = "An unclean election, or a disk as it was earlier. "
+        words += f"; also {count(len(hit) - _SHOWN, 'other group')}" if len(hit) > _SHOWN else ""
+        advice = "An unclean leader election, or a disk restored from an earlier state. "
         if tail:
-            advice += "Records that come now take these offsets: a group beyond the end reads on behind some of them, or resets."
+            advice += "New records get these offsets: a group beyond the end skips some of them, or resets."
         else:
-            advice += "A consumer that starts before the new start goes by its auto.offset.reset."
+            advice += "A consumer that starts before the new start uses its auto.offset.reset."
         whose = hit[0]["group"] if len(hit) == 1 else None
         yield Finding("data loss", "bad", 700, f"{words}.", advice, whose, None, first["at_ms"])
 
 
 _SHOWN = 3
-"""Groups that a loss is told with."""
+"""Groups that are named with a loss."""
 
 ABOUT_OFFSETS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
     *(

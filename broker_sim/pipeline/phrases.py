@@ -1,4 +1,4 @@
-"""The phrases that findings and pictures share: why a rebalance began, how it ended, who it was."""
+"""The phrases that findings and pictures share: why a rebalance began, how it ended, and which members caused it."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ __all__ = [
 
 LATE_ASSIGNMENT = (
     "The leader computes the assignment and sends it, and the log stores it: look at that client, and at the group's offsets partition."
-    " Where the leader had gone without a LeaveGroup, its session was waited for: a log does not tell which."
+    " If the leader ended without a LeaveGroup, the group waited for its session to expire: a log does not show which."
 )
-"""What to do about one that was stored late."""
+"""Advice about an assignment that was stored late."""
 
 _HARD = "\N{NO-BREAK SPACE}"
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _WHY = {
     "join": "{who} joined",
     "leave": "{who} left",
-    "gone": "{who} left or fell silent",
+    "gone": "{who} left, or {its} expired",
     "rejoin": "{who} joined again",
-    "poll timeout": "{who} said that its poll timeout had run out, and left",
-    "rebalance timeout": "{who} did not give up its partitions within its rebalance timeout",
-    "session timeout": "the session of {who} ran out",
-    "metadata change": "{who} came with other metadata, or topics had changed",
-    "downgrade": "the group went over to the classic protocol, as {who} was gone",
+    "poll timeout": "{who} reported that its poll timeout (max.poll.interval.ms) expired, and left",
+    "rebalance timeout": "{who} did not revoke its partitions within its rebalance timeout",
+    "session timeout": "the session of {who} expired",
+    "metadata change": "{who} joined with other metadata, or topics had changed",
+    "downgrade": "the group was downgraded to the classic protocol, as {who} was removed",
     "load": "the coordinator loaded the group",
-    "no room": "the group is full",
+    "no room": "the group had group.max.size members",
     "unknown": "the cause is not known",
 }
 _ENDS = {
     "stable": "Stable",
-    "empty": "the group was empty",
+    "empty": "the group was Empty",
     "failed": "it began again before it was Stable",
     "moved": "the coordinator was unloaded",
-    "dead": "the group ceased to exist",
-    None: "it goes on",
+    "dead": "the group became Dead",
+    None: "in progress",
 }
 
 
@@ -81,14 +81,15 @@ def cause(row: Row) -> str:
         error = f" ({row['error']})" if row["error"] else ""
         if row["cause_detail"] == "append_failed":
             return f"the assignment could not be stored{error}"
-        return f"{who(row)} owed a SyncGroup for too long{error}"
+        return f"{who(row)} sent no SyncGroup within the rebalance timeout{error}"
     if row["cause"] == "metadata change" and row.get("cause_changes"):
         return f"metadata changed ({named(row['cause_changes'])})"
     if row["cause"] == "metadata change" and is_other(row.get("protocol_type")):
-        return f"{who(row)} came with other metadata"
+        return f"{who(row)} joined with other metadata"
     if row["cause"] == "poll timeout" and row.get("cause_certainty") == "likely":
         return f"{who(row)} left after about its max.poll.interval.ms without a commit"
-    return _WHY.get(row["cause"] or "unknown", _WHY["unknown"]).format(who=who(row))
+    its = "its session" if len(row["who"] or ()) <= 1 else "their sessions"
+    return _WHY.get(row["cause"] or "unknown", _WHY["unknown"]).format(who=who(row), its=its)
 
 
 def at_of(row: Row) -> int | None:
@@ -100,7 +101,7 @@ def at_of(row: Row) -> int | None:
 
 
 def records_of(rows: Iterable[Row]) -> tuple[tuple[int, int], ...]:
-    """(partition of `__consumer_offsets`, offset) of the records that tell of rebalances."""
+    """(partition of `__consumer_offsets`, offset) of the records of rebalances."""
     return tuple(
         (row["coordinator_partition"], row["log_offset"])
         for row in rows

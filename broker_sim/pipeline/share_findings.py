@@ -20,11 +20,11 @@ from broker_sim.pipeline.phrases import at_of, when
 __all__ = ["ABOUT_SHARES"]
 
 WAITED_MS = 5000
-"""A record that came back and was not delivered again for so long had its holder silent: nobody else read that partition."""
+"""A record that became available and was not delivered again for so long: its consumer had hung, and no other read that partition."""
 NEAR_MS = 15_000
-"""A member whose session runs out is gone so long after it lost its connection, and with it what it had acquired, or longer."""
+"""A member whose session expires is removed so long after it lost its connection, and with it its acquired records, or longer."""
 OFTEN = 3
-"""Records that come back so often are on their way to be given up."""
+"""Records that are released so often may reach the delivery limit."""
 
 
 def _archived(facts: ReportFacts) -> Iterable[Finding]:
@@ -40,17 +40,17 @@ def _archived(facts: ReportFacts) -> Iterable[Finding]:
             if given_up:
                 most = max(row["deliveries"] for row in some)
                 words = (
-                    f"{group} gave up {count(records, 'record')} after {times(most).replace(' times', ' deliveries')}: {example} at"
+                    f"{group} archived {count(records, 'record')} after {times(most).replace(' times', ' deliveries')}: {example} at"
                     f" {when(first['last_ms'])}"
                 )
                 advice = (
-                    "Its consumers may have released it, let its lock run out, or died of it, until group.share.delivery.count.limit:"
-                    " look at that record, and at what the consumers logged. Nobody gets it any more,"
-                    " unless the start offset is set back."
+                    "Its consumers may have released it, let its lock expire, or crashed on it, until group.share.delivery.count.limit:"
+                    " look at that record, and at what the consumers logged. No member gets it again,"
+                    " unless the start offset is reset."
                 )
             else:
                 words = f"{group} rejected {count(records, 'record')}: {example} at {when(first['last_ms'])}"
-                advice = "Its application said so (REJECT): no member gets them again. Was that meant?"
+                advice = "Its application rejected them (REJECT): no member gets them again. Was that intended?"
             if len(some) > 1:
                 words += f", and {count(len(some) - 1, 'place')} more until {when(max(row['last_ms'] for row in some))}"
             yield Finding(
@@ -67,7 +67,7 @@ def _archived(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
-    """Records that came back and were taken in the end, or still wait."""
+    """Records that became available again and were acknowledged in the end, or still wait."""
     for group, rows in by_group([row for row in facts.deliveries if row["returns"] and row["outcome"] != "archived"]):
         rows.sort(key=lambda row: row["first_ms"])
         left = [row for row in rows if _went(facts, group, row["first_ms"])]
@@ -77,23 +77,23 @@ def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
         records = sum(row["records"] or 0 for row in rows)
         in_places = "" if len(rows) == 1 else f", in {count(len(rows), 'place')}"
         words = (
-            f"{count(records, 'record')} of {group} came back to be delivered again"
+            f"{count(records, 'record')} of {group} became available again"
             f"{in_places}: {_where(first)} at {when(first['first_ms'])}"
         )
         if again:
             words += f", {times(max(row['returns'] for row in again))}"
         if slow:
-            words += f"; it waited {duration_text(_waited(first, facts))} until it was taken, and no member had gone"
+            words += f"; it waited {duration_text(_waited(first, facts))} until its next delivery, and no member had been removed"
         elif left:
-            words += f"; {'a member went then' if len(left) == len(rows) else 'at some of them a member went'}"
+            words += f"; {'a member was removed then' if len(left) == len(rows) else 'for some of them a member was removed'}"
         open_ = [row for row in rows if row["outcome"] is None]
         if open_:
             words += f"; {count(sum(row['records'] or 0 for row in open_), 'record')} of them still wait at the end"
         advice = (
-            "Its lock ran out, so it looks (group.share.record.lock.duration.ms): its consumer may have worked on what it had acquired"
-            " for longer, and what it acknowledges then is refused. Fewer records a poll, faster work, a longer lock, or RENEW."
+            "Its acquisition lock probably expired (group.share.record.lock.duration.ms): its consumer may have processed its records"
+            " for longer, and its late acknowledgement is refused. Fewer records per poll, faster work, a longer lock, or RENEW."
             if slow
-            else "Released by its consumer, by a session that was closed, or by a lock that ran out: it"
+            else "Released by its consumer, by a closed share session, or by an expired lock: it"
             " is processed twice, at least in part."
         )
         yield Finding(
@@ -122,7 +122,7 @@ def _set(facts: ReportFacts) -> Iterable[Finding]:
             400 + min(abs(by), 10_000) / 200,
             f"The start offset of {row['group']} on {_topic(row)} was set from outside at {when(row['first_ms'])}: from"
             f" {row['from_offset']:,} to {row['to_offset']:,}; up to {count(abs(by), 'record')} {what}.",
-            "kafka-share-groups --reset-offsets does that, or an admin client (AlterShareGroupOffsets). Was it meant?",
+            "kafka-share-groups --reset-offsets does that, or an admin client (AlterShareGroupOffsets). Was that intended?",
             row["group"],
             _home(facts, row["group"]),
             row["first_ms"],
@@ -130,7 +130,7 @@ def _set(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _waited(row: Row, facts: ReportFacts) -> int:
-    """How long records that came back waited, to the end of what was read where they still do."""
+    """How long records waited for their next delivery, to the end of the input if they still do."""
     until_ms = row["last_ms"] if row["outcome"] is not None else (facts.to_ms or row["last_ms"])
     waited_ms: int = max(until_ms - row["first_ms"], 0) // max(row["returns"], 1)
     return waited_ms

@@ -13,21 +13,21 @@ __all__ = ["from_the_end", "read_over"]
 
 _BEGAN = {
     None: "where it had read up to, {}",
-    "reached": "where the group had got to, {}",
+    "reached": "where the group had read up to, {}",
     "grown": "{}, the beginning of a partition that the topic got while the group was reading it",
 }
-"""What a member did not go on from, by `offset_skips.began`."""
+"""Where a member did not continue, by `offset_skips.began`."""
 _AT_END = (
     "the group had no committed offset there, and the log ended there (auto.offset.reset=latest, or a seek to the end)"
 )
 _NEW_PARTITIONS = (
-    "A consumer learns of new partitions after metadata.max.age.ms, and producers may be earlier. With auto.offset.reset=earliest a new"
-    " partition is read from its beginning; where offsets are committed, that has no effect on the others."
+    "A consumer discovers new partitions after metadata.max.age.ms, and producers may be earlier. With auto.offset.reset=earliest a new"
+    " partition is read from its beginning; partitions with a committed offset are not affected."
 )
 
 _ELSE = (
-    "Where the log no longer holds an offset (retention, DeleteRecords), or the group has none committed, auto.offset.reset decides; a"
-    " seek() may do it, too."
+    "If the log no longer contains the offset (retention, DeleteRecords), or the group has none committed, auto.offset.reset decides;"
+    " a seek() has the same effect."
 )
 
 
@@ -39,13 +39,13 @@ def read_over(facts: ReportFacts) -> Iterable[Finding]:
         began = "the committed offset {}" if worst["committed"] else _BEGAN[worst["began"]]
         lost = f"up to {count(worst['by'], 'record')} {'was' if worst['by'] == 1 else 'were'} not delivered to it"
         words = (
-            f"{worst['client_id'] or 'a client'} of {group} went on to read {where} at {worst['to_offset']:,} at"
+            f"{worst['client_id'] or 'a client'} of {group} continued to read {where} at {worst['to_offset']:,} at"
             f" {when(worst['at_ms'])}, not at {began.format(format(worst['from_offset'], ','))}: {lost}"
         )
         if worst["out_of_range"]:
-            words += "; its last Fetch before was answered OFFSET_OUT_OF_RANGE"
+            words += "; its last Fetch before got OFFSET_OUT_OF_RANGE"
         if worst["lookup_error"]:
-            words += f"; its last OffsetFetch before was answered {worst['lookup_error']}"
+            words += f"; its last OffsetFetch before got {worst['lookup_error']}"
         if worst["began"]:
             words += f"; {_AT_END}"
         if len(rows) > 1:
@@ -75,7 +75,8 @@ def from_the_end(facts: ReportFacts) -> Iterable[Finding]:
             f"{group} began to read {count(partitions, 'partition')} at the log's end, as {worst['topic']}-{worst['partition']} at"
             f" {worst['to_offset']:,} at {when(worst['at_ms'])}: up to {count(records, 'record')} before that"
             f" {'is' if records == 1 else 'are'} not read; {_AT_END}.",
-            "The partitions were there before the group read the topic, so where to start was a choice: earliest reads them whole.",
+            "The partitions existed before the group read the topic, so its auto.offset.reset chose the start:"
+            " earliest reads them from the beginning.",
             group,
             None,
             min(row["at_ms"] for row in rows),

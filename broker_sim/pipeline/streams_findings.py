@@ -46,8 +46,8 @@ def _unready(facts: ReportFacts) -> Iterable[Finding]:
             "bad" if until_ms is None else "warn",
             600 if until_ms is None else 300,
             f"{words}: topics of its topology were missing, or had the wrong number of partitions.",
-            "Its members' logs, or StreamsGroupDescribe, say which: source topics have to be there before the application starts, and"
-            " internal topics are created by the broker, unless something with their names is in the way.",
+            "Its members' logs, or StreamsGroupDescribe, say which: source topics must exist before the application starts, and"
+            " internal topics are created by the broker, unless other topics have their names.",
             group,
             first["coordinator_partition"],
             first["started_ms"],
@@ -64,7 +64,7 @@ def late_revocation(row: Row) -> str:
     tasks = row.get("revoked_tasks") or []
     what = f"{'task' if len(tasks) == 1 else 'tasks'} {joined(tasks)}" if tasks else "partitions"
     it = "it" if len(tasks) == 1 else "them"
-    return f" {row['revoked_by']} held on to {what} for {duration_text(row['revoked_ms'])} after it was told to give {it} up."
+    return f" {row['revoked_by']} kept {what} for {duration_text(row['revoked_ms'])} after it was asked to revoke {it}."
 
 
 ABOUT_STREAMS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_unready,)

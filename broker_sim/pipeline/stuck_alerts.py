@@ -1,4 +1,4 @@
-"""Stuck offsets partitions while they happen: a line as soon as the journal shows one, and a line when it takes appends again.
+"""Stuck offsets partitions while they happen: a line as soon as the journal shows one, and a line when it commits appends again.
 
     alerts = StuckAlerts(report)
     alerts.add(batch)                  # each batch of events, in the journal's order
@@ -105,7 +105,7 @@ class StuckAlerts:
         for period in self.open:
             if not period.reported and self.now_ms + ms - period.from_ms >= LEAST_MS:
                 period.reported = True
-                self.report(f"{clock(period.from_ms)}  {self._words(period, 'takes')}, since then")
+                self.report(f"{clock(period.from_ms)}  {self._words(period, 'commits')}, since then")
 
     # --- signs ----------------------------------------------------------------------------------------------------------
 
@@ -164,14 +164,14 @@ class StuckAlerts:
         self.ended(period)
         lasted = duration_text(ts_ms - period.from_ms)
         if period.reported:
-            self.report(f"{clock(ts_ms)}  {name} takes appends again, after {lasted}")
+            self.report(f"{clock(ts_ms)}  {name} commits appends again, after {lasted}")
         elif ts_ms - period.from_ms >= LEAST_MS and not past:
-            self.report(f"{clock(period.from_ms)}  {self._words(period, 'took')}, for {lasted}")
+            self.report(f"{clock(period.from_ms)}  {self._words(period, 'committed')}, for {lasted}")
 
-    def _words(self, period: StuckPeriod, takes: str) -> str:
+    def _words(self, period: StuckPeriod, verb: str) -> str:
         hit = sorted(period.groups)
         errors = f", answered {joined(sorted(period.errors))}" if period.errors else ""
         whose = f" of {named(hit)}" if hit else ""
         others = sorted(group for group, log in self.homes.items() if log == period.log and group not in period.groups)
         share = f" ({count(len(others), 'other group')} in it: {named(others)})" if others else ""
-        return f"{period.log} {takes} no append{share}: {count(period.attempts, 'attempt')}{whose}{errors}"
+        return f"{period.log} {verb} no append{share}: {count(period.attempts, 'attempt')}{whose}{errors}"

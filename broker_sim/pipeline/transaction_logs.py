@@ -33,6 +33,7 @@ from broker_sim.explain.transactions import (
     TransactionHistory,
     transactions,
 )
+from broker_sim.journal.vocabulary import with_current_names
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.state_logs import ReportSkipped, batch_headers, records_of
 from kafka_wire import transaction_log
@@ -235,7 +236,7 @@ def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 _ABOUT = (
-    *(b'"transaction', b'"marker"', b'"stable"', b'"staged"', b'"WriteTxnMarkers"'),
+    *(b'"transaction', b'"marker"', b'"stable"', b'"pending_offsets"', b'"staged"', b'"WriteTxnMarkers"'),
     *(b'"isolation_level":1', b'"isolation_level": 1'),
 )
 """What stands in the lines that tell of transactions, and of who reads what is committed; of these alone JSON is made."""
@@ -258,7 +259,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
         event = json.loads(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) else None
+    return with_current_names(event) if isinstance(event, dict) else None
 
 
 def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -> dict[str, Any]:

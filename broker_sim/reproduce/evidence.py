@@ -1,7 +1,7 @@
 """A directory's tables and findings, as ``broker-sim pipeline run`` makes them, in memory: up to a moment, and of one group alone.
 
 Rules:
-1. The log "as it was at a moment" is its records, log ends and lines up to there: nothing that came later has a say.
+1. The log "as it was at a moment" is its records, log ends and lines up to there: later records are ignored.
 2. Of a group's log the tables are those of a run in which the others had never been; that is how the simulated log is, too.
 3. What a real log's brokers and clients say in lines, the simulated one's journal tells: it is read where a finding needs it.
 """
@@ -72,7 +72,7 @@ class Evidence:
         for row in reversed(said):
             known = _known_release(row["detail"])
             if known is not None:
-                return known, f"{row['file']}:{row['line']} says Kafka {row['detail']}"
+                return known, f"{row['file']}:{row['line']} logs Kafka {row['detail']}"
         rows = self.rows("offset_log")
         if any((row["key_version"] or 0) in COMMIT_KEYS and (row["value_version"] or 0) >= 4 for row in rows):
             return NEWER, "commits are written as 4.1 and later do"

@@ -168,14 +168,14 @@ def _doing(
         yield {"send": "OffsetCommit", "group": group, **who, "offsets": offsets}
         if who:
             generated.changed.append(
-                f"{act.who} is sent a commit of {', '.join(offsets)} in its name; its own position is not moved by that"
+                f"a commit of {', '.join(offsets)} is sent in the name of {act.who}, whose own position does not change"
             )
     elif act.kind == "delete_group":
         yield {"send": "DeleteGroups", "group": group}
     elif act.kind == "delete_offsets":
         yield {"send": "OffsetDelete", "group": group, "partitions": [f"{log[0]}-{log[1]}" for log, _ in act.offsets]}
     elif act.kind == "expire" and act.for_ms > MOST_EXPIRY_MS:
-        generated.changed.append(f"the retention of {duration_text(act.for_ms)} is a minute here")
+        generated.changed.append(f"offsets.retention.minutes is 1 here, not {duration_text(act.for_ms)}")
     elif act.kind == "move":
         yield {"op": "leader.move", "log": f"offsets({group})"}
     elif act.kind == "epoch":

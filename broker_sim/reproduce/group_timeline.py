@@ -164,7 +164,7 @@ def _moves(timeline: GroupTimeline, evidence: Evidence) -> Iterator[Act]:
         before = "the leader epoch" if row["from_epoch"] is None else f"leader epoch {row['from_epoch']}"
         why = f"{before} became {row['to_epoch']}"
         if row["node"] is not None:
-            why += f", broker {row['node']} {'leads on' if stayed else 'was elected'}"
+            why += f", broker {row['node']} {'stayed the leader' if stayed else 'was elected'}"
         if said:
             why += f" ({said[0]})"
         yield Act(at_ms, "epoch" if stayed else "move", why=why)
@@ -225,7 +225,9 @@ def _topics(timeline: GroupTimeline, evidence: Evidence) -> None:
         timeline.ends[log] = max(first, timeline.before.get(log, 0))
         timeline.rates[log[0]] = timeline.rates.get(log[0], 0.0) + max(last - first, 0) / span_s
     if not grown:
-        timeline.notes.append("The data topics' logs are not there: how fast records came is guessed from the commits.")
+        timeline.notes.append(
+            "The logs of the data topics are missing: their rates of records are estimated from the commits."
+        )
 
 
 def _rhythm(commits: Iterable[Commit]) -> int:
@@ -260,7 +262,7 @@ class _TimelineReader:
         for record in self.timeline.records:
             self._take(record)
         if not any(member.first for member in self.timeline.members):
-            self.timeline.notes.append("Nobody was a member when it begins.")
+            self.timeline.notes.append("The group has no member at the beginning.")
         self._pauses()
         self._offsets()
 
@@ -324,9 +326,9 @@ class _TimelineReader:
     ) -> tuple[int, str, str, bool]:
         if last is None:
             at_ms = record.closed_ms - min(HEARTBEAT_MS, 1000)
-            return at_ms, "leave", "gone in the next record; whether it left is not in the log", False
+            return at_ms, "leave", "missing in the next record; the log does not show whether it left", False
         silent = record.closed_ms - last
-        silence = f"silent for {duration_text(silent)} before it was gone"
+        silence = f"no commit for {duration_text(silent)} before it was removed"
         room = self.timeline.rhythm_ms + HEARTBEAT_MS
         if silent < min(entry.session_ms, entry.rebalance_ms) * 0.6:
             return max(last, record.closed_ms - room), "leave", f"{silence}: a leave", True
@@ -340,7 +342,7 @@ class _TimelineReader:
         at_ms = min(max(last, record.closed_ms - entry.session_ms - room), record.closed_ms - entry.session_ms)
         limit = duration_text(entry.session_ms)
         is_certain = abs(entry.rebalance_ms - entry.session_ms) > room
-        return at_ms, "crash", f"{silence}, its session being {limit}: it crashed or was cut off", is_certain
+        return at_ms, "crash", f"{silence}, its session being {limit}: it crashed or lost its connection", is_certain
 
     def _came(self, entry: GenerationMember, record: GroupGeneration) -> None:
         name = self.names[entry.member_id]
@@ -355,9 +357,9 @@ class _TimelineReader:
             return
         at_ms, held = self._joined(entry, record)
         self.since[entry.member_id] = at_ms
-        why = f"it is there in generation {record.generation}" + (", for which the group had waited" if held else "")
+        why = f"it is a member in generation {record.generation}" + (", for which the group had waited" if held else "")
         if self._runs(name) and (acts or any(member.name == name and member.first for member in self.timeline.members)):
-            self._act(at_ms - 300, "crash", name, "its client comes anew while the old session goes on")
+            self._act(at_ms - 300, "crash", name, "its client joins again while the old session is active")
         self._act(max([at_ms, *(act.at_ms + 200 for act in acts)]), "start", name, why)
 
     def _joined(self, entry: GenerationMember, record: GroupGeneration) -> tuple[int, bool]:
@@ -414,9 +416,7 @@ class _TimelineReader:
                 busy = any(act.who == owner and before.at_ms <= act.at_ms <= after.at_ms + 500 for act in timeline.acts)
                 if owner is None or behind <= 0 or not others or busy:
                     continue
-                why = (
-                    f"{log[0]}-{log[1]} was not committed for {duration_text(after.at_ms - before.at_ms)}, others were"
-                )
+                why = f"{log[0]}-{log[1]} was not committed for {duration_text(after.at_ms - before.at_ms)}, other partitions were"
                 self._act(before.at_ms, "hang", owner, why, is_certain=False, for_ms=after.at_ms - before.at_ms)
 
     def _owner(self, log: Log, from_ms: int, to_ms: int) -> str | None:
@@ -454,7 +454,9 @@ class _TimelineReader:
         for (slot, kind, who), offsets in moments.items():
             at_ms = slot * 200 + (0 if who else 400)  # whoever left before it is gone by then
             if kind == "commit":
-                why = "set while nobody was a member" if who is None else "committed by a member of that generation"
+                why = (
+                    "set while the group had no members" if who is None else "committed by a member of that generation"
+                )
                 timeline.acts.append(Act(at_ms, "commit", who, 0, tuple(offsets), why))
             else:
                 timeline.acts.append(self._deleted(at_ms, offsets))
@@ -468,7 +470,7 @@ class _TimelineReader:
             and idle_ms - minutes * MINUTE_MS <= max(LATE * minutes * MINUTE_MS, 5000)
             and not self._members_at(at_ms)
         ):
-            why = f"{duration_text(idle_ms)} after the last commit, nobody being a member: expired"
+            why = f"{duration_text(idle_ms)} after the last commit, without members: expired"
             return Act(at_ms, "expire", None, minutes * MINUTE_MS, tuple(offsets), why, is_certain=False)
         why = "with the group" if ended else "without the group's end"
         return Act(at_ms, "delete_group" if ended else "delete_offsets", None, 0, tuple(offsets), f"deleted {why}")

@@ -26,14 +26,14 @@ PLAYABLE = (
     *("poison", "bounce", "lag"),
 )  # fmt: skip
 UNPLAYABLE = {
-    "silence": "a silence of an offsets partition does not tell whether anybody tried to write",
-    "skipped": "what could not be read shows nothing",
-    "hot": "how groups lie on offsets partitions is no incident of one group",
-    "placed": "how groups lie on offsets partitions is no incident of one group",
-    "duplicates": "what was handed out twice is a consequence: take the finding that caused it",
+    "silence": "an offsets partition without records does not show whether any client tried to write",
+    "skipped": "unreadable input shows nothing",
+    "hot": "the placement of groups on offsets partitions is no incident of one group",
+    "placed": "the placement of groups on offsets partitions is no incident of one group",
+    "duplicates": "records delivered twice are a consequence: choose the finding that caused it",
     "transaction": "the members of a scenario have no transactions",
     "unclean": "an unclean election loses records that the log no longer has",
-    "epoch": "a leader that is elected again does nothing to a group",
+    "epoch": "the re-election of a leader does not change a group",
     "nothing": "nothing unusual was found",
 }
 PARTITIONED = ("stuck", "moved")
@@ -77,8 +77,8 @@ def seen(evidence: Evidence, group: str) -> list[Finding]:
 
 
 def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
-    """Members that fall silent, that don't poll, whose partitions stand still; static members that bounce: by a log's records and
-    commits alone."""
+    """Members with expired sessions, without polls or with partitions that are not committed, and restarted static members: from a
+    log's records and commits alone."""
     timeline = read_timeline(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
 
     def own_finding(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
@@ -86,11 +86,11 @@ def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
 
     for act in timeline.acts:
         if act.kind == "crash" and act.removed:
-            yield own_finding("lost", 130, f"{act.who} of {group} fell silent: {act.why}.", act.at_ms)
+            yield own_finding("lost", 130, f"The session of {act.who} in {group} expired: {act.why}.", act.at_ms)
         elif act.kind == "hang" and act.removed:
-            yield own_finding("poll", 130, f"{act.who} of {group} was put out of the group: {act.why}.", act.at_ms)
+            yield own_finding("poll", 130, f"{act.who} was removed from {group}: {act.why}.", act.at_ms)
         elif act.kind == "hang":
-            yield own_finding("stalled", 120, f"{act.who} of {group} stood still: {act.why}.", act.at_ms)
+            yield own_finding("stalled", 120, f"{act.who} of {group} committed nothing: {act.why}.", act.at_ms)
         elif act.kind == "move":
             yield own_finding("moved", 20, f"The coordinator of {group} moved: {act.why}.", act.at_ms)
     for row in evidence.of_group("member_churn", group):
@@ -99,7 +99,7 @@ def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
             yield own_finding(
                 "bounce",
                 1,
-                f"{group}: {times} came back under a new id, without a rebalance.",
+                f"{group}: {times} rejoined with a new member id, without a rebalance.",
                 _bounced(evidence, group),
             )
 
@@ -222,8 +222,8 @@ def _why_not(findings: list[Finding]) -> str:
     for finding in findings:
         if finding.kind in UNPLAYABLE and finding.kind not in ("nothing", "placed", "hot"):
             when = f" ({clock(finding.at_ms)})" if finding.at_ms is not None else ""
-            return f"nothing that can be played again; {finding.kind}{when}: {UNPLAYABLE[finding.kind]}"
-    return "nothing unusual was found, so there is nothing to play again"
+            return f"no finding that can be reproduced; {finding.kind}{when}: {UNPLAYABLE[finding.kind]}"
+    return "nothing unusual was found, so there is nothing to reproduce"
 
 
 def recurs(finding: Finding, again: list[Finding], later_ms: int) -> Finding | None:

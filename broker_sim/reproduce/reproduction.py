@@ -118,7 +118,7 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
     if chosen.finding.kind == "stuck":
         _stuck(chosen, timeline, mine, release)
     if not timeline.members and not timeline.acts:
-        raise NotReproducible(f"{group}: its records of that time are gone, compaction took them")
+        raise NotReproducible(f"{group}: compaction has removed its records of that time")
     if chosen.finding.kind in PARTITIONED and not timeline.members:
         raise NotReproducible(
             f"{group}: its members at that time are not in the log, so no client that tries to commit can be simulated"
@@ -137,7 +137,7 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
         (event["ts_ms"] for event in outcome.events if event["event"] == "mark" and event["text"] == BEGIN), None
     )
     if begin is None:
-        raise NotReproducible(f"{group}: its members never came together: {outcome.late}")
+        raise NotReproducible(f"{group}: its members did not form the group: {outcome.late}")
     shifted = read_timeline(again, group, begin, begin + timeline.to_ms - timeline.from_ms)
     if chosen.finding.kind == "stuck":
         _add_stuck_act(findings, shifted)
@@ -181,8 +181,8 @@ def _stuck(chosen: SelectedIncident, timeline: GroupTimeline, mine: Evidence, re
     kept = list(_not_of_it(timeline, jam))
     if len(kept) < len(timeline.acts):
         timeline.notes.append(
-            "What members did while nothing was committed (sessions that ran out, commits that stood still, a new epoch) is not played:"
-            " it came of it."
+            "What members did while nothing was committed (expired sessions, missing commits, a new epoch) is not played: it was a"
+            " consequence."
         )
     timeline.acts = sorted([*kept, jam], key=lambda act: act.at_ms)
 
@@ -229,13 +229,13 @@ def _not_of_it(timeline: GroupTimeline, jam: Act) -> Iterator[Act]:
 
 def _unknown(timeline: GroupTimeline, generated: GeneratedScenario) -> list[str]:
     unsure = [act for act in timeline.acts if not act.is_certain]
-    unknowns = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes fit, too." for act in unsure]
+    unknowns = [f"{act.kind} {act.who or ''}".strip() + f": {act.why}; other causes are possible." for act in unsure]
     unknowns += timeline.notes
     unknowns += [f"{change[0].upper()}{change[1:]}." for change in dict.fromkeys(generated.changed)]
     return [
         *unknowns,
-        "When members heartbeat, and how long each works on a record, is not in the log: heartbeats come each 3 s here.",
-        "The clients are aiokafka's; another library rejoins, commits and leaves at other moments.",
+        "The log does not contain heartbeats, or how long a member processes a record: clients send a heartbeat every 3 s here.",
+        "The clients are aiokafka's; another library rejoins, commits and leaves at other times.",
     ]
 
 

@@ -94,15 +94,15 @@ def _generations(timeline: GroupTimeline) -> list[Event]:
         gone = {name for member_id, name in old.items() if member_id not in new} - (set(new.values()) - came)
         at_ms = record.at_ms - timeline.from_ms
         if record.generation is None:
-            result.append(Event(at_ms, ("ended",), "the group is gone"))
+            result.append(Event(at_ms, ("ended",), "the group ended"))
             continue
         of = f"generation {record.generation}, {count(len(set(new.values())), 'member')}"
         for name in sorted(came | gone):
             back = name in set(old.values())
-            what = "gone" if name not in came else "came anew" if back else "came"
+            what = "removed" if name not in came else "rejoined" if back else "joined"
             result.append(Event(at_ms, (what, name), f"{name} {what}: {of}"))
         if before.generation != record.generation and not came and not gone:
-            result.append(Event(at_ms, ("again",), f"the same members again: {of}"))
+            result.append(Event(at_ms, ("again",), f"the same members: {of}"))
     return result
 
 
@@ -126,7 +126,7 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
         if commit.log in stood and commit.offset < stood[commit.log]:
             by = stood[commit.log] - commit.offset
             result.append(
-                Event(at_ms, ("back", log), f"{log} went back from {stood[commit.log]} to {commit.offset}, by {by}")
+                Event(at_ms, ("back", log), f"{log} decreased from {stood[commit.log]} to {commit.offset}, by {by}")
             )
         stood[commit.log] = commit.offset
     for second, logs in deleted.items():
@@ -142,7 +142,7 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
             result.append(Event(act.at_ms - timeline.from_ms, ("jam",), text))
         elif act.kind in ("move", "epoch"):
             # of the simulated log no line tells who was elected: both are a new epoch
-            what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was elected again"
+            what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was re-elected"
             result.append(Event(act.at_ms - timeline.from_ms, ("epoch",), f"{what}: {act.why}"))
     return result
 

@@ -86,7 +86,7 @@ class GroupObserver:
             return shard.step(event, now_ms)
         before = list(shard.groups)
         writes = dict(shard.writes)
-        staged = _pending_offsets(shard) if shard.store.transactions else None
+        pending = _pending_offsets(shard) if shard.store.transactions else None
         outcome = shard.step(event, now_ms)
         for ticket, write in shard.writes.items():
             if ticket not in writes and _deletes(write):
@@ -102,8 +102,8 @@ class GroupObserver:
         for ticket, write in ended.items() if published else ():
             if (reason := why[ticket]) is not None:
                 self._deleted(log, write, reason)
-        if staged:
-            self._transactions(shard, log, staged, {**_ends(writes.values()), **_ends_at_once(event)})
+        if pending:
+            self._transactions(shard, log, pending, {**_ends(writes.values()), **_ends_at_once(event)})
         if touched:
             self.look(shard, log, touched, self._cause(event))
         return outcome
@@ -222,8 +222,8 @@ class GroupObserver:
         for group_id, offsets in groups.items():
             if isinstance(write, TransactionalCommitWrite):
                 producer_id = write.producer.producer_id
-                fields = {"action": "staged", "producer_id": producer_id, **request}
-                self.journal.write("staged", log=log, group=group_id, offsets=offsets, **fields)
+                fields = {"action": "pending", "producer_id": producer_id, **request}
+                self.journal.write("pending_offsets", log=log, group=group_id, offsets=offsets, **fields)
             else:
                 self.journal.write("offsets", log=log, group=group_id, offsets=offsets, **request)
 
@@ -244,9 +244,9 @@ class GroupObserver:
             return {"reason": "topic deleted"}
         return {"reason": "expired" if type(event) is TimerFired and event.key[0] == "expire" else "unknown"}
 
-    def _transactions(self, shard: Shard, log: str, staged: _PendingOffsets, committed: dict[int, bool]) -> None:
+    def _transactions(self, shard: Shard, log: str, pending: _PendingOffsets, committed: dict[int, bool]) -> None:
         """Report transactions that have ended in a step, with their offsets that are committed now."""
-        for producer_id, groups in staged.items():
+        for producer_id, groups in pending.items():
             if producer_id in shard.store.transactions:
                 continue
             for group_id, offsets in groups.items():
@@ -262,9 +262,9 @@ class GroupObserver:
                     fields = {"producer_id": producer_id}
                     self.journal.write("offsets", log=log, group=group_id, offsets=shown, **fields)
                 if left:
-                    action = "passed over" if committed.get(producer_id, False) else "aborted"
+                    action = "superseded" if committed.get(producer_id, False) else "aborted"
                     self.journal.write(
-                        "staged", log=log, group=group_id, offsets=left, action=action, producer_id=producer_id
+                        "pending_offsets", log=log, group=group_id, offsets=left, action=action, producer_id=producer_id
                     )
 
     def _cause(self, event: Event) -> dict[str, Any]:
@@ -301,9 +301,9 @@ def _pending_offsets(shard: Shard) -> _PendingOffsets:
     for producer_id, places in shard.store.transactions.items():
         for group_id, topic, partition in places:
             group = shard.groups.get(group_id)
-            staged = None if group is None else group.pending_txn_offsets.get((topic, partition))
-            if staged is not None and producer_id in staged.by_producer:
-                _, offset = staged.by_producer[producer_id]
+            pending = None if group is None else group.pending_txn_offsets.get((topic, partition))
+            if pending is not None and producer_id in pending.by_producer:
+                _, offset = pending.by_producer[producer_id]
                 result.setdefault(producer_id, {}).setdefault(group_id, {})[topic, partition] = offset
     return result
 

@@ -7,7 +7,7 @@ A matcher is a map in the file and a question to the run:
     {event: timer, timer: session, count: 1}                                         # any event of the journal, by its fields
     {client: app-1, says: commit_failed, text: "*RebalanceInProgress*"}              # a client's report
     {fault: lost, hits: 2}
-    {group: billing, committed: went_back}                                           # for never
+    {group: billing, committed: decreased}                                           # for never
 
 ``Matcher.seen(event)`` is fed with every event once, in order; ``holds(run)`` answers now.
 """
@@ -20,10 +20,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.common.answers import errors_of
-from broker_sim.common.text import nearest, unknown
+from broker_sim.common.former_names import current
+from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, FieldKind
 from broker_sim.journal import EVENTS
+from broker_sim.journal.vocabulary import current_action, current_kind
 from broker_sim.scenario.files import Table, count, flag, table_of, text
 from kafka_wire.errors import Err
 
@@ -142,6 +144,8 @@ class EventMatcher(Matcher):
         kind = self.fields.pop("event", None)
         if kind is None:
             kind = "response" if answered else "request"
+        if isinstance(kind, str):
+            kind = current_kind(kind, table.where("event"))
         if not isinstance(kind, str) or kind not in EVENTS:
             raise table.error(str(unknown("event", str(kind), EVENTS)), "event")
         known = {name.rstrip("?") for name in EVENTS[kind]}
@@ -152,6 +156,8 @@ class EventMatcher(Matcher):
                 raise table.error(f"{kind}: {unknown('field', key, sorted({*known, 'count'}))}", key)
             if key in _NAMES:
                 self.fields[key] = table.take(key, _known(key))
+        if isinstance(action := self.fields.get("action"), str):
+            self.fields["action"] = current_action(kind, action, table.where("action"))
         self.kind, self.hits = kind, 0
         self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
 
@@ -207,7 +213,7 @@ class OffsetRegression(Matcher):
     """A committed offset that became smaller."""
 
     def __init__(self, group: str) -> None:
-        self.group, self.what = group, f"a committed offset of {group} went back"
+        self.group, self.what = group, f"a committed offset of {group} decreased"
         self.highest: dict[str, int] = {}
         self.fallen = ""
 
@@ -216,7 +222,7 @@ class OffsetRegression(Matcher):
             return
         for log, offset in event["offsets"].items():
             if offset < self.highest.get(log, -1) and not self.fallen:
-                self.fallen = f"{log} went from {self.highest[log]} to {offset}"
+                self.fallen = f"{log} decreased from {self.highest[log]} to {offset}"
             self.highest[log] = max(offset, self.highest.get(log, -1))
 
     def holds(self, run: ScenarioState) -> bool:
@@ -235,17 +241,24 @@ def matcher_of(table: Table) -> Matcher:
     elif "api" in table or "event" in table:
         matcher = EventMatcher(table)
     elif "group" in table:
-        group = table.take("group", text)
-        if table.take("committed", lambda value: value, None) == "went_back":
-            matcher = OffsetRegression(group)
-        else:
-            matcher = GroupMatcher(group, table)
+        matcher = _of_group(table.take("group", text), table)
     else:
         _guess(table, (*_HEADS, "never", "happened"))
         raise table.error(f"{table.what} has no subject; expected one of {', '.join(_HEADS)}")
     table.done()
     matcher.where = table.place
     return matcher
+
+
+def _of_group(group: str, table: Table) -> Matcher:
+    """The matcher of a group's committed offsets that decrease, or of the group's present state."""
+    change = table.peek("committed")
+    if isinstance(change, str):
+        change = current(change, _FORMER_CHANGES, "the change of committed offsets", table.where("committed"))
+    if change != "decreased":
+        return GroupMatcher(group, table)
+    table.take("committed", lambda value: value)
+    return OffsetRegression(group)
 
 
 def _guess(table: Table, known: tuple[str, ...]) -> None:
@@ -265,16 +278,15 @@ def matchers_of(table: Table) -> list[Matcher]:
     matchers: list[Matcher] = []
     for name in nested.names():
         inner = nested.take(name, lambda value: table_of(value, "a group"))
-        if inner.take("committed", lambda value: value, None) == "went_back":
-            matchers.append(OffsetRegression(name))
-        else:
-            matchers.append(GroupMatcher(name, inner))
+        matchers.append(_of_group(name, inner))
         inner.done()
         matchers[-1].where = nested.where(name)
     table.done()
     return matchers
 
 
+_FORMER_CHANGES = {"went_back": "decreased"}
+"""Former names of changes of committed offsets."""
 _OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader", "reading")
 _HEADS = ("group", "api", "event", "client", "fault")
 _TIMERS = (
@@ -330,5 +342,9 @@ def _matches(value: object, wanted: object) -> bool:
 
 
 def _offsets(value: object) -> dict[str, int]:
+    if isinstance(value, str):
+        raise UsageError(
+            f"{value!r} is neither 'decreased' nor a map of partitions to offsets, such as {{orders-0: 5}}"
+        )
     table = table_of(value, "committed")
     return {log: table.take(log, Count(0)) for log in table.names()}

@@ -1,4 +1,5 @@
-"""Journals written by hand: a group's events in the journal's schema, a step a line, with times in seconds from 10:00:00."""
+"""Journals written by hand: a group's events in the journal's schema, a step a line, with times in seconds from "
+"10:00:00."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ class Script:
     # steps
 
     def step(self, cause: dict[str, Any], **changes: Any) -> None:
-        """A ``group`` event: ``changes`` of the snapshot; ``join=[ids]``, ``gone=[ids]``, ``waits={id: api}`` of the members."""
+        """A ``group`` event: ``changes`` of the snapshot; ``join=[ids]``, ``gone=[ids]``, ``waits={id: api}`` of the "
+        "members."""
         before = copy.deepcopy(self.snapshot)
         after = copy.deepcopy(self.snapshot) or {
             "state": "Empty",

@@ -71,13 +71,13 @@ async def test_a_member_that_joins_again_says_what_it_has_given_up(kafka: Cluste
     assert because(kafka) == [
         "first",
         "joined",
-        "leader_rejoined with orders-2, orders-3, orders-4, orders-5 and 2 more given up",
-        "changed with orders-2, orders-3, orders-4, orders-5 and 2 more now its own",
-        "changed with orders-7 given up",
+        "leader_rejoined with orders-2, orders-3, orders-4, orders-5 and 2 more revoked",
+        "changed with orders-2, orders-3, orders-4, orders-5 and 2 more added",
+        "changed with orders-7 revoked",
     ]
     told = " ".join(kafka.group("billing").explain().split())
-    assert "because app-2 joined again with orders-7 given up" in told
-    assert "the leader app-1 joined again with orders-2, orders-3, orders-4, orders-5 and 2 more given up" in told
+    assert "because app-2 joined again with orders-7 revoked" in told
+    assert "the leader app-1 joined again with orders-2, orders-3, orders-4, orders-5 and 2 more revoked" in told
     assert "other metadata" not in told
     for member in (a, b):
         await member.wire.close()

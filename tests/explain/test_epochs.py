@@ -1,4 +1,5 @@
-"""What explain says of a consumer group of KIP-848: what moved its epoch, what its members were refused, what was on meanwhile."""
+"""What explain says of a consumer group of KIP-848: what moved its epoch, what its members were refused, what was on "
+"meanwhile."""
 
 from __future__ import annotations
 
@@ -94,9 +95,11 @@ async def test_a_lookup_that_was_refused_and_what_was_read_over(kafka: Cluster, 
     lines = told(kafka)
     assert "OffsetFetch of app-B: STALE_MEMBER_EPOCH at once" in lines
     assert (
-        "app-B reads orders-2 from 100 on, not from the group's committed offset 10: offsets 10 to 99, up to 90 records, were not"
-        " delivered to it; its last OffsetFetch before was answered STALE_MEMBER_EPOCH; it went on at the log's end, as"
-        " auto.offset.reset=latest does"
+        "app-B reads orders-2 from 100 on, not from the group's committed offset 10: offsets 10 to 99, up to 90 "
+        "records, were not"
+        " delivered to it; its last OffsetFetch before got STALE_MEMBER_EPOCH; it continued at the log end offset, as "
+        "with"
+        " auto.offset.reset=latest"
     ) in lines
 
 
@@ -134,7 +137,7 @@ async def test_a_member_that_is_fenced_and_one_that_was_out_come_again(kafka: Cl
     assert (await b.beat()).error_code == Err.FENCED_MEMBER_EPOCH
     lines = [one for one in told(kafka) if not one.startswith("the clock")]
     assert lines[-4:] == [
-        "epoch 3: app-B was out, silent for longer than its session",
+        "epoch 3: app-B was removed: its session expired",
         "ConsumerGroupHeartbeat of app-B: UNKNOWN_MEMBER_ID at once",
         "epoch 4: app-B joined again",
         "ConsumerGroupHeartbeat of app-B: FENCED_MEMBER_EPOCH at once",
@@ -171,7 +174,7 @@ async def test_what_moved_an_epoch_without_a_member_more_or_less(kafka: Cluster,
     kafka.topic("orders").delete()
     await settle(a)
     assert [one for one in told(kafka) if one.startswith("epoch")][1:] == [
-        "epoch 2: orders-4 and orders-5 are new to its members",
+        "epoch 2: orders-4 and orders-5 are newly assigned",
         "epoch 3: app-A subscribes to bills and orders now (before: orders)",
         "epoch 4: its members' topics or subscriptions have changed (the journal doesn't say how)",
     ]
@@ -189,7 +192,7 @@ async def test_a_static_member_that_came_back_neither_joined_nor_left(kafka: Clu
     kafka.create_topic("bills", 2)
     await again.beat(**{**static, "subscribed_topic_names": ["bills", "orders"]})
     moved = [one for one in told(kafka) if one.startswith("epoch")]
-    assert moved == ["epoch 1: app-1 joined", "epoch 2: app-1 came back under another id"]
+    assert moved == ["epoch 1: app-1 joined", "epoch 2: app-1 rejoined with another member id"]
     await a.wire.close()
     await again.wire.close()
 
@@ -217,14 +220,16 @@ async def test_a_classic_group_that_goes_over_and_back_is_neither_dead_nor_given
         new.epoch, new.owned = -1, []
         await new.beat()
         lines = told(kafka)
-        assert "The group went over to the consumer protocol (KIP-848)." in [one[:1].upper() + one[1:] for one in lines]
+        assert "The group was upgraded to the consumer protocol (KIP-848)." in [
+            one[:1].upper() + one[1:] for one in lines
+        ]
         [life] = [one for one in lines if one.startswith("Generation 1 began")]
-        assert life.endswith("until the group went over to the consumer protocol (KIP-848).")
+        assert life.endswith("until the group was upgraded to the consumer protocol (KIP-848).")
         own = next(at for at, one in enumerate(lines) if one.startswith("Consumer group g on "))
         assert re.search(r": until [\d:.]+, the last epoch was 2\.$", lines[own])
         assert lines[own + 1 :] == [
-            "epoch 2: app-A joined; the classic group went over to it with old",
-            "the group went over to the classic protocol with old, as app-A was gone",
+            "epoch 2: app-A joined; the group was upgraded from the classic protocol with old",
+            "the group was downgraded to the classic protocol with old, as app-A was removed",
         ]
         for wire in (old.wire, new.wire):
             await wire.close()

@@ -101,13 +101,13 @@ def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
     script = killed()
     words = said(script, 2)
     assert (
-        "For 40 s it waited until the session of app-2 ran out, whose connection had been closed without a LeaveGroup."
+        "For 40 s it waited until the session of app-2 expired, whose connection had been closed without a LeaveGroup."
         in words
     )
     table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
     (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
     assert (
-        "40 s of it until the session of app-2 ran out, whose connection had been closed without a LeaveGroup"
+        "40 s of it until the session of app-2 expired, whose connection had been closed without a LeaveGroup"
         in found.text
     )
     for word in ("poll", "longer", "offsets partition"):
@@ -117,7 +117,7 @@ def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
 def test_a_session_that_ran_out_over_an_open_connection_is_not_said_to_be_a_process_that_ended() -> None:
     script = killed()
     script.events = [event for event in script.events if event["event"] != "connection"]
-    assert "ran out, whose" not in said(script, 2)
+    assert "expired, whose" not in said(script, 2)
     table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
     (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
-    assert "of a process that lived" in found.advice.lower()
+    assert "if the process was alive" in found.advice.lower()

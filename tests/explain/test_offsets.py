@@ -68,8 +68,9 @@ async def test_records_that_were_deleted_before_they_were_read(kafka: Cluster, a
     await fetch(app.wire, 8, topic_id=topic_id)
     [words] = told(kafka)
     assert words == (
-        "app reads orders-0 from 8 on, not from the group's committed offset 3: offsets 3 to 7, up to 5 records, were not "
-        "delivered to it; its Fetch at 3 was answered OFFSET_OUT_OF_RANGE"
+        "app reads orders-0 from 8 on, not from the group's committed offset 3: offsets 3 to 7, up to 5 records, were "
+        "not "
+        "delivered to it; its Fetch at 3 got OFFSET_OUT_OF_RANGE"
     )
     assert "up to 5 records, were not delivered to it" in " ".join(kafka.group("billing").explain().split())
 
@@ -82,7 +83,8 @@ async def test_a_seek_over_records_and_to_the_end(kafka: Cluster, app: Member) -
     await fetch(app.wire, 10, partition=1)
     await app.commit(10, partition=1)
     assert told(kafka) == [
-        "app reads orders-0 from 6 on, not from the group's committed offset 4: offsets 4 to 5, up to 2 records, were not "
+        "app reads orders-0 from 6 on, not from the group's committed offset 4: offsets 4 to 5, up to 2 records, were "
+        "not "
         "delivered to it",
     ]
 
@@ -108,7 +110,7 @@ async def test_offsets_that_went_back_and_that_no_member_has_set(kafka: Cluster,
     await commit_as_a_tool(kafka, 9)
     await commit_as_a_tool(kafka, 0)
     assert told(kafka) == [
-        "committed offsets went back by app: orders-0 7 → 2; who starts there is given what lies between again",
+        "app decreased committed offsets: orders-0 7 → 2; a member that starts there reads the records between again",
         '"admin-tool", no member of the group, set committed offsets: orders-0 2 → 9',
         '"admin-tool", no member of the group, set committed offsets: orders-0 9 → 0',
     ]
@@ -129,17 +131,18 @@ async def test_a_consumer_that_commits_without_being_a_member_is_no_tool(kafka: 
     [
         (
             "expired",
-            "committed offsets expired: the group had been without members, or without a subscription to the topic, for "
-            "offsets.retention.minutes: orders-0 (7); a member that starts there goes by its auto.offset.reset",
+            "committed offsets expired: the group had been without members, or without a subscription to the topic, "
+            "for "
+            "offsets.retention.minutes: orders-0 (7); a member that starts there uses its auto.offset.reset",
         ),
         (
             "topic",
-            "committed offsets went with their topic, which was deleted: orders-0 (7); a member that starts there goes by its "
+            "committed offsets were deleted with their topic: orders-0 (7); a member that starts there uses its "
             "auto.offset.reset",
         ),
         (
             "group",
-            'committed offsets were deleted by "app" (DeleteGroups): orders-0 (7); a member that starts there goes by its '
+            'committed offsets were deleted by "app" (DeleteGroups): orders-0 (7); a member that starts there uses its '
             "auto.offset.reset",
         ),
     ],
@@ -171,7 +174,7 @@ async def test_offsets_that_are_no_more(how: str, words: str, as_version: str) -
             9,
             lambda log: log.lose_tail(to=6),
             "orders-0 lost its last records, which were committed: offsets 6 to 9; the group's committed offset is 9, "
-            "3 beyond the end; records that come now take these offsets",
+            "3 beyond the log end; new records get these offsets",
         ),
         (
             5,
@@ -181,8 +184,8 @@ async def test_offsets_that_are_no_more(how: str, words: str, as_version: str) -
         (
             2,
             lambda log: log.lose_head(to=6),
-            "orders-0 lost its first records: offsets 0 to 5; the group's committed offset is 2, before the beginning: "
-            "up to 4 records can't be read any more",
+            "orders-0 lost its first records: offsets 0 to 5; the group's committed offset is 2, before the log start: "
+            "up to 4 records can no longer be read",
         ),
         (
             6,
@@ -205,10 +208,11 @@ async def test_a_commit_of_a_partition_that_is_assigned_to_another_member(kafka:
     owner, other = (one, two) if kafka.group("billing").members[0].assignment == {"orders": [0]} else (two, one)
     for member, offset in ((other, 90), (owner, 50), (owner, 95), (other, 60)):
         assert (await member.commit(offset)).topics[0].partitions[0].error_code == 0
-    again = "; who starts there is given what lies between again"
+    again = "; a member that starts there reads the records between again"
     assert told(kafka) == [
-        f"committed offsets went back by {owner.instance}: orders-0 90 → 50{again}",
-        f"committed offsets went back by {other.instance}: orders-0 95 → 60 (orders-0 is assigned to {owner.instance}, not to "
+        f"{owner.instance} decreased committed offsets: orders-0 90 → 50{again}",
+        f"{other.instance} decreased committed offsets: orders-0 95 → 60 (orders-0 is assigned to {owner.instance}, "
+        f"not to "
         f"{other.instance}){again}",
     ]
     await one.close()
@@ -223,11 +227,11 @@ async def test_what_a_log_has_lost_is_not_given_again(kafka: Cluster, app: Membe
     await app.commit(2, partition=1)
     await app.commit(9)
     await app.commit(6)  # of the records that came since
-    back = [words for words in told(kafka) if words.startswith("committed offsets went back")]
+    back = [words for words in told(kafka) if "decreased committed offsets" in words]
     assert back == [
-        "committed offsets went back by app: orders-0 10 → 6; the records between are lost",
-        "committed offsets went back by app: orders-1 8 → 2; who starts there is given what lies between again",
-        "committed offsets went back by app: orders-0 9 → 6; who starts there is given what lies between again",
+        "app decreased committed offsets: orders-0 10 → 6; the records between are lost",
+        "app decreased committed offsets: orders-1 8 → 2; a member that starts there reads the records between again",
+        "app decreased committed offsets: orders-0 9 → 6; a member that starts there reads the records between again",
     ]
 
 
@@ -235,7 +239,7 @@ async def test_what_a_log_has_lost_is_not_given_again(kafka: Cluster, app: Membe
 
 
 class Latest:
-    """What a consumer with auto.offset.reset=latest does where its group has no committed offset."""
+    """What a consumer with auto.offset.reset=latest where its group has no committed offset."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -266,13 +270,17 @@ async def test_partitions_that_were_added_are_a_loss_and_a_first_start_is_none(k
     await app.commit(5, partition=2)
     first, added = told(kafka)
     assert first == (
-        "app begins to read orders-0 from 10 and orders-1 from 10 on: the group had no committed offset there, and the log ended there"
-        " (auto.offset.reset=latest, or a seek to the end); up to 20 records before that are not read: the partitions were there"
+        "app begins to read orders-0 from 10 and orders-1 from 10 on: the group had no committed offset there, and "
+        "the log ended there"
+        " (auto.offset.reset=latest, or a seek to the end); up to 20 records before that are not read: the partitions "
+        "were there"
         " before the group read the topic"
     )
     assert added == (
-        "app begins to read orders-2 from 5 and orders-3 from 5 on: the group had no committed offset there, and the log ended there"
-        " (auto.offset.reset=latest, or a seek to the end): offsets 0 to 4 of orders-2 and offsets 0 to 4 of orders-3, up to 10"
+        "app begins to read orders-2 from 5 and orders-3 from 5 on: the group had no committed offset there, and the "
+        "log ended there"
+        " (auto.offset.reset=latest, or a seek to the end): offsets 0 to 4 of orders-2 and offsets 0 to 4 of "
+        "orders-3, up to 10"
         " records, were delivered to no member; the topic got these partitions while the group was reading it"
     )
 
@@ -285,7 +293,8 @@ async def test_where_another_member_had_read_without_a_commit(kafka: Cluster, ap
     await other.enter((0, 1))
     assert await Latest(other.wire).begins(0) == {0: 13}
     assert told(kafka)[-1].endswith(
-        ": offsets 10 to 12 of orders-0, up to 3 records, were delivered to no member; the group had got to where these begin"
+        ": offsets 10 to 12 of orders-0, up to 3 records, were delivered to no member; the group had read up to these "
+        "offsets before"
     )
     await other.close()
 

@@ -1,4 +1,5 @@
-"""Groups whose members are no consumers: Connect's workers, schema registries, anybody's own. Nobody subscribes there."""
+"""Groups whose members are no consumers: Connect's workers, schema registries, anybody's own. Nobody subscribes "
+"there."""
 
 from __future__ import annotations
 
@@ -119,7 +120,7 @@ async def test_a_killed_worker_is_told_without_topics(kafka: Cluster) -> None:
     whole(words)
     whole(recent(events, "workers"))
     assert "joined again with config offset 6 (it was 5)" in words
-    assert "waited until the session of w-2 ran out" in words
+    assert "waited until the session of w-2 expired" in words
     table = rows(rebalances(DuckSession().of_arrow(arrow(events))), "started_ms")
     assert {row["protocol_type"] for row in table} == {"connect"}
     for found in findings(facts(rebalances=table)):

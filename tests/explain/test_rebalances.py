@@ -76,7 +76,8 @@ def test_one_that_begins_before_the_last_is_over_makes_that_one_fail() -> None:
     [("unloaded", None, "moved"), ("deleted", None, "dead"), ("loaded", group(STABLE, 1, "a"), "moved")],
 )
 def test_a_group_that_goes_away(kind: Kind, after: GroupSnapshot | None, end: str) -> None:
-    """A broker that was killed tells nothing: what its coordinator had open is over when the next one has loaded the group."""
+    """A broker that was killed tells nothing: what its coordinator had open is over when the next one has loaded the "
+    "group."""
     _, (one,) = read((10, group(STABLE, 1, "a"), OPEN, "joined"), (20, None if kind == "loaded" else OPEN, after, kind))
     assert (one.end, one.ended_ms, one.generation) == (end, 20, None)
 

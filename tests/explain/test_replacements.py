@@ -24,18 +24,18 @@ def told(kafka: Cluster) -> str:
 async def test_a_client_that_was_restarted(kafka: Cluster) -> None:
     await (await taken(kafka, "pod-1")).close()
     await (await taken(kafka, "pod-1")).close()
-    assert "The static member web-0 came back under a new id; no rebalance was needed." in told(kafka)
-    assert "took the place" not in told(kafka)
+    assert "The static member web-0 rejoined with a new member id; no rebalance was needed." in told(kafka)
+    assert "replaced" not in told(kafka)
 
 
 async def test_another_client_with_the_same_group_instance_id(kafka: Cluster) -> None:
     one, two = await taken(kafka, "pod-1"), await taken(kafka, "pod-2")
-    words = "pod-2 at /127.0.0.1 took the place of pod-1 at /127.0.0.1"
+    words = "pod-2 at /127.0.0.1 replaced pod-1 at /127.0.0.1"
     behind = ": it joined with the same group.instance.id, web-0; no rebalance was needed."
     assert f"{words}{behind}" in told(kafka)
     error = commit_error(await one.commit(1))
     assert error in (Err.FENCED_INSTANCE_ID, Err.UNKNOWN_MEMBER_ID)
-    assert f"{words}, which was answered {error.name} after that{behind}" in told(kafka)
+    assert f"{words}, which then got {error.name}{behind}" in told(kafka)
     await one.close()
     await two.close()
 
@@ -54,7 +54,7 @@ async def test_two_processes_that_fence_each_other(kafka: Cluster, other: str) -
         if other == "pod-2"
         else "several processes of pod-1 at /127.0.0.1"
     )
-    assert story.startswith("web-0 was taken over 5 times until ")
+    assert story.startswith("web-0 was replaced 5 times until ")
     assert f"{who} have the same group.instance.id. It has to be unique in a group" in story
     for member in members:
         await member.close()
@@ -65,6 +65,6 @@ async def test_two_contests_are_two_stories(kafka: Cluster) -> None:
     for _ in range(11):
         await kafka.time.advance("6s")
     members += [await taken(kafka, "pod-2"), await taken(kafka, "pod-1")]
-    assert told(kafka).count("was taken over 2 times until ") == 2
+    assert told(kafka).count("was replaced 2 times until ") == 2
     for member in members:
         await member.close()

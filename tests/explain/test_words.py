@@ -42,9 +42,12 @@ def test_a_group_that_forms() -> None:
     script = Script().formed([A, B, C])
     script.at(4).call("OffsetCommit", A, topics=["orders-0"])
     assert said(script, 1) == (
-        "Generation 1 began at 10:00:00.000 because app-1 at /127.0.0.1 joined the empty group. app-2 joined after 100 ms; app-3 was "
-        "the last, after 200 ms. The window closed after 3 s, when the initial rebalance delay was over. The leader app-1 sent the "
-        "assignment after 12 ms; it was stored at once. Stable after 3 s with 3 members. It has been Stable for 988 ms. 1 commit "
+        "Generation 1 began at 10:00:00.000 because app-1 at /127.0.0.1 joined the empty group. app-2 joined after "
+        "100 ms; app-3 was "
+        "the last, after 200 ms. The join phase ended after 3 s with the initial rebalance delay. The leader app-1 "
+        "sent the "
+        "assignment after 12 ms; it was stored at once. Stable after 3 s with 3 members. It has been Stable for 988 "
+        "ms. 1 commit "
         "answered."
     )
 
@@ -73,10 +76,14 @@ def crashed() -> Script:
 
 def test_a_member_that_dies_without_leaving() -> None:
     assert said(crashed().at(70), 2) == (
-        "Generation 2 began at 10:00:57.000 because app-2 at /127.0.0.1 fell silent: its session of 45 s ran out (its last request "
-        "was a Heartbeat at 10:00:12.000; its connection was closed at 10:00:13.000 without a LeaveGroup). app-1 was told by its "
-        "Heartbeat after 2.1 s and rejoined 800 ms later; app-3 was the last, after 4.1 s (it was told by its Heartbeat after 4 s); "
-        "nobody else was removed. The leader app-1 sent the assignment after 12 ms; it was stored at once. Stable again after 4.1 s. "
+        "Generation 2 began at 10:00:57.000 because the session of app-2 at /127.0.0.1 expired after 45 s (its last "
+        "request "
+        "was a Heartbeat at 10:00:12.000; its connection was closed at 10:00:13.000 without a LeaveGroup). app-1 got "
+        "REBALANCE_IN_PROGRESS for its "
+        "Heartbeat after 2.1 s and rejoined 800 ms later; app-3 was the last, after 4.1 s (its Heartbeat got "
+        "REBALANCE_IN_PROGRESS after 4 s); "
+        "no other member was removed. The leader app-1 sent the assignment after 12 ms; it was stored at once. Stable "
+        "again after 4.1 s. "
         "It has been Stable for 0 ms."
     )
 
@@ -88,8 +95,9 @@ def test_a_static_member_that_fell_silent_may_live_and_not_poll() -> None:
     script.at(57)
     expires(script, two, state="PreparingRebalance")
     assert (
-        "because two (two! at /127.0.0.1) fell silent: its session of 45 s ran out (its last request was a Heartbeat at 10:00:12.000; "
-        "a static member that does not poll in time falls silent, too, and sends no LeaveGroup)"
+        "because the session of two (two! at /127.0.0.1) expired after 45 s (its last request was a Heartbeat at "
+        "10:00:12.000; "
+        "a static member that does not poll in time stops sending heartbeats as well, without a LeaveGroup)"
     ) in said(script)
 
 
@@ -98,9 +106,9 @@ def test_recent_history_is_a_line_each_and_says_how_the_group_stands() -> None:
         "group billing: Stable in generation 2, 2 members: app-1 (leader) and app-3",
         "  ... 3 earlier",
         "  10:00:03.012  generation 1 Stable after 3 s",
-        "  10:00:57.000  rebalance begins: app-2 fell silent: its session of 45 s ran out",
+        "  10:00:57.000  rebalance begins: the session of app-2 expired after 45 s",
         "  10:00:59.100  Heartbeat of app-1 and app-3: REBALANCE_IN_PROGRESS at once, until 10:01:01.000",
-        "  10:01:01.100  generation 2: 2 members in, leader app-1",
+        "  10:01:01.100  generation 2: 2 members joined, leader app-1",
         "  10:01:01.112  generation 2 Stable after 4.1 s",
     ]
 
@@ -111,10 +119,10 @@ def test_a_member_that_leaves_gives_its_reason() -> None:
     script.step(request(number, "LeaveGroup", B), gone=[B], state="PreparingRebalance")
     script.answer(number)
     words = said(script, 2)
-    assert words.startswith("The journal holds nothing of how generation 2")
+    assert words.startswith("No rebalance to generation 2")
     assert 'because app-2 at /127.0.0.1 left (it said: "consumer poll timeout has expired.").' in said(script)
     assert "It waits for app-1 to join again." in said(script)
-    assert said(script).endswith("It still goes on after 0 ms.")
+    assert said(script).endswith("It has not ended after 0 ms.")
 
 
 def test_the_leader_comes_back_because_a_topic_grew() -> None:
@@ -126,7 +134,7 @@ def test_the_leader_comes_back_because_a_topic_grew() -> None:
     script.joins(A, state="PreparingRebalance")
     assert "10:00:10.000  Topic orders has 12 partitions now." in said(script)
     assert (
-        "because the leader app-1 at /127.0.0.1 joined again, as more partitions were there: orders (12 partitions)."
+        "because the leader app-1 at /127.0.0.1 joined again, as topics had more partitions: orders (12 partitions)."
         in said(script)
     )
 
@@ -154,16 +162,19 @@ def hung(*, told: bool) -> Script:
 
 def test_an_application_that_hangs_holds_the_rebalance_up() -> None:
     assert (
-        "app-1 was told by its Heartbeat after 1 s and rejoined at once; app-2 at /127.0.0.1 did not rejoin within the rebalance "
-        "timeout (1 min) and was removed; meanwhile 4 heartbeats of it arrived, and no JoinGroup, though its Heartbeat was answered "
-        "REBALANCE_IN_PROGRESS after 2 s: its application may not have polled, or a rebalance callback of it may have taken long "
+        "app-1 got REBALANCE_IN_PROGRESS for its Heartbeat after 1 s and rejoined at once; app-2 at /127.0.0.1 did "
+        "not rejoin within the rebalance "
+        "timeout (1 min) and was removed; meanwhile 4 heartbeats of it arrived, and no JoinGroup, though its "
+        "Heartbeat was answered "
+        "REBALANCE_IN_PROGRESS after 2 s: its application may not have polled, or a rebalance callback of it may have "
+        "taken long "
         "(a broker does not see which). The leader app-1 has not sent the assignment."
     ) in said(hung(told=True), 2)
 
 
 def test_a_member_that_was_never_told_of_the_rebalance() -> None:
     assert (
-        "and was removed; it was never told to, as its 4 heartbeats were answered COORDINATOR_NOT_AVAILABLE."
+        "and was removed; it never got REBALANCE_IN_PROGRESS: its 4 heartbeats were answered COORDINATOR_NOT_AVAILABLE."
     ) in said(hung(told=False), 2)
 
 
@@ -174,7 +185,9 @@ def test_a_member_id_that_nobody_comes_back_with_holds_everybody_up() -> None:
     script.at(13.5)
     script.event("timer", log=LOG, timer="pending", group="billing", member="app-9~eeee", due_ms=script.ts_ms)
     script.closes(timer("pending", "app-9~eeee"), 2, A, [first], pending=[])
-    assert "All were in, but app-9~eeee, which had been given a member id, held them up for 3 s." in said(script, 2)
+    assert "All members had joined, but the rebalance waited 3 s for app-9~eeee, which had got a member id" in said(
+        script, 2
+    )
 
 
 def test_a_leader_that_never_sends_the_assignment() -> None:
@@ -188,8 +201,9 @@ def test_a_leader_that_never_sends_the_assignment() -> None:
     script.step(timer("sync"), gone=[A], leader=B, state="PreparingRebalance", waits={B: None})
     script.answer(number, "REBALANCE_IN_PROGRESS")
     assert said(script, 1).endswith(
-        "The leader app-1 never sent the assignment. The group began again after 1 min 3 s, before it was Stable, because app-1 at "
-        "/127.0.0.1 owed a SyncGroup for the whole rebalance timeout and was removed."
+        "The leader app-1 never sent the assignment. The group began again after 1 min 3 s, before it was Stable, "
+        "because app-1 at "
+        "/127.0.0.1 sent no SyncGroup within the rebalance timeout and was removed."
     )
 
 
@@ -226,9 +240,12 @@ def stuck(rounds: int = 8, *, healed: bool = True) -> Script:
 
 def test_a_stretch_without_becoming_stable_is_told_as_one() -> None:
     assert said(stuck()).splitlines()[3] == (
-        "10:00:11.000  Rebalanced 8 times between 10:00:11.000 and 10:00:53.600 (42.6 s) without becoming Stable: every time the "
-        "SyncGroup of the leader was answered REBALANCE_IN_PROGRESS after 5 s because __consumer_offsets-12 was stuck. It had begun "
-        "because the leader app-1 at /127.0.0.1 joined again. Generation 10 became Stable after __consumer_offsets-12 was healed at "
+        "10:00:11.000  Rebalanced 8 times between 10:00:11.000 and 10:00:53.600 (42.6 s) without becoming Stable: "
+        "every time the "
+        "SyncGroup of the leader was answered REBALANCE_IN_PROGRESS after 5 s because __consumer_offsets-12 was "
+        "stuck. It had begun "
+        "because the leader app-1 at /127.0.0.1 joined again. Generation 10 became Stable after __consumer_offsets-12 "
+        "was healed at "
         "10:00:53.600."
     )
 
@@ -241,11 +258,16 @@ def test_a_stretch_that_goes_on() -> None:
 
 def test_one_attempt_of_a_stretch() -> None:
     assert said(stuck(), 3) == (
-        "Generation 3 began at 10:00:16.010 because the assignment of generation 2 could not be stored (REQUEST_TIMED_OUT). app-1 was "
-        "told by its SyncGroup at once and rejoined 190 ms later; nobody was removed. The leader app-1 sent the assignment after 10 "
-        "ms; it was not stored (REQUEST_TIMED_OUT) because __consumer_offsets-12 was stuck, and its SyncGroup was answered "
-        "REBALANCE_IN_PROGRESS after 5 s. The group began again after 5.2 s. Meanwhile __consumer_offsets-12 was stuck from "
-        "10:00:10.000 to 10:00:53.600 (43.6 s). It was one of 8 rebalances from 10:00:11.000 on without becoming Stable."
+        "Generation 3 began at 10:00:16.010 because the assignment of generation 2 could not be stored "
+        "(REQUEST_TIMED_OUT). app-1 got "
+        "REBALANCE_IN_PROGRESS for its SyncGroup at once and rejoined 190 ms later; no member was removed. The leader "
+        "app-1 sent the assignment after 10 "
+        "ms; it was not stored (REQUEST_TIMED_OUT) because __consumer_offsets-12 was stuck, and its SyncGroup was "
+        "answered "
+        "REBALANCE_IN_PROGRESS after 5 s. The group began again after 5.2 s. Meanwhile __consumer_offsets-12 was "
+        "stuck from "
+        "10:00:10.000 to 10:00:53.600 (43.6 s). It was one of 8 rebalances from 10:00:11.000 on without becoming "
+        "Stable."
     )
 
 
@@ -257,7 +279,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     script.step({"kind": "append", "error": None}, waits={new: None})
     script.answer(number, member_id=new)
     assert said(script).splitlines()[-1] == (
-        "10:00:30.000  The static member web-1 came back under a new id; no rebalance was needed."
+        "10:00:30.000  The static member web-1 rejoined with a new member id; no rebalance was needed."
     )
     assert "Stable in generation 1, 2 members: app-2 and web-1 (leader)" in said(script)
 
@@ -272,7 +294,7 @@ def test_the_coordinator_moves_away_in_the_middle_of_a_rebalance() -> None:
     assert "It ended after 2 s because the coordinator was unloaded." in words
     assert "10:00:12.000  __consumer_offsets-12 is led by broker 2 now (epoch 5, elected)." in words
     assert (
-        "10:00:12.000  The group's coordinator was unloaded; the request that waited was answered NOT_COORDINATOR."
+        "10:00:12.000  The group's coordinator was unloaded; its deferred request was answered NOT_COORDINATOR."
         in words
     )
 
@@ -287,7 +309,7 @@ def test_faults_on_the_way_are_named() -> None:
     script.answer(number, "NOT_COORDINATOR")
     script.at(12).event("fault_removed", fault=1, rule="OffsetCommit error=NOT_COORDINATOR", hits=1)
     assert (
-        '10:00:10.000  The fault "OffsetCommit error=NOT_COORDINATOR" was on from 10:00:10.000 to 10:00:12.000 (2 s), 1 hit.'
+        '10:00:10.000  The fault "OffsetCommit error=NOT_COORDINATOR" was active from 10:00:10.000 to 10:00:12.000 (2 s), 1 hit.'
     ) in said(script)
     assert "OffsetCommit of app-1: NOT_COORDINATOR at once [fault: error NOT_COORDINATOR]" in recent(
         script.events, "billing"
@@ -300,7 +322,7 @@ def test_requests_that_wait_are_in_the_recent_history() -> None:
     script.at(14).event("mark", text="still nothing")
     assert recent(script.events, "billing").splitlines()[-2:] == [
         '  10:00:14.000  mark: "still nothing"',
-        "  10:00:14.000  OffsetCommit of app-1 waits since 10:00:10.000 (4 s)",
+        "  10:00:14.000  OffsetCommit of app-1 has had no response since 10:00:10.000 (4 s)",
     ]
 
 
@@ -310,7 +332,7 @@ def test_commits_that_were_stored_although_their_answer_said_no() -> None:
     script.at(15).answer(number, "COORDINATOR_NOT_AVAILABLE")
     script.at(16).event("offsets", log=LOG, group="billing", request=number, offsets={"orders-0": 7})
     assert (
-        "1 commit failed: COORDINATOR_NOT_AVAILABLE after 5 s. 1 of the failed commits was stored all the same."
+        "1 commit failed: COORDINATOR_NOT_AVAILABLE after 5 s. 1 of the failed commits was stored nevertheless."
         in said(script)
     )
 
@@ -340,7 +362,7 @@ def test_an_empty_journal() -> None:
 
 def test_a_generation_that_is_not_there() -> None:
     assert said(crashed(), 9) == (
-        "The journal holds nothing of how generation 9 of group billing came about; it holds generations 1-2."
+        "No rebalance to generation 9 of group billing in the journal; it holds generations 1-2."
     )
 
 
@@ -359,7 +381,8 @@ def test_a_journal_that_is_switched_on_later_shows_what_there_is() -> None:
     script.events = [{"seq": 1, "ts_ms": script.ts_ms, "event": "group", "log": LOG, "group": "billing"}]
     script.events[0] |= {"cause": {"kind": "load"}, "before": None, "after": whole}
     assert said(script) == (
-        f"Group billing on {LOG}: Stable in generation 1, 2 members: app-1 (leader) and app-2. 0 rebalances in the journal, "
+        f"Group billing on {LOG}: Stable in generation 1, 2 members: app-1 (leader) and app-2. 0 rebalances in the "
+        f"journal, "
         "2024-11-03 10:01:00.000 to 10:01:00.000 UTC."
     )
 
@@ -389,8 +412,9 @@ def storm() -> Script:
 def test_a_storm_of_rebalances_is_told_as_one() -> None:
     words = said(storm().at(20))
     assert (
-        "10:00:10.000  Rebalanced 3 times between 10:00:10.000 and 10:00:13.500 (3.5 s) without being Stable for longer than 500 ms: "
-        "every time because the leader app-1 joined again, after its OffsetCommit had been answered ILLEGAL_GENERATION. It had begun "
+        "10:00:10.000  Rebalanced 3 times between 10:00:10.000 and 10:00:13.500 (3.5 s) without being Stable for "
+        "longer than 500 ms: "
+        "every time because the leader app-1 joined again, after its OffsetCommit got ILLEGAL_GENERATION. It had begun "
         "because the leader app-1 at /127.0.0.1 joined again. Generation 5 stayed Stable."
     ) in words
     assert said(storm(), 3).endswith(
@@ -405,7 +429,7 @@ def test_sessions_that_run_out_together_are_told_together() -> None:
     script.event("timer", log=LOG, timer="session", group="billing", member=C, due_ms=script.ts_ms)
     script.step(timer("session", C), gone=[C], leader=None, protocol=None, state="Empty", generation=2)
     assert said(script, 2).endswith(
-        "Meanwhile the sessions of app-2 and app-3 ran out as well (at once). The group is empty since then."
+        "Meanwhile the sessions of app-2 and app-3 also expired (at once). The group has been Empty since then."
     )
 
 
@@ -425,7 +449,7 @@ def test_a_topic_that_grows_is_seen_in_what_clients_are_told() -> None:
         script.answer(number, topics=[{"name": "orders", "partitions": [{} for _ in range(partitions)]}])
     script.at(10.1).joins(A, state="PreparingRebalance")
     assert "10:00:10.000  Topic orders has 6 partitions now, it had 2." in said(script)
-    assert "joined again, as more partitions were there: orders (2 to 6 partitions)." in said(script)
+    assert "joined again, as topics had more partitions: orders (2 to 6 partitions)." in said(script)
 
 
 def test_what_the_clients_of_a_scenario_told() -> None:

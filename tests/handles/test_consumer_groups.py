@@ -77,14 +77,14 @@ async def test_who_waited_for_whose_partitions_is_told_in_words() -> None:
         await a.beat(gives_up=False)
         await kafka.time.advance("12s")
         await b.beat()
-        assert "app-B has waited 12 s for orders-2 and orders-3, which app-A has not given up" in unwrapped(
+        assert "app-B has waited 12 s for orders-2 and orders-3, which app-A has not revoked" in unwrapped(
             group.explain()
         )
         await a.beat()
         await b.beat()
         told = unwrapped(group.explain())
         assert "epoch 2: app-B joined" in told
-        assert "app-B waited 12 s for orders-2 and orders-3, which app-A had not given up" in told
+        assert "app-B waited 12 s for orders-2 and orders-3, which app-A had not revoked" in told
         assert told.startswith("Consumer group g on __consumer_offsets-")
         assert "Stable, epoch 2, 2 members." in told
         assert "app-B waited 12 s" in recent(kafka.journal.events, "g")
@@ -107,7 +107,7 @@ async def test_members_live_on_while_time_is_moved_unless_they_are_named() -> No
         await group.wait(members=1)
         assert [m.client_id for m in group.members] == ["app-A"]
         told = unwrapped(group.explain())
-        assert "app-B was out, silent for longer than its session" in told
+        assert "app-B was removed: its session expired" in told
         await a.wire.close()
         await b.wire.close()
 

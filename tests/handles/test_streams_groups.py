@@ -43,14 +43,14 @@ async def test_who_waited_for_whose_task_is_told_in_words() -> None:
         await a.beat(revokes=False)
         await kafka.time.advance("12s")
         await b.beat()
-        assert "app-2 has waited 12 s for tasks 0_2 and 0_3, which app-1 has not given up" in unwrapped(group.explain())
+        assert "app-2 has waited 12 s for tasks 0_2 and 0_3, which app-1 has not revoked" in unwrapped(group.explain())
         await a.beat()
         await b.beat()
         told = unwrapped(group.explain())
         assert told.startswith("Streams group g on __consumer_offsets-")
         assert "Stable, epoch 3, 2 members." in told
         assert "epoch 3: app-2 joined" in told
-        assert "app-2 waited 12 s for tasks 0_2 and 0_3, which app-1 had not given up" in told
+        assert "app-2 waited 12 s for tasks 0_2 and 0_3, which app-1 had not revoked" in told
         assert "app-2 waited 12 s" in recent(kafka.journal.events, "g")
         drawn = group.timeline()
         assert "Stable in epoch 3" in drawn
@@ -107,7 +107,7 @@ async def test_a_changed_topology_is_told_of_the_member_that_brings_it_and_of_th
         assert "app-2's heartbeat was refused twice: INVALID_REQUEST, topology updates are not supported yet" in told, (
             told
         )
-        assert "app-3 has the topology of epoch 0, the group has 1: STALE_TOPOLOGY" in told
+        assert "app-3 has topology epoch 0, the group has 1: STALE_TOPOLOGY" in told
         await close(a, b, c)
 
 
@@ -131,11 +131,11 @@ async def test_the_deletion_of_a_group_is_told_and_its_epochs_begin_anew() -> No
         b = await joined(kafka, "app-2", COUNTS, epoch=1)
         told = group.explain().splitlines()[1:]
         assert [line.split("  ", 1)[1] for line in told[:6]] == [
-            "epoch 1: the group was made",
+            "epoch 1: the group was created",
             "epoch 2: app-1 joined",
             "epoch 3: app-1 left",
             "the group was deleted",
-            "epoch 1: the group was made",
+            "epoch 1: the group was created",
             "epoch 2: app-2 joined",
         ]
         await close(a, b)

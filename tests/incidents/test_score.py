@@ -61,7 +61,7 @@ def test_a_note_tells_too() -> None:
         finding(at_ms=START_MS - EARLY_MS - 1),
         finding(at_ms=END_MS + LATE_MS + 1),
         finding(severity="good"),
-        finding(group="audit", text="audit lost a member. The same in less measure: billing."),
+        finding(group="audit", text="audit lost a member. To a lesser extent also: billing."),
     ],
     ids=[
         "another kind",

@@ -53,5 +53,5 @@ def test_the_steps_of_a_cooperative_rebalance_and_a_topic_that_grows(tmp_path: P
         ("metadata change", ["app-1"], ["app-1: revoked orders-2, orders-3"]),
         ("metadata change", ["app-1"], ["orders: 4 to 6 partitions"]),
     ]
-    assert "app-1 at /127.0.0.1 joined again with orders-2 and orders-3 given up" in explained
-    assert "app-1 at /127.0.0.1 joined again, as more partitions were there: orders (4 to 6 partitions)" in explained
+    assert "app-1 at /127.0.0.1 joined again with orders-2 and orders-3 revoked" in explained
+    assert "app-1 at /127.0.0.1 joined again, as topics had more partitions: orders (4 to 6 partitions)" in explained

@@ -381,7 +381,7 @@ def test_moves_at_one_time_are_one_finding_and_a_note_unless_records_are_lost() 
     went, stayed = (one for one in findings(facts(moves=again)) if one.kind in ("moved", "epoch"))
     assert went.text.startswith("__consumer_offsets-0 went to another leader")
     assert (stayed.kind, stayed.severity, stayed.log_partition) == ("epoch", "note", 3)
-    assert "broker 3 leads on" in stayed.text
+    assert "broker 3 is still the leader" in stayed.text
     mark = {"what": "unclean", "topic": "__consumer_offsets", "partition": 3, "ts_ms": T0, "file": "a.log", "line": 7}
     lost = only(facts(marks=[mark], moves=[{**moves[1], "unclean": True}]))
     assert (lost.kind, lost.severity, lost.log_partition, lost.lines) == ("unclean", "bad", 3, ("a.log:7",))
@@ -394,7 +394,7 @@ def test_an_open_transaction_beyond_its_timeout_hangs() -> None:
     )  # fmt: skip
     found = only(facts(transactions=[hanging]))
     assert (found.severity, found.group, found.records) == ("bad", "billing", ((12, 9),))
-    assert "though its timeout of 1 min is over" in found.text
+    assert "although its timeout of 1 min has expired" in found.text
     ended = {**hanging, "end": "aborted", "to_ms": T0 + 120_000}
     assert only(facts(transactions=[ended])).severity == "warn"
 

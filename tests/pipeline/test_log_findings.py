@@ -71,10 +71,10 @@ def test_a_member_that_comes_and_goes_is_a_storm_and_no_deployment() -> None:
     (found,) = storm().told("storm")
     assert (found.severity, found.group) == ("warn", "billing")
     assert found.text == (
-        "billing had 13 generations within 2 min from 22:13:20 on; came: app-2 6 times and app-1 once; left or fell silent: app-2 6"
+        "billing had 13 generations within 2 min from 22:13:20 on; joined: app-2 6 times and app-1 once; left or expired: app-2 6"
         " times."
     )
-    assert "does not say why" in found.advice
+    assert "does not show why" in found.advice
 
 
 def test_generations_that_left_no_record_are_counted_and_weigh_more() -> None:
@@ -84,7 +84,7 @@ def test_generations_that_left_no_record_are_counted_and_weigh_more() -> None:
     (found,) = log.told("storm")
     assert found.severity == "bad"
     assert "had 13 generations within 1 min 30 s" in found.text
-    assert "9 of them without a record: begun again before they were Stable, or taken by compaction" in found.text
+    assert "9 of them without a record: restarted before they were Stable, or removed by compaction" in found.text
 
 
 def test_a_rolling_restart_is_no_alarm() -> None:
@@ -120,7 +120,7 @@ def test_an_assignment_that_came_late_is_told_with_what_is_known_of_its_length()
     (found,) = log.told("slow")
     assert (found.severity, found.at_ms) == ("warn", T0 + 60_000)
     assert found.text == (
-        "billing took at least 14 s to rebalance at 22:14:20: so long it was from the end of the join window until generation 2 was"
+        "billing took at least 14 s to rebalance at 22:14:20: the time from the end of the join phase until generation 2 was"
         " stored."
     )
 
@@ -131,7 +131,7 @@ def test_a_member_that_does_not_come_back_is_a_note_that_says_what_is_not_known(
     log.stands(40, "app-1", "app-3")
     (found,) = log.told("gone")
     assert found.severity == "note"
-    assert found.text == "app-2 left billing or fell silent by 22:14:00, and did not come back; 2 stayed."
+    assert found.text == "app-2 left billing, or expired, by 22:14:00, and did not rejoin; 2 stayed."
     log.stands(80, "app-1", "app-3", "app-2'")
     assert log.told("gone") == []
 
@@ -163,8 +163,8 @@ def test_records_and_rows_mean_the_same() -> None:
     ("kind", "lost", "orderly"),
     [
         ("classic", "No LeaveGroup arrived", "looks: start members together, or give them group.instance.id."),
-        ("consumer", "No heartbeat that leaves arrived", "looks; group.instance.id spares a restart both epochs."),
-        ("share", "No heartbeat that leaves arrived", "one by one looks."),
+        ("consumer", "No leaving heartbeat arrived", "looks; group.instance.id spares a restart both epochs."),
+        ("share", "No leaving heartbeat arrived", "one by one looks."),
     ],
 )
 def test_what_is_advised_fits_the_kind_of_group(kind: str, lost: str, orderly: str) -> None:

@@ -319,7 +319,7 @@ def test_without_a_journal_nothing_that_hangs_on_it_is_shown() -> None:
     assert "read twice" not in text
     assert "stuck" not in [attributes["id"] for tag, attributes in parsed.tags if tag == "section"]
     assert not [attributes for _, attributes in parsed.tags if "jammed" in (attributes.get("class") or "")]
-    assert "Whether anybody tried is not in the log" in text
+    assert "Whether any client tried to write is not in the log" in text
 
 
 def test_a_fall_of_an_offset_is_marked_where_it_was() -> None:

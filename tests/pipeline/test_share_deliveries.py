@@ -178,17 +178,17 @@ def told(*rows: Row, rebalances: list[Row] | None = None) -> list[tuple[str, str
 def test_a_record_that_is_retried_once_is_a_note() -> None:
     ((kind, severity, text),) = told(delivery(0, 80))
     assert (kind, severity) == ("redelivered", "note")
-    assert "1 record of jobs came back to be delivered again: offset 7 of orders-0 at" in text
+    assert "1 record of jobs became available again: offset 7 of orders-0 at" in text
 
 
 def test_one_that_waited_while_nobody_left_is_a_lock_that_ran_out() -> None:
     ((kind, severity, text),) = told(delivery(0, 11_000))
     assert (kind, severity) == ("redelivered", "warn")
-    assert "it waited 11 s until it was taken, and no member had gone" in text
+    assert "it waited 11 s until its next delivery, and no member had been removed" in text
     gone = made.rebalance(8000, cause="gone", group="jobs", source="log")
     ((kind, severity, text),) = told(delivery(0, 11_000), rebalances=[gone])
     assert (kind, severity) == ("redelivered", "note")
-    assert "a member went then" in text
+    assert "a member was removed then" in text
 
 
 def test_given_up_rejected_and_set_from_outside() -> None:
@@ -202,7 +202,7 @@ def test_given_up_rejected_and_set_from_outside() -> None:
         ("archived", "note"),
         ("reset", "warn"),
     ]
-    assert "jobs gave up 1 record after 5 deliveries: offset 7 of orders-0" in found[0][2]
+    assert "jobs archived 1 record after 5 deliveries: offset 7 of orders-0" in found[0][2]
     assert "jobs rejected 1 record: offset 9 of orders-0" in found[1][2]
     assert "from 50 to 20; up to 30 records are read again" in found[2][2]
 
@@ -245,7 +245,7 @@ def test_a_run_tells_names_lists_and_skips(copied: Path, tmp_path: Path) -> None
 
     found = run(copied, tmp_path / "out")
     assert [one["text"] for one in found["findings"] if one["kind"] == "archived"] == [
-        "jobs gave up 1 record after 5 deliveries: offset 7 of orders-0 at 22:13:22."
+        "jobs archived 1 record after 5 deliveries: offset 7 of orders-0 at 22:13:22."
     ]
     (skipped,) = [one for one in found["findings"] if one["kind"] == "skipped"]
     assert "__share_group_state-0" in skipped["text"]

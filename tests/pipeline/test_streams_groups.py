@@ -123,8 +123,8 @@ def test_at_ours(tmp_path: Path) -> None:
     asyncio.run(play())
     tables = told(tmp_path / "data", tmp_path / "out")
     check(tables, 12_000)
-    assert "ann held on to tasks 0_2 and 0_3 for 12 s after it was told to give them up." in found(tables, "slow").text
-    assert "web waited 12 s for tasks 0_2 and 0_3, which ann had not given up" in explained  # the same of the journal
+    assert "ann kept tasks 0_2 and 0_3 for 12 s after it was asked to revoke them." in found(tables, "slow").text
+    assert "web waited 12 s for tasks 0_2 and 0_3, which ann had not revoked" in explained  # the same of the journal
     assert "MISSING_INTERNAL_TOPICS" in explained
 
 

@@ -130,9 +130,9 @@ TOLD = {
     "marker-without-a-leader": ("warn", "its last marker was written 10.1 s after its end was decided"),
     "timeout-in-a-rebalance": (
         "warn",
-        "was aborted after 7 s, as its time was over (6 s); offsets of ledger were dropped with it",
+        "was aborted after 7 s, as its timeout had expired (6 s); pending offsets of ledger were discarded with it",
     ),
-    "zombie-is-fenced": ("note", "as a producer came with the same transactional.id"),
+    "zombie-is-fenced": ("note", "as another producer initialized the same transactional.id"),
 }
 
 
@@ -224,8 +224,8 @@ def test_each_end_has_its_sentence() -> None:
     }  # fmt: skip
     assert "until admin sent a marker" in told["hung"].text
     assert told["fenced"].text.startswith("The transaction of a of producer 7 in orders-0")
-    assert "was aborted after 5 s by b, as a producer came" in told["fenced"].text
-    assert "as its time was over (4 s)" in told["timed out"].text
+    assert "was aborted after 5 s by b, as another producer initialized" in told["fenced"].text
+    assert "as its timeout had expired (4 s)" in told["timed out"].text
     assert "not all of its markers are written" in told["decided"].text
     assert set(SEEN.names) - set(TRANSACTIONS.names) == {"until_ms"}
 

@@ -94,8 +94,9 @@ def test_a_jam_is_told_once_when_it_is_old_enough_and_again_when_it_is_over() ->
     alerts.add_rows([sign(6, 51_000, "committed", high_watermark=6)])
 
     assert told == [
-        "00:00:10.000  __consumer_offsets-12 takes no append (2 other groups in it: audit and shop): 1 attempt of billing, since then",
-        "00:00:51.000  __consumer_offsets-12 takes appends again, after 41 s",
+        "00:00:10.000  __consumer_offsets-12 commits no append (2 other groups in it: audit and shop): 1"
+        " attempt of billing, since then",
+        "00:00:51.000  __consumer_offsets-12 commits appends again, after 41 s",
     ]
 
 
@@ -105,7 +106,7 @@ def test_a_jam_within_one_batch_is_told_when_it_is_over_and_not_of_the_past() ->
     told: list[str] = []
     StuckAlerts(told.append).add_rows([*batch, *short])
     assert told == [
-        "00:00:01.000  __consumer_offsets-12 took no append: 1 attempt of billing, answered NOT_ENOUGH_REPLICAS, for 3 s"
+        "00:00:01.000  __consumer_offsets-12 committed no append: 1 attempt of billing, answered NOT_ENOUGH_REPLICAS, for 3 s"
     ]
     told.clear()
     StuckAlerts(told.append).add_rows(batch, past=True)
@@ -303,7 +304,7 @@ async def test_a_stuck_partition_is_told_while_it_is_stuck_and_the_watch_ends_by
             async with kafka.offsets_log("billing").stuck():
                 began = time.monotonic()
                 commit = committed(wire, 4)
-                text = await asyncio.to_thread(said, watch.stdout, "takes no append")
+                text = await asyncio.to_thread(said, watch.stdout, "commits no append")
                 print(f"told {time.monotonic() - began:.1f} s after the commit: {text}")
                 await commit
             assert "of billing" in text

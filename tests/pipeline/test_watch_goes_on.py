@@ -212,7 +212,7 @@ def test_logs_that_go_on_and_are_rolled_bring_what_a_run_with_them_tells(spark: 
     after = watched()
     stuck = [line for line in after if "could not commit" in line]
     assert stuck
-    assert "its leader says so" in stuck[0]
+    assert "its leader logged it" in stuck[0]
     assert not set(after) & set(before), "a finding is told once"
 
     (folder / "logs" / "brokers").rename(tmp_path / "more")  # the run has the same files

@@ -95,7 +95,7 @@ def test_the_finding_names_topic_client_and_the_rest() -> None:
     (found,) = findings(facts(refusals=[refusal()]))
     assert found.text == (
         "84 commits of app-2 in billing for ord.a between 22:13:20 and 22:14:20 were answered UNKNOWN_TOPIC_OR_PARTITION; what 75 of "
-        "them committed for ord.b was taken."
+        "them committed for ord.b was accepted."
     )
     assert " may " in found.advice
 
@@ -106,7 +106,7 @@ def test_what_one_client_sent_as_a_member_and_as_none_is_one_story() -> None:
     assert found.text.startswith(
         "100 commits of app-2 in billing for ord.a between 22:13:20 and 22:14:50 were answered"
     )
-    assert "what 75 of them committed for ord.b was taken" in found.text
+    assert "what 75 of them committed for ord.b was accepted" in found.text
 
 
 def test_a_rebalance_that_waited_in_vain_says_what_was_refused_then() -> None:
@@ -115,7 +115,7 @@ def test_a_rebalance_that_waited_in_vain_says_what_was_refused_then() -> None:
     )
     found = next(one for one in findings(facts(refusals=[refusal()], rebalances=[waited])) if one.kind == "slow")
     assert (
-        "59 s of it waiting for members to rejoin, in vain for app-2; commits of app-2 were refused then, for ord.a"
+        "59 s of it until the rebalance timeout expired, without a JoinGroup of app-2; commits of app-2 were refused then, for ord.a"
         in found.text
     )
     assert " may " in found.advice
@@ -232,7 +232,7 @@ def test_the_finding_of_an_offset_before_the_logs_start() -> None:
         "billing is committed at 10 of orders-0 at 22:13:20, before the log's start 50: up to 40 records that it had not committed"
         " are deleted."
     )
-    assert "is not known" in found.advice
+    assert "is unknown" in found.advice
 
 
 def test_where_a_log_begins_is_told_by_the_answers_to_fetches(duck: DuckSession) -> None:
@@ -301,8 +301,8 @@ def test_an_offset_that_went_back_to_where_the_log_was_cut_reads_nothing_again(d
     regressions = rows(offset_regressions(log, "journal"))
     given = facts(losses=rows(data_losses(events, log)), regressions=regressions)
     found = next(one for one in findings(given) if one.kind == "regression")
-    assert "went back as the topic's log was cut on orders-0: from 100 to 60 at" in found.text
-    assert found.text.endswith("; what was there, up to 40 records, is gone.")
+    assert "committed a lower offset after the topic's log was truncated on orders-0: from 100 to 60 at" in found.text
+    assert found.text.endswith("; up to 40 records are lost.")
     for other in ({"first_offset": 61}, {"at_ms": 999_000}, {"partition": 1}, {"part": "head"}):
         elsewhere = facts(losses=[{**one, **other} for one in given.losses], regressions=regressions)
         found = next(one for one in findings(elsewhere) if one.kind == "regression")
@@ -329,7 +329,9 @@ def test_a_reset_of_which_the_log_holds_no_offset_before_is_not_said_to_skip_not
     (found,) = rows(offset_resets(OFFSET_LOG.frame(duck, log.rows)))
     assert (found["partitions"], found["back"], found["skipped"], found["unknown"]) == (2, 0, 10, 1)
     (told,) = findings(facts(resets=[found]))
-    assert told.text.endswith("; up to 10 records are skipped and what 1 partition stood at before is not in the log.")
+    assert told.text.endswith(
+        "; up to 10 records are skipped and the earlier offsets of 1 partition are not in the log."
+    )
 
 
 @pytest.mark.parametrize(
@@ -378,9 +380,9 @@ def test_records_that_a_member_read_over(duck: DuckSession) -> None:
     names = ("group", "client_id", "topic", "partition", "from_offset", "to_offset", "by", "committed", "out_of_range")
     assert picked([found], *names) == [("billing", "app", "orders", 0, 3, 8, 5, True, True)]
     (finding,) = findings(facts(skips=[found]))
-    assert "went on to read orders-0 at 8 at" in finding.text
+    assert "continued to read orders-0 at 8 at" in finding.text
     assert (
-        "not at the committed offset 3: up to 5 records were not delivered to it; its last Fetch before was"
+        "not at the committed offset 3: up to 5 records were not delivered to it; its last Fetch before got"
         in finding.text
     )
 
@@ -407,7 +409,7 @@ def test_a_lookup_that_was_refused_stands_with_what_was_read_over(duck: DuckSess
         (12, 20, None),
     ]
     (finding,) = findings(facts(skips=found[:1]))
-    assert finding.text.endswith("not delivered to it; its last OffsetFetch before was answered STALE_MEMBER_EPOCH.")
+    assert finding.text.endswith("not delivered to it; its last OffsetFetch before got STALE_MEMBER_EPOCH.")
     book = Book()
     commit_of(book, 3)
     looked_up(book, 113, "STALE_MEMBER_EPOCH")
@@ -452,22 +454,22 @@ def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: DuckSessio
     log = Log()
     log.generation(0, 1)
     log.commit(10, 100)
-    log.generation(20, 1, ("m-2",))  # a static member came back under another id
+    log.generation(20, 1, ("m-2",))  # a static member rejoined with another member id
     log.commit(30, 60)
     log.commit(40, 50)
     found = rows(offset_regressions(OFFSET_LOG.frame(duck, log.rows)), "log_offset")
     assert picked(found, "from_offset", "to_offset", "how") == [(100, 60, "regrouped"), (60, 50, "rewind")]
     texts = [one.text for one in findings(facts(regressions=found))]
-    assert any("after a record of the group of the same generation" in text for text in texts)
+    assert any("after another group record of the same generation" in text for text in texts)
 
 
 def test_a_member_that_joined_again_is_not_said_to_have_changed_its_subscription() -> None:
-    """With a cooperative assignor it has given something up; the table has no more than that it came with other metadata."""
+    """With a cooperative assignor it has given something up; the table has no more than that it joined with other metadata."""
     rows_ = [rebalance(at, 1000, cause="metadata change", generation=at) for at in range(0, 20_000, 2000)]
     found = next(one for one in findings(facts(rebalances=rows_)) if one.kind == "restless")
     assert (
-        "members that came with other metadata, or topics that changed (as when app-1 came with other metadata"
+        "members that joined with other metadata, or topics that changed (as when app-1 joined with other metadata"
         in found.text
     )
-    assert " may be why" in found.advice
+    assert " may be the cause" in found.advice
     assert "cooperative" in found.advice

@@ -39,7 +39,7 @@ expect:
   - within: 20s
     group: {billing: {state: Stable, members: 1}}
   - happened: {fault: lost, hits: 2}
-  - never: {group: billing, committed: went_back}
+  - never: {group: billing, committed: decreased}
     between: [it works, hit]
 """
 
@@ -136,7 +136,7 @@ def test_the_right_one_is_right() -> None:
         ("between: [it works, hit]", "between: it works", 24, "between: 'it works' is not a list"),
         ("between: [it works, hit]", "between: [hit]", 24, "between: expected two steps, [FIRST, LAST]"),
         ("- happened:", "- hapened:", 22, "did you mean 'happened'?"),
-        ("committed: went_back", "comitted: went_back", 23, "did you mean 'committed'?"),
+        ("committed: decreased", "comitted: decreased", 23, "did you mean 'committed'?"),
         ("steps:", "stages:", 7, "the file has no key 'stages'; did you mean 'steps'?"),
         ("name: right", "name: right\nname: again", 2, "the key 'name' occurs twice in one map"),
         ("name: right", "name: right\nimport: {describe: nowhere.txt}", 2, "nowhere.txt: no such file"),
@@ -171,6 +171,22 @@ def test_an_expectation_says_something_besides_its_time() -> None:
     text = "outside: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
     (matcher,) = parse(loads(text)).expect[0].matchers
     assert matcher.what == "request api JoinGroup, group billing"
+
+
+def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_present_name() -> None:
+    text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
+    with pytest.warns(FutureWarning, match=r":3: .*'went_back' is now called 'decreased'"):
+        (matcher,) = parse(loads(text)).expect[0].matchers
+    assert matcher.what == "a committed offset of billing decreased"
+    text = "outside: {groups: billing}\nexpect:\n  - never: {event: staged, group: billing, action: passed over}"
+    with pytest.warns(
+        FutureWarning, match=r":3: .*'(staged|passed over)' is now called '(pending_offsets|superseded)'"
+    ):
+        (matcher,) = parse(loads(text)).expect[0].matchers
+    assert matcher.what == "pending_offsets group billing, action superseded"
+    text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
+    with pytest.raises(WrongFile, match="committed: 'decresed' is neither 'decreased' nor a map"):
+        parse(loads(text.replace("went_back", "decresed")))
 
 
 MANY = """\
@@ -262,31 +278,31 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_line() -> None:
         ("members: 1}}", "leader: ap-1}}", 21, "leader: no member 'ap-1'; did you mean 'app-1'?"),
         ("members: 1}}", "committed: {orders-7: 1}}}", 21, "no partition 7"),
         (
-            "never: {group: billing, committed: went_back}",
-            "never: {group: biling, committed: went_back}",
+            "never: {group: billing, committed: decreased}",
+            "never: {group: biling, committed: decreased}",
             23,
             "billing",
         ),
         (
-            "never: {group: billing, committed: went_back}",
+            "never: {group: billing, committed: decreased}",
             "never: {client: ap-1, says: lost}",
             23,
             "did you mean 'app-1'?",
         ),
         (
-            "never: {group: billing, committed: went_back}",
+            "never: {group: billing, committed: decreased}",
             "never: {event: append, log: offsets(billing)}",
             23,
             "events name a log by its partition; write __consumer_offsets-",
         ),
         (
-            "never: {group: billing, committed: went_back}",
+            "never: {group: billing, committed: decreased}",
             "never: {event: broker, action: dwon}",
             23,
             "no action 'dwon'; did you mean 'down'?",
         ),
         (
-            "never: {group: billing, committed: went_back}",
+            "never: {group: billing, committed: decreased}",
             "never: {event: mark, text: jamm}",
             23,
             "did you mean 'jam'?",

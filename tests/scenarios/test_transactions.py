@@ -164,7 +164,7 @@ def test_the_story_of_each() -> None:
     assert (stray.log, stray.offset, stray.lost_abort, list(stray.readers)) == ("payments-1", 1, False, ["reader"])
     (lost,) = found("lost-abort-3.4").hanging
     assert lost.lost_abort
-    assert "counts (KIP-890)." in words("lost-abort-3.4")
+    assert "became part of the next one (KIP-890)." in words("lost-abort-3.4")
     assert found("lost-abort-4.1").hanging == []
     fenced = [one for one in found("zombie-is-fenced").transactions if one.ends == "fenced"]
     assert [(one.began_by.client_id, one.ended_by.client_id) for one in fenced if one.began_by and one.ended_by] == [
@@ -172,11 +172,11 @@ def test_the_story_of_each() -> None:
     ]
     (taken_over,) = found("coordinator-dies-in-a-commit").transactions
     assert (taken_over.ends, len(taken_over.found_ms), taken_over.over) == ("commit", 1, True)
-    assert "Another coordinator found it decided and went on with it" in words("coordinator-dies-in-a-commit")
+    assert "Another coordinator loaded its decision and continued with it" in words("coordinator-dies-in-a-commit")
     assert "Its marker for payments-1 was written after 10" in words("marker-without-a-leader")
-    assert "The log did not take PrepareCommit" in words("state-stuck")
+    assert "The log refused PrepareCommit" in words("state-stuck")
     (timed_out, _) = found("timeout-in-a-rebalance").transactions
-    assert (timed_out.ends, timed_out.staged) == ("timed out", {"ledger": {"orders-0": 5}})
+    assert (timed_out.ends, timed_out.pending_offsets) == ("timed out", {"ledger": {"orders-0": 5}})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -100,11 +100,11 @@ SILENT = f"""{sys.executable} -c 'import sys; sys.stdin.read()'"""
 async def test_a_client_that_never_joined_breaks_a_verdict_that_would_hold_of_nobody() -> None:
     text = (
         ONE_MEMBER.replace(f"when: {STABLE}, within: 150s", "after: 50ms")
-        + "expect:\n  - never: {group: billing, committed: went_back}\n"
+        + "expect:\n  - never: {group: billing, committed: decreased}\n"
     )
     outcome = await play(text, clients={"app": SILENT})
     assert [(one.held, one.text) for one in outcome.results] == [
-        (True, "never: a committed offset of billing went back"),
+        (True, "never: a committed offset of billing decreased"),
         (False, "the client app never asked to join 'billing', so nothing was tried on it"),
     ]
     assert outcome.code == 1

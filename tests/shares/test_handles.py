@@ -121,12 +121,12 @@ async def test_the_story_says_who_was_given_what_how_often_and_what_became_of_it
             in said
         )
         assert (
-            "record 2 of orders-0 was delivered twice: to ann, which let its lock expire after 3 s; to bob, which released it"
+            "record 2 of orders-0 was delivered twice: to ann, whose acquisition lock expired after 3 s; to bob, which released it"
             in said
         )
-        assert "That was as often as the group allows: archived after 3 s" in said
+        assert "That was the group's delivery limit: archived after 3 s" in said
         assert (
-            "record 3 of orders-0 was delivered twice: to ann, which let its lock expire after 3 s; to bob, which has it still"
+            "record 3 of orders-0 was delivered twice: to ann, whose acquisition lock expired after 3 s; to bob, which still has it"
             in said
         )
         assert "record 1 of orders-0 was delivered once: to ann, which rejected it" in said
@@ -161,7 +161,7 @@ async def test_what_the_share_coordinator_did_not_take_stands_in_the_journal() -
             (0, 1, "accepted", "acquired")
         ]
         assert group.locks, "all is as it was"
-        assert "did not take what was said of 0 to 1 of orders-0" in words(group.explain())
+        assert "refused the acknowledgement of 0 to 1 of orders-0" in words(group.explain())
         await kafka.time.advance("3s")
 
 

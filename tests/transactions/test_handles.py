@@ -84,7 +84,7 @@ async def test_an_abort_fences_the_producer() -> None:
         await orders.state_is("CompleteAbort")
         assert await client.end() is Err.PRODUCER_FENCED
         assert [each.ends for each in orders.history()] == ["fenced"]
-        assert ", as a producer came with the same id," in " ".join(orders.explain().split())
+        assert ", as another producer initialized the same id," in " ".join(orders.explain().split())
         with pytest.raises(UsageError, match="'nobody' can't be aborted: it is Dead"):
             await kafka.transaction("nobody").abort()
 
@@ -179,7 +179,7 @@ async def test_the_story_of_one_that_timed_out_and_of_who_waited() -> None:
         text = " ".join(orders.explain().split())
         assert "begun by wire in epoch 0." in text
         assert "Aborted by its coordinator, as it was open for longer than its timeout of 20 s" in text
-        assert "It held orders-0 at offset 0 for " in text
+        assert "It held the last stable offset of orders-0 at 0 for " in text
         assert ": wire for " in text
         assert "The EndTxn of wire was answered" in text
         assert "it had been fenced" in text
@@ -229,14 +229,14 @@ async def test_the_story_of_an_abort_that_was_lost() -> None:
         found = transactions(kafka.journal.events)
         (stray,) = found.hanging
         assert (stray.hangs, stray.lost_abort, stray.producer_id) == (True, False, client.id[0] + 1)
-        assert "in a transaction of which no coordinator knew: it hangs" in " ".join(
+        assert "in a transaction that no coordinator knows: it hangs" in " ".join(
             explain_transactions(kafka.journal.events).split()
         )
         assert explain_transactions(kafka.journal.events, "biling").endswith("Did you mean 'billing'?")
 
 
 def test_what_is_no_journal_of_ours_tells_nothing_and_breaks_nothing() -> None:
-    for kind in ("transaction", "marker", "staged", "stable", "request", "response"):
+    for kind in ("transaction", "marker", "pending_offsets", "stable", "request", "response"):
         for event in ({"event": kind}, {"event": kind, "transactional_id": 5, "action": [], "log": {}, "offsets": 3}):
             assert transactions([event]).transactions == []
     assert explain_transactions([]).startswith("0 transactions in the journal")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 FORMER = {
     "a commit shows when it is committed": "uncommitted offsets are not visible",
     "a committed offset is given once": "offsets below the high watermark are never written again",
@@ -31,16 +29,3 @@ FORMER = {
     "what was acknowledged outlives its process": "acknowledged records survive a crash",
     "who owes a SyncGroup goes": "members without a SyncGroup are removed",
 }
-
-
-def current(name: str) -> str:
-    """The name of the invariant that was called ``name``; ``name`` itself where it is no former one. Warns (FutureWarning) of those."""
-    now = FORMER.get(name)
-    if now is None:
-        return name
-    warnings.warn(
-        f"the invariant {name!r} is now called {now!r}; the former name goes with the next release",
-        FutureWarning,
-        stacklevel=3,
-    )
-    return now

@@ -30,7 +30,7 @@ OPEN = {
     "unreleased": "a member has not given up a partition that is another's",
     "prepared": "a transaction has its end, and not its markers",
     "held": "the last stable offset stands still",
-    "staged": "offsets are staged by a transaction",
+    "pending offsets": "a transaction has pending offsets",
     "loading": "a coordinator has gone or loads",
     "late": "an append has come to its time",
     "leaderless": "a log has another leader, or none",
@@ -134,9 +134,9 @@ class Coverage:
         if event["action"] == "held":
             self._open("held")
 
-    def _staged(self, event: Mapping[str, Any]) -> None:
+    def _pending_offsets(self, event: Mapping[str, Any]) -> None:
         self._come_to(f"offsets {event['action']}")
-        self._open("staged")
+        self._open("pending offsets")
 
     def _epochs(self, event: Mapping[str, Any]) -> None:
         group, state, cause = event["group"], event["state"], event["cause"]
@@ -195,7 +195,7 @@ _HEARD: Mapping[str, Callable[[Coverage, Mapping[str, Any]], None]] = {
     "transaction": Coverage._transaction,
     "marker": Coverage._marker,
     "stable": Coverage._stable,
-    "staged": Coverage._staged,
+    "pending_offsets": Coverage._pending_offsets,
     "epochs": Coverage._epochs,
 }
 
