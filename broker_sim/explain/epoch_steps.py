@@ -22,7 +22,17 @@ from dataclasses import dataclass, field
 from broker_sim.explain.events import Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.rebalances import STABLE, Cause, Kind
 
-__all__ = ["ACTIVE", "REMOVED_BY", "EpochStep", "EpochSteps", "MemberSnapshot", "Unit", "from_epochs"]
+__all__ = [
+    "ACTIVE",
+    "REMOVED_BY",
+    "EpochStep",
+    "EpochSteps",
+    "Holding",
+    "MemberSnapshot",
+    "Unit",
+    "from_epochs",
+    "note_holdings",
+]
 
 ACTIVE = "active"
 """Role of a task that processes records."""
@@ -224,6 +234,31 @@ class EpochSteps:
         if "topology" in event:
             return "streams"
         return _BY_ASSIGNOR.get(text(event, "assignor") or "", self.kind)
+
+
+@dataclass(slots=True)
+class Holding:
+    """What a member of a group by epochs had, was to give up and had not yet, from when to when (None: to the end)."""
+
+    from_ms: int
+    to_ms: int | None
+    has: frozenset[Unit]
+    revoking: frozenset[Unit]
+    missing: frozenset[Unit]
+
+
+def note_holdings(holdings: dict[str, list[Holding]], step: EpochStep) -> None:
+    """Note in ``holdings``, by member id, what a step has changed."""
+    for name in {**step.before, **step.after}:
+        member, known = step.after.get(name), holdings.setdefault(name, [])
+        now = None if member is None else (member.has, member.revoking, member.missing)
+        last = known[-1] if known and known[-1].to_ms is None else None
+        if last is not None and now == (last.has, last.revoking, last.missing):
+            continue
+        if last is not None:
+            last.to_ms = step.ts_ms
+        if now is not None and any(now):
+            known.append(Holding(step.ts_ms, None, *now))
 
 
 def from_epochs(step: EpochStep) -> tuple[GroupSnapshot, Cause]:

@@ -9,7 +9,7 @@ it: what has changed of members, subscriptions, partitions, assignor; where none
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, duration_text
@@ -17,7 +17,7 @@ from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, Member
 from broker_sim.explain.events import Event, items, number, table, text
 from broker_sim.explain.phrases import count, joined, quoted, shortened, times
 
-__all__ = ["TimelineEntry", "summary"]
+__all__ = ["TimelineEntry", "holding_words", "summary"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
@@ -33,11 +33,13 @@ _OUT = {
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One thing that happened, and when; ``request``: the number of the request that it came with, which orders things of one ms."""
+    """One thing that happened, and when; ``request``: the number of the request that it came with, which orders things of one ms;
+    ``kind``: as that of a paragraph."""
 
     ts_ms: int
     text: str
     request: int = 0
+    kind: str = "rebalance"
 
 
 @dataclass(slots=True)
@@ -234,7 +236,7 @@ class _EpochReader:
     def _describe_refusal(self, refusal: _Refusal) -> None:
         often = "" if refusal.times == 1 else f" {times(refusal.times)}"
         words = f"{refusal.client}'s heartbeat was refused{often}: {refusal.error}, {_lower(refusal.words.rstrip('.'))}"
-        self.out.append(TimelineEntry(refusal.since_ms, words))
+        self.out.append(TimelineEntry(refusal.since_ms, words, kind="trouble"))
 
     def _owners(self) -> dict[Unit, list[str]]:
         by_owner: dict[Unit, list[str]] = {}
@@ -284,7 +286,7 @@ class _EpochReader:
     ) -> None:
         if ts_ms - since_ms < _WORTH_TELLING_MS:
             return
-        what = _words(units)
+        what = _unit_words(units)
         who, whom = self.names.get(member, member), self.names.get(owner, owner)
         time = duration_text(ts_ms - since_ms)
         words = f"{who} waited {time} for {what}, which {whom} had not revoked"
@@ -304,10 +306,16 @@ class _EpochReader:
         return sorted(self.out, key=lambda line: line.ts_ms)
 
 
+def holding_words(who: str, has: frozenset[Unit], revoking: frozenset[Unit], missing: frozenset[Unit]) -> str:
+    """What a member has, is to give up and waits for: ``app-1 has task 0_0, is to give up task 0_1``."""
+    parts = (("has", has), ("is to give up", revoking), ("waits for", missing))
+    return f"{who} " + ", ".join(f"{what} {_unit_words(sorted(units))}" for what, units in parts if units)
+
+
 _ROLES = (ACTIVE, "standby", "warm-up")
 
 
-def _words(units: list[Unit]) -> str:
+def _unit_words(units: Sequence[Unit]) -> str:
     """``orders-2 and orders-3``; ``tasks 0_1 and 0_2``; ``standby task 0_3``."""
     said = [] if units[0].role else [_places(unit for unit in units if not unit.role)]
     for role in _ROLES:

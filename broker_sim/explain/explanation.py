@@ -23,7 +23,7 @@ from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
 from broker_sim.explain.transaction_text import transaction_text as text_of_transaction
 
-__all__ = ["explain", "recent"]
+__all__ = ["explain", "recent", "story"]
 
 MOST_PARAGRAPHS = 40
 FIRST_PARAGRAPHS = 5
@@ -36,32 +36,40 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     """
     events = list(events)
     past = history(events, group)
-    shared = delivery_text.summary(events, group)
-    if shared is not None and generation is None:
-        return _fill([shared[0], *_shared_lines(events, past, shared[1])], width)
-    by_epochs = epochs.summary(events, group)
-    if by_epochs is not None and generation is None:
-        own = [" ".join([by_epochs[0], *_commits_by_epochs(past)]), *_lines(past, by_epochs[1])]
-        classic = (
-            [header(past), *(f"{clock(paragraph.ts_ms)}  {paragraph.text}" for paragraph in paragraphs(past))]
-            if past.existed
-            else []
-        )
-        return _fill([*classic, *own], width)
-    if not past.existed and not past.calls:
-        return _fill([_unknown_group(events, group)], width)
-    if generation is not None:
+    if generation is not None and (past.existed or past.calls):
         return _fill(_generation_paragraphs(past, generation), width)
+    told = story(events, past)
     return _fill(
-        [header(past), *(f"{clock(paragraph.ts_ms)}  {paragraph.text}" for paragraph in paragraphs(past))], width
+        (part.text if part.kind == "lead" else f"{clock(part.ts_ms)}  {part.text}" for part in told),
+        width,
     )
 
 
-def _shared_lines(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[str]:
+def story(events: list[Event], past: History) -> list[Paragraph]:
+    """The history of a group of any kind; paragraphs of kind ``lead`` describe its state, the others what happened."""
+    group = past.group
+    shared = delivery_text.summary(events, group)
+    if shared is not None:
+        return [Paragraph(past.first_ms, "lead", shared[0]), *_dated(_shared_entries(events, past, shared[1]))]
+    by_epochs = epochs.summary(events, group)
+    classic = [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)] if past.existed else []
+    if by_epochs is not None:
+        lead = " ".join([by_epochs[0], *_commits_by_epochs(past)])
+        return [*classic, Paragraph(past.first_ms, "lead", lead), *_dated(_entries(past, by_epochs[1]))]
+    if not past.existed and not past.calls:
+        return [Paragraph(past.first_ms, "lead", _unknown_group(events, group))]
+    return classic or [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
+
+
+def _dated(entries: Iterable[epochs.TimelineEntry]) -> list[Paragraph]:
+    return [Paragraph(entry.ts_ms, entry.kind, entry.text) for entry in entries]
+
+
+def _shared_entries(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[epochs.TimelineEntry]:
     """Of a share group: what moved its epoch, and what became of its records."""
     by_epochs = epochs.summary(events, past.group)
     moved = [] if by_epochs is None else by_epochs[1]
-    return _lines(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
+    return _entries(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
 
 
 def _commits_by_epochs(past: History) -> list[str]:
@@ -69,22 +77,21 @@ def _commits_by_epochs(past: History) -> list[str]:
     return [] if past.existed else commit_words(past, past.commits)
 
 
-def _lines(past: History, own: Iterable[epochs.TimelineEntry]) -> list[str]:
-    """Lines of a group by epochs: its own steps, and those of any group: refused requests, states of logs,
+def _entries(past: History, own: Iterable[epochs.TimelineEntry]) -> list[epochs.TimelineEntry]:
+    """Entries of a group by epochs: its own steps, and those of any group: refused requests, states of logs,
     offsets and transactions. If it was also a classic group, only the refusals are added here."""
     if past.existed:
         since = [ts_ms for ts_ms, _, _ in past.epochs]
         states = [state for _, state, _ in past.epochs]
-        others = [
-            failure
+        entries = [
+            epochs.TimelineEntry(failure.ts_ms, failure.text, failure.request, "trouble")
             for failure in failures(past)
             if (at := bisect_right(since, failure.ts_ms)) and states[at - 1] != DEAD
         ]
-        lines = [epochs.TimelineEntry(failure.ts_ms, failure.text, failure.request) for failure in others]
     else:
-        lines = [epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request) for moment in moments(past)]
-        lines += [epochs.TimelineEntry(paragraph.ts_ms, paragraph.text) for paragraph in _transactions(past)]
-    return epochs.lines(sorted([*own, *lines], key=lambda line: (line.ts_ms, line.request)))
+        entries = [epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request, "note") for moment in moments(past)]
+        entries += [epochs.TimelineEntry(part.ts_ms, part.text, kind=part.kind) for part in _transactions(past)]
+    return sorted([*own, *entries], key=lambda entry: (entry.ts_ms, entry.request))
 
 
 def _transactions(past: History) -> Iterator[Paragraph]:
@@ -253,11 +260,12 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     past = history(events, group)
     shared = delivery_text.summary(events, group)
     if shared is not None:
-        lines = _shared_lines(events, past, shared[1])
+        lines = epochs.lines(_shared_entries(events, past, shared[1]))
         return "\n".join([shared[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
     by_epochs = epochs.summary(events, group)
     if by_epochs is not None and not past.existed:
-        return "\n".join([by_epochs[0], *(f"  {line}" for line in _lines(past, by_epochs[1])[-max(limit, 1) :])])
+        lines = epochs.lines(_entries(past, by_epochs[1]))
+        return "\n".join([by_epochs[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
     if not past.existed and not past.calls:
         return f"group {visible(group)}: no events in the journal"
     lines = [f"group {past.group}: {standing(past)}"]

@@ -18,7 +18,7 @@ from broker_sim.common.text import visible
 from broker_sim.explain.causes import Causes
 from broker_sim.explain.cluster_events import ClusterEvents
 from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
-from broker_sim.explain.epoch_steps import EpochSteps, from_epochs
+from broker_sim.explain.epoch_steps import EpochSteps, from_epochs, note_holdings
 from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import Arrival, History, MemberInfo, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.offsets import Offsets
@@ -158,6 +158,7 @@ class _HistoryReader:
             self.history.log = text(event, "log") or self.history.log
             self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
             step = self.epoch_steps.take(event)
+            note_holdings(self.history.holdings, step)
             self.came_back = from_epochs(step) if step.classic_members else None
             after = GroupSnapshot.of(event)
             if after is not None:

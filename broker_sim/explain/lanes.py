@@ -76,7 +76,10 @@ def _bar(canvas: Canvas, bar: Mark, middle: float, left: float, scale: Scale, dr
         return
     drawn.add(key)
     width = max(end - x, 2.5)
-    canvas.rect(x, middle - 5.5, width, 11, bar.kind, bar.text, radius=3)
+    thin = bar.kind in ("owned", "revoking", "awaiting")  # other bars are drawn over them
+    canvas.rect(
+        x, middle - (3.5 if thin else 5.5), width, 7 if thin else 11, bar.kind, bar.text, radius=2 if thin else 3
+    )
     if failed:
         canvas.circle(x + width, middle, 4, "bad", bar.text)
     elif bar.call is not None and bar.call.answered_ms is None:
@@ -105,6 +108,8 @@ def _mark(
         canvas.door(x, middle, "warnline", mark.text)
     elif mark.kind == "expired":
         canvas.cross(x, middle, 4, "badline", mark.text)
+    elif mark.kind == "archived":
+        canvas.diamond(x, middle, 5, "bad", mark.text)
     elif mark.kind == "unlocked":
         canvas.door(x, middle, "warnline", mark.text)
     elif mark.kind == "replaced":

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
+from broker_sim.explain.epoch_steps import Holding
 from broker_sim.explain.events import Call, GroupSnapshot
 from broker_sim.explain.rebalances import Cause, Phases
 from broker_sim.explain.transactions import HeldStableOffset, TransactionHistory
@@ -172,6 +173,7 @@ class History:
     series: list[RebalanceSeries] = field(default_factory=list)
     states: list[tuple[int, str, int]] = field(default_factory=list)  # since when, state, generation
     epochs: list[tuple[int, str, int]] = field(default_factory=list)  # as a consumer group: since when, state, epoch
+    holdings: dict[str, list[Holding]] = field(default_factory=dict)  # of a group by epochs: what each member had when
     members: dict[str, MemberInfo] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address

@@ -16,10 +16,10 @@ from broker_sim.drawing.colours import FONT, HUES, picture_css
 from broker_sim.drawing.pages import page
 from broker_sim.drawing.sheet import Sheet
 from broker_sim.explain.events import Event
-from broker_sim.explain.explanation import Paragraph, header, paragraphs, standing
+from broker_sim.explain.explanation import Paragraph, standing, story
 from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
-from broker_sim.explain.model import History, Incident, Span
+from broker_sim.explain.model import Incident, Span
 from broker_sim.explain.phrases import count, incident_words, span_words
 from broker_sim.explain.rebalance_text import rebalance_text
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
@@ -44,9 +44,14 @@ LEGEND = {
     "stable": "Stable, a colour for each generation",
     "join": "JoinGroup deferred",
     "sync": "SyncGroup deferred",
+    "owned": "has partitions or tasks",
+    "revoking": "is to give up some",
+    "awaiting": "waits for some that another member has",
     "lock": "has acquired records",
+    "redelivered": "records that were delivered before",
     "unlocked": "released or rejected some",
     "expired": "its lock or share session ended",
+    "archived": "archived: no member gets them again",
     "open": "transaction open",
     "marking": "its markers are pending; read_committed consumers wait",
     "commit": "commit",
@@ -61,22 +66,31 @@ LEGEND = {
     "told": "the client reported an error",
 }
 
+EPOCH_LEGEND = {
+    "prepare": "assigning: the target assignment is awaited",
+    "complete": "reconciling: members give up and take over",
+    "stable": "Stable, a colour for each epoch",
+}
+"""Of groups whose coordinator assigns."""
+
 
 def svg(events: Iterable[Event], group: str) -> str:
     """An SVG document of its own: the timeline, and what ``explain`` says beneath it."""
+    events = list(events)
     past = history(events, group)
     picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    picture.words(_paragraphs_of(past, group))
+    picture.words(story(events, past))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{picture.document()}\n'
 
 
 def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     """A page of its own: the timeline with tooltips and zoom, and what ``explain`` says."""
+    events = list(events)
     past = history(events, group)
     picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    lead, *paragraphs = _paragraphs_of(past, group)
+    lead, *paragraphs = story(events, past)
     return page(
         "explain/timeline.html",
         title=title or f"{group}: rebalances of a consumer group",
@@ -85,12 +99,6 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
         lead=lead.text,
         told=_anchored(paragraphs),
     )
-
-
-def _paragraphs_of(past: History, group: str) -> list[Paragraph]:
-    if not past.existed and not past.calls:
-        return [Paragraph(past.first_ms, "note", f"No events of group {group} in the journal.")]
-    return [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
 
 
 def _anchored(paragraphs: Iterable[Paragraph]) -> Iterator[dict[str, str]]:
@@ -164,7 +172,9 @@ class _Picture:
             else ""
         )
         lasted = duration_text(self.layout.to_ms - self.layout.from_ms)
-        facts = f"{log}{count(len(past.rebalances), 'rebalance')}{commits} · {lasted}"
+        epochs = len({epoch for _, _, epoch in past.epochs if epoch > 0})
+        steps = count(epochs, "epoch") if self.layout.by_epochs else count(len(past.rebalances), "rebalance")
+        facts = f"{log}{steps}{commits} · {lasted}"
         canvas.text(24, 62, f"{standing(past)}", "muted h2", room=WIDTH - 48)
         canvas.text(WIDTH - RIGHT, 40, facts, "muted h2 end")
 
@@ -180,7 +190,7 @@ class _Picture:
         self.sheet.times(RIBBON_Y - 10, above, below, apart=96, room=62)
         day = date(self.layout.from_ms)
         self.canvas.text(24, RIBBON_Y - 10, f"{day} UTC", "muted small")
-        self.canvas.text(24, RIBBON_Y + 17, "generation", "muted h2")
+        self.canvas.text(24, RIBBON_Y + 17, "epoch" if self.layout.by_epochs else "generation", "muted h2")
 
     # --- generations ----------------------------------------------------------------------------------------------------
 
@@ -201,7 +211,7 @@ class _Picture:
         words = (
             rebalance_text(past, band.rebalance)
             if band.rebalance is not None
-            else f"Generation {band.label} had begun before the journal."
+            else band.words or f"Generation {band.label} had begun before the journal."
         )
         canvas.group(words, f'data-at="{band.from_ms}"')
         if band.rest not in (EMPTY, DEAD):
@@ -305,8 +315,13 @@ class _Picture:
         kinds = {mark.kind for lane in self.layout.lanes for mark in lane.marks}
         kinds |= {bar.kind for lane in self.layout.lanes for bar in lane.bars}
         kinds |= {"commit" for lane in self.layout.lanes if lane.commits}
-        always = ("prepare", "complete", "stable", "join", "sync")
-        return [(kind, words) for kind, words in LEGEND.items() if kind in always or kind in kinds]
+        if self.layout.by_epochs:
+            legend = LEGEND | EPOCH_LEGEND
+            kinds |= set(EPOCH_LEGEND)
+        else:
+            legend = LEGEND
+            kinds |= {"prepare", "complete", "stable", "join", "sync"}
+        return [(kind, words) for kind, words in legend.items() if kind in kinds]
 
     def words(self, paragraphs: list[Paragraph]) -> None:
         """The explanation, as lines of text."""
@@ -333,7 +348,7 @@ def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
     elif kind == "stable":
         for hue in range(3):
             canvas.rect(x + 5.5 * hue, y - 9, 5, 11, f"g{hue}", radius=1)
-    elif kind in ("join", "sync", "slow", "open", "marking", "lock"):
+    elif kind in ("join", "sync", "slow", "open", "marking", "lock", "redelivered", "owned", "revoking", "awaiting"):
         canvas.rect(x, y - 7, 16, 6, kind, radius=3)
     elif kind == "commit":
         canvas.line(middle, y - 8, middle, y, "commit")
@@ -343,8 +358,8 @@ def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
         canvas.cross(middle, y - 4, 3.6, "badline")
     elif kind in ("left", "unlocked"):
         canvas.door(x + 3, y - 4, "warnline")
-    elif kind == "replaced":
-        canvas.diamond(middle, y - 4, 4.5, "note")
+    elif kind in ("replaced", "archived"):
+        canvas.diamond(middle, y - 4, 4.5, "note" if kind == "replaced" else "bad")
     elif kind == "told":
         canvas.bubble(middle, y - 4, "faulty")
     elif kind == "fault":

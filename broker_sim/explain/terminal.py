@@ -9,7 +9,7 @@ from itertools import groupby
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.drawing.scale import Scale
 from broker_sim.explain.events import Event
-from broker_sim.explain.explanation import standing
+from broker_sim.explain.explanation import Paragraph, standing, story
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import because, incident_words, outcome_of
@@ -31,12 +31,20 @@ MOST_NOTES = 20
 # mark: (letter, colour, meaning); a later one hides an earlier one in the same column
 MARKS = {
     "present": ("─", "90", ""),
+    "owned_waits": ("═", "34", "has partitions or tasks"),
+    "owned": ("═", "34", ""),
+    "awaiting_waits": ("~", "35", "waits for some that another member has"),
+    "awaiting": ("~", "35", ""),
+    "revoking_waits": ("v", "33", "is to give up some"),
+    "revoking": ("v", "33", ""),
     "commit": ("c", "32", "commit"),
     "slow": ("w", "33", "waited for a response"),
     "lock_waits": ("▪", "36", "has records"),
     "open_waits": ("=", "36", "transaction open"),
     "marking_waits": ("%", "33", "its markers are pending"),
+    "redelivered_waits": ("▫", "33", "has records that were delivered before"),
     "lock": ("A", "36", "acquired records"),
+    "redelivered": ("a", "33", "acquired records again"),
     "unlocked": ("r", "33", "released or rejected some"),
     "open": ("T", "36", "transaction began"),
     "marking": ("M", "33", "its end was decided"),
@@ -50,6 +58,7 @@ MARKS = {
     "unanswered": ("?", "31", "commit without a response"),
     "failed": ("C", "31", "commit failed"),
     "expired": ("E", "31", "lock or share session ended"),
+    "archived": ("D", "31", "archived: no member gets them again"),
     "told": ("m", "35", "the client reported an error"),
     "fault": ("F", "35", "fault"),
     "left": ("L", "33", "left"),
@@ -57,21 +66,26 @@ MARKS = {
 }
 _RANK = {kind: rank for rank, kind in enumerate(MARKS)}
 PHASES = {"prepare": ("░", "34", "preparing"), "complete": ("▒", "36", "completing"), STABLE: ("━", "32", "Stable")}
+EPOCH_PHASES = {"prepare": "assigning", "complete": "reconciling"}
+"""What the phases are called in groups whose coordinator assigns."""
 PHASES |= {EMPTY: ("·", "90", "Empty"), "again": ("x", "31", "began again")}
 
 
 def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool = False) -> str:
     """The drawing, no line longer than ``width`` (40 at least). ``color``: with ANSI colours."""
     width = max(width, NARROWEST)
+    events = list(events)
     past = history(events, group)
     if not past.existed and not past.calls:
         return f"No events of group {group!r} in the journal."
-    return "\n".join(line.rstrip() for line in _Drawing(timeline_layout(past, MOST_LANES), width, color).lines())
+    what = timeline_layout(past, MOST_LANES)
+    steps = [part for part in story(events, past) if part.kind in ("rebalance", "trouble")] if what.by_epochs else []
+    return "\n".join(line.rstrip() for line in _Drawing(what, width, color, steps).lines())
 
 
 class _Drawing:
-    def __init__(self, what: TimelineLayout, width: int, color: bool) -> None:
-        self.layout, self.width, self.color = what, width, color
+    def __init__(self, what: TimelineLayout, width: int, color: bool, steps: list[Paragraph]) -> None:
+        self.layout, self.width, self.color, self.steps = what, width, color, steps
         names = [lane.name for lane in what.lanes]
         self.gutter = min(max([len("generation"), *(len(name) + 2 for name in names)]), width // 3, 24)
         self.columns = width - self.gutter - 1
@@ -135,7 +149,7 @@ class _Drawing:
                 continue
             cells[start : start + len(band.label)] = [(letter, "1") for letter in band.label]
             end = start + len(band.label)
-        return self._row("generation", cells, bold=True)
+        return self._row("epoch" if self.layout.by_epochs else "generation", cells, bold=True)
 
     def _states(self) -> str:
         cells = self._blank()
@@ -206,7 +220,10 @@ class _Drawing:
     # beneath
 
     def _legend(self) -> list[str]:
-        parts = [f"{letter} {text}" for kind, (letter, _, text) in PHASES.items() if kind in self.used]
+        of_epochs = EPOCH_PHASES if self.layout.by_epochs else {}
+        parts = [
+            f"{letter} {of_epochs.get(kind, text)}" for kind, (letter, _, text) in PHASES.items() if kind in self.used
+        ]
         parts += [
             f"{letter} {text}"
             for kind, (letter, _, text) in MARKS.items()
@@ -226,6 +243,7 @@ class _Drawing:
     def _notes(self) -> list[str]:
         past = self.layout.past
         notes = [(rebalance.began_ms, _note(past, rebalance)) for rebalance in past.rebalances]
+        notes += [(step.ts_ms, step.text) for step in self.steps]
         notes += [(incident.ts_ms, incident_words(incident)) for incident in self.layout.incidents]
         notes += [
             (transaction.begun_ms or past.first_ms, transaction_text(transaction, past.last_ms))

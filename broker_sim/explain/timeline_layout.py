@@ -13,12 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from broker_sim.common.text import clock
+from broker_sim.common.text import clock, duration_text
 from broker_sim.drawing.scale import Scale
+from broker_sim.explain.deliveries import RecordDelivery
+from broker_sim.explain.epoch_steps import Holding
+from broker_sim.explain.epochs import holding_words
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.moments import is_trouble
-from broker_sim.explain.phrases import because, call_words, incident_words
+from broker_sim.explain.phrases import because, call_words, incident_words, times
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.explain.transaction_text import transaction_text
 from broker_sim.explain.transactions import HeldStableOffset
@@ -34,7 +37,8 @@ PLAIN_LANES = 8
 
 @dataclass(slots=True)
 class Band:
-    """A generation, or what there was instead. ``closed_ms`` and ``ended_ms`` divide it: preparing, completing, then ``rest``."""
+    """A generation, or what there was instead. ``closed_ms`` and ``ended_ms`` divide it: preparing, completing, then ``rest``. Of an
+    epoch these are assigning and reconciling; ``words`` describe it."""
 
     label: str
     from_ms: int
@@ -44,13 +48,15 @@ class Band:
     rest: str  # Stable, Empty, Dead, failed, open
     number: int
     rebalance: Rebalance | None = None
+    words: str = ""
 
 
 @dataclass(slots=True)
 class Mark:
     """``kind``: removed, left, replaced, fault, heartbeat (REBALANCE_IN_PROGRESS), trouble (another error), failed (commit), join,
-    sync, slow, unanswered (commit), lock (records that are acquired), unlocked (released or rejected), expired (lock or share session).
-    """
+    sync, slow, unanswered (commit), lock (records that are acquired), redelivered (that were delivered before), unlocked (released or
+    rejected), expired (lock or share session), archived (no member gets them any more), owned (partitions or tasks), revoking (some of
+    them), awaiting (some that another member has)."""
 
     kind: str
     ts_ms: int
@@ -85,6 +91,11 @@ class TimelineLayout:
     fault_spans: list[Span]
     incidents: list[Incident]
     active: list[tuple[int, int]]
+
+    @property
+    def by_epochs(self) -> bool:
+        """Whether it is a consumer, share or streams group, and never was a classic one."""
+        return bool(self.past.epochs) and not self.past.existed
 
     def scale(self, width: float) -> Scale:
         return Scale(self.from_ms, self.to_ms, width, self.active)
@@ -132,6 +143,7 @@ def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list
         intervals
         + [(event.ts_ms, event.ts_ms) for event in incidents]
         + [(event.ts_ms, event.ts_ms) for event in past.replacements]
+        + [(since, since) for since, _, _ in past.epochs]
     )
 
 
@@ -162,8 +174,17 @@ def _epochs(past: History) -> list[Band]:
         closed = next((ts_ms for ts_ms, state, _ in states if state != "Assigning"), after)
         ended, rest = next(((ts_ms, state) for ts_ms, state, _ in states if state in (STABLE, EMPTY)), (after, "open"))
         if epoch > 0:
-            bands.append(Band(str(epoch), states[0][0], after, min(closed, ended), ended, rest, epoch))
+            closed = min(closed, ended)
+            words = _epoch_words(epoch, states[0][0], closed, ended, rest)
+            bands.append(Band(str(epoch), states[0][0], after, closed, ended, rest, epoch, words=words))
     return bands
+
+
+def _epoch_words(epoch: int, from_ms: int, closed_ms: int, ended_ms: int, rest: str) -> str:
+    phases = [("assigning", closed_ms - from_ms), ("reconciling", ended_ms - closed_ms)]
+    parts = [f"{what} for {duration_text(ms)}" for what, ms in phases if ms > 0]
+    parts.append("never Stable" if rest == "open" else f"{'then' if parts else 'at once'} {rest}")
+    return f"{clock(from_ms)}  epoch {epoch}: {', '.join(parts)}"
 
 
 def _without_rebalance(past: History) -> list[Band]:
@@ -207,8 +228,20 @@ def _lanes(past: History) -> list[Lane]:
             _draw_call(past, lane, call)
     _draw_ends(past, of_member)
     _draw_client_events(past, lanes)
+    for member, holdings in past.holdings.items():
+        if member in of_member:
+            _draw_holdings(past, of_member[member], holdings)
     _draw_locks(past, of_member)
     return lanes
+
+
+def _draw_holdings(past: History, lane: Lane, holdings: list[Holding]) -> None:
+    """What a member of a group by epochs has of its partitions or tasks, is to give up, or waits for."""
+    for holding in holdings:
+        words = holding_words(lane.name, holding.has, holding.revoking, holding.missing)
+        kind = "revoking" if holding.revoking else "awaiting" if holding.missing else "owned"
+        to_ms = past.last_ms if holding.to_ms is None else holding.to_ms
+        lane.bars.append(Mark(kind, holding.from_ms, f"{clock(holding.from_ms)}  {words}", to_ms))
 
 
 def _draw_locks(past: History, of_member: dict[str, Lane]) -> None:
@@ -218,14 +251,27 @@ def _draw_locks(past: History, of_member: dict[str, Lane]) -> None:
         if lane is None:
             continue
         for log, rows in logs.items():
-            for (since, until, end), same in groupby(rows, key=lambda row: (row[1].ts_ms, row[1].ended_ms, row[1].end)):
+            for (since, until, end, nth, becomes), same in groupby(rows, key=_fate_of):
                 offsets = [offset for offset, _ in same]
                 what = f"{log} {offsets[0]}" + (f" to {offsets[-1]}" if len(offsets) > 1 else "")
-                words = f"{clock(since)}  {lane.name} has {what}" + (f": {end}" if end else "")
+                ends = end if becomes != "archived" or end == "rejected" else f"{end}, archived"
+                words = f"{clock(since)}  {lane.name} has {what}" + (f", delivered {times(nth)}" if nth > 1 else "")
+                words += f": {ends}" if end else ""
                 lane.present.append((since, past.last_ms if until is None else until))
-                lane.bars.append(Mark("lock", since, words, past.last_ms if until is None else until))
+                kind = "redelivered" if nth > 1 else "lock"
+                lane.bars.append(Mark(kind, since, words, past.last_ms if until is None else until))
                 if until is not None and end in ("expired", "given back", "rejected", "released"):
-                    lane.marks.append(Mark("unlocked" if end in ("released", "rejected") else "expired", until, words))
+                    mark = "unlocked" if end in ("released", "rejected") else "expired"
+                    lane.marks.append(Mark("archived" if becomes in _GIVEN_UP else mark, until, words))
+
+
+_GIVEN_UP = ("archived", "archiving")
+
+
+def _fate_of(row: tuple[int, RecordDelivery]) -> tuple[int, int | None, str, int, str]:
+    """When a record's delivery began and ended and why, the how many-th it was, and what the record was then."""
+    delivery = row[1]
+    return delivery.ts_ms, delivery.ended_ms, delivery.end, delivery.count, delivery.becomes
 
 
 MOST_TRANSACTION_LANES = 8
@@ -323,7 +369,10 @@ def _folded(past: History, lanes: list[Lane], most: int) -> list[Lane]:
     leaders = {rebalance.leader for rebalance in past.rebalances}
 
     def interest(lane: Lane) -> int:
-        bad = sum(mark.kind in ("removed", "failed", "trouble", "fault", "unanswered") for mark in lane.marks)
+        bad = sum(
+            mark.kind in ("removed", "failed", "trouble", "fault", "unanswered", "expired", "archived")
+            for mark in lane.marks
+        )
         members = set(lane.members)
         return 1000 * lane.leads + 20 * min(bad, 20) + 10 * bool(members & held_up) + 5 * bool(members & leaders)
 

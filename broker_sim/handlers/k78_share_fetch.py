@@ -28,7 +28,7 @@ from broker_sim.metadata.cluster_state import Broker, Partition
 from broker_sim.runtime.share_partitions import LivePartition
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange
-from broker_sim.storage.positions import bytes_between
+from broker_sim.storage.positions import bytes_between, is_in_active_segment
 from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
@@ -209,7 +209,8 @@ class ShareFetch:
 
     def _has_min_bytes(self, ready: Sequence[tuple[TopicPartition, LivePartition]]) -> bool:
         """Whether the logs have min_bytes from the fetch offsets on, however few records are acquired. True also if a fetch offset is
-        in an earlier segment than the end, or is not in the log (DelayedShareFetch.isMinBytesSatisfied)."""
+        in an earlier segment than the end, or is not in the log; not if compaction has removed all records from there on
+        (DelayedShareFetch.isMinBytesSatisfied, LocalLog.read)."""
         wanted, size = min(self.request.min_bytes, self.request.max_bytes), 0
         if wanted <= 0:
             return True
@@ -222,7 +223,7 @@ class ShareFetch:
                 return True
             if offset < end:
                 try:
-                    found = 1 if wanted == 1 else bytes_between(log, offset, end)
+                    found = 1 if wanted == 1 and is_in_active_segment(log, offset) else bytes_between(log, offset, end)
                 except StorageError:
                     return True  # the read returns the error
                 if found is None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.pipeline.assignments import TYPES, assignments
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.tables.lag import group_lag
+from broker_sim.pipeline.tables.share_deliveries import topic_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,6 +42,8 @@ MOST_STALLS = 200
 MOST_MOVES = 200
 MOST_TRANSACTIONS = 200
 MOST_DELIVERIES = 1000
+MOST_ASSIGNED, MOST_ASSIGNMENTS = 60, 20_000
+"""Consumer, share and streams groups of which assignments are taken, and so many of their records."""
 MOST_CHURN = 200
 MOST_SKIPPED = 200
 MOST_LAGS = 60
@@ -63,6 +67,7 @@ def collect(tables: Mapping[str, DataFrame], facts: ReportFacts) -> ReportFacts:
     facts.hotspots = _rows(tables["coordinator_hotspots"].orderBy("log_partition"))
     _of_log(tables["offset_log"], facts)
     _rebalances(tables["rebalances"], facts)
+    _assignments(tables["offset_log"], facts)
     _lag(tables["lag"], facts)
     _committed(tables["lag"], facts)
     facts.beyond = _beyond(tables["lag"])
@@ -190,6 +195,26 @@ def _rebalances(table: DataFrame, facts: ReportFacts) -> None:
     kept = table.where(f.col("group").isin(names)).withColumn("number", f.row_number().over(of_group))
     facts.rebalances = _rows(kept.where(f.col("number") <= MOST_REBALANCES).drop("number"))
     facts.rebalances.sort(key=lambda row: (row["group"], row["started_ms"] or row["closed_ms"] or 0))
+
+
+def _assignments(log: DataFrame, facts: ReportFacts) -> None:
+    """What members had of the groups whose coordinator assigns, those with the most rebalances first."""
+    epochs: dict[str, int] = {}
+    for row in facts.rebalances:
+        if row["kind"] in ("consumer", "share", "streams"):
+            epochs[row["group"]] = epochs.get(row["group"], 0) + 1
+    groups = sorted(epochs, key=lambda group: (-epochs[group], group))[:MOST_ASSIGNED]
+    if not groups:
+        return
+    if len(epochs) > len(groups):
+        facts.left_out["assignments"] = len(epochs) - len(groups)
+    records = log.where(f.col("group").isin(groups) & f.col("record_type").rlike(TYPES))
+    rows = _rows(
+        records.select("log_partition", "log_offset", "record_ts_ms", "group", "record_type", "member", "detail")
+        .orderBy("log_partition", "log_offset")
+        .limit(MOST_ASSIGNMENTS)
+    )
+    facts.assignments = assignments(rows, topic_names(log))
 
 
 def _lag(table: DataFrame, facts: ReportFacts) -> None:

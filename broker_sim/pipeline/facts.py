@@ -67,6 +67,8 @@ class ReportFacts:
     transactions: list[Row] = field(default_factory=list)
     deliveries: list[Row] = field(default_factory=list)
     """rows of share_deliveries, those that were archived and those with the most deliveries first."""
+    assignments: list[Row] = field(default_factory=list)
+    """what members of consumer, share and streams groups had and when: rows of `assignments.assignments`."""
     churn: list[Row] = field(default_factory=list)
     hotspots: list[Row] = field(default_factory=list)
     lag: dict[str, list[Row]] = field(default_factory=dict)

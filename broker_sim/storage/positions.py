@@ -25,3 +25,9 @@ def bytes_between(log: PartitionLog, offset: int, end: int) -> int | None:
     except FAILURES as error:
         raise log.failure(error) from error
     return 0
+
+
+def is_in_active_segment(log: PartitionLog, offset: int) -> bool:
+    """Whether ``offset``, which is below the log's end, is in the active segment. It is never compacted, so that there are records from
+    there on; of earlier segments only `bytes_between` knows."""
+    return offset >= log.segments[-1].base_offset

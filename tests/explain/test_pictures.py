@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -185,7 +186,7 @@ def test_many_members_and_rebalances_make_a_picture_of_bearable_size() -> None:
 @pytest.mark.parametrize("events", [[], Script().events, [{"event": "mark", "text": "x", "ts_ms": 5, "seq": 1}]])
 def test_an_empty_journal_has_a_picture_too(events: list[dict[str, object]]) -> None:
     ElementTree.fromstring(svg(events, "billing").encode())
-    assert "No events of group" in html(events, "billing")
+    assert "nothing is known of group" in html(events, "billing") or "No events of group" in html(events, "billing")
     assert timeline(events, "billing") == "No events of group 'billing' in the journal."
 
 
@@ -193,3 +194,99 @@ def test_a_group_that_was_loaded_has_its_band_again() -> None:
     state = next(line for line in timeline(moved().events, "billing").splitlines() if line.startswith("state"))
     assert re.search(r"━ +: +━", state)
     assert sum(text == "1" for text in texts(drawn(moved()))) == 2
+
+
+# --- groups by epochs -----------------------------------------------------------------------------------------------------
+
+
+def member(name: str, epoch: int, **tasks: list[str]) -> dict[str, Any]:
+    """As an ``epochs`` event shows it: ``active``, ``given_up``, ``lacking``."""
+    shown = {"tasks": "active", "tasks_given_up": "given_up", "tasks_lacking": "lacking"}
+    roles = {key: {"active": tasks[what]} if what in tasks else {} for key, what in shown.items()}
+    return {"member": f"{name}-id", "client_id": name, "protocol": "streams", "epoch": epoch, "topics": [], **roles}
+
+
+def revokes_late() -> Script:
+    """A streams group: app-1 holds on to two tasks, for which app-2 waits, and is removed."""
+    script, steps = (
+        Script(),
+        [
+            (0, 2, "Stable", [member("app-1", 2, active=["0_0", "0_1"])], {"api": "StreamsGroupHeartbeat"}),
+            (
+                1,
+                3,
+                "Assigning",
+                [member("app-1", 2, active=["0_0", "0_1"]), member("app-2", 2)],
+                {"api": "StreamsGroupHeartbeat"},
+            ),
+            (
+                2,
+                3,
+                "Reconciling",
+                [member("app-1", 2, active=["0_0"], given_up=["0_1"]), member("app-2", 3, lacking=["0_1"])],
+                {"api": "StreamsGroupHeartbeat"},
+            ),
+            (9, 4, "Stable", [member("app-2", 4, active=["0_0", "0_1"])], {"timer": "revocation"}),
+        ],
+    )
+    for number, (at, epoch, state, members, cause) in enumerate(steps):
+        script.at(at).ask("StreamsGroupHeartbeat", f"app-{number % 2 + 1}-id", client_id=f"app-{number % 2 + 1}")
+        script.event(
+            "epochs", log=script.log, group="billing", cause=cause, state=state, group_epoch=epoch, target_epoch=epoch,
+            size=len(members), members=members, topology={"epoch": 0},
+        )  # fmt: skip
+    script.at(12).event("mark", text="the end")
+    return script
+
+
+def shares_a_bad_record() -> Script:
+    """A share group: record 4 of orders-0 is released, then let go by a lock that expires, which is once too often."""
+    script = Script()
+    app = {"member": "app-id", "client_id": "app", "protocol": "share", "epoch": 2, "assignment": {"orders": [0]}}
+    script.at(0).ask("ShareGroupHeartbeat", "app-id", client_id="app")
+    script.event(
+        "epochs", log=script.log, group="billing", cause={"api": "ShareGroupHeartbeat"}, state="Stable", group_epoch=2,
+        target_epoch=2, assignor="simple", size=1, members=[app],
+    )  # fmt: skip
+    for at, action, deliveries, becomes in (
+        (1, "acquired", 1, "acquired"),
+        (2, "released", 1, "available"),
+        (3, "acquired", 2, "acquired"),
+        (6, "expired", 2, "archived"),
+    ):
+        script.at(at).event(
+            "delivery", log="orders-0", group="billing", action=action, member="app-id", first=4, last=4,
+            deliveries=deliveries, becomes=becomes,
+        )  # fmt: skip
+    script.at(8).event("mark", text="the end")
+    return script
+
+
+def test_tasks_of_a_streams_group_are_in_its_lanes() -> None:
+    picture = drawn(revokes_late())
+    tips = "\n".join(tooltips(picture))
+    assert "10:00:02.000  app-1 has task 0_0, is to give up task 0_1" in tips
+    assert "10:00:02.000  app-2 waits for task 0_1" in tips
+    assert "10:00:09.000  app-2 has tasks 0_0 and 0_1" in tips
+    assert "10:00:01.000  epoch 3: assigning for 1 s, reconciling for 7 s, never Stable" in tips
+    words = texts(picture)
+    assert {"epoch", "is to give up some", "reconciling: members give up and take over"} <= set(words)
+    assert not {"generation", "JoinGroup waits"} & set(words)
+    assert any("app-1 was out, as it had not given up" in text for text in words), "the explanation beneath"
+    lines = timeline(revokes_late().events, "billing").splitlines()
+    lanes = {line.split()[0]: line for line in lines if line.startswith("  app-")}
+    assert re.search(r"═+.*v{5}", lanes["app-1"])
+    assert re.search(r"~{5}.*═+", lanes["app-2"])
+    assert any("epoch 4: app-1 was out" in line for line in lines)
+
+
+def test_delivery_counts_and_archived_records_of_a_share_group_are_in_its_lanes() -> None:
+    picture = drawn(shares_a_bad_record())
+    tips = tooltips(picture)
+    assert "10:00:01.000  app has orders-0 4: released" in tips
+    assert "10:00:03.000  app has orders-0 4, delivered twice: expired, archived" in tips
+    assert {"records that were delivered before", "archived: no member gets them again"} <= set(texts(picture))
+    lines = timeline(shares_a_bad_record().events, "billing").splitlines()
+    lane = next(line for line in lines if line.startswith("  app "))
+    assert re.search(r"═A▪+r═+.*a▫+D═+", lane.replace(":", "")), lane
+    assert "record 4 of orders-0 was delivered twice" in "\n".join(lines)

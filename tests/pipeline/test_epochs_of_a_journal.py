@@ -4,6 +4,7 @@ besides what a log doesn't know."""
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyarrow import parquet
 
 from broker_sim import Cluster
 from broker_sim.cli.main import main
+from broker_sim.pipeline.assignments import TYPES, assignments
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.handles.members import Member as Classic
 from tests.handles.test_consumer_groups import Consumer
@@ -40,7 +42,7 @@ def tables(source: Path, out: Path) -> dict[str, list[Row]]:
     """The tables of a journal, or of a log, alone."""
     words = ["--engine", "duckdb", "--input", str(source), "--out", str(out), "--run-id", "run", "--quiet"]
     assert main(["pipeline", "run", *words]) == 0
-    return {name: parquet.read_table(out / "tables" / name).to_pylist() for name in TABLES}
+    return {name: parquet.read_table(out / "tables" / name).to_pylist() for name in (*TABLES, "offset_log")}
 
 
 def both(
@@ -74,6 +76,18 @@ def same(journal: dict[str, list[Row]], log: dict[str, list[Row]]) -> None:
     ours, theirs = alike(journal), alike(log)
     for name in TABLES:
         assert [list(row.items()) for row in ours[name]] == [list(row.items()) for row in theirs[name]], name
+    assert assigned(journal) == assigned(log) != []
+
+
+def assigned(told: dict[str, list[Row]]) -> list[tuple[Any, ...]]:
+    """Who had what from when to when, was to give it up, or waited for it; partitions without their topics, which a log has by ids."""
+    log = sorted(told["offset_log"], key=lambda row: (row["log_partition"], row["log_offset"]))
+    rows = assignments([row for row in log if re.match(TYPES, row["record_type"] or "")], {})
+    found = []
+    for row in rows:
+        units = [sorted((unit.number, unit.role) for unit in row[name]) for name in ("has", "revoking", "missing")]
+        found.append((row["client"], row["from_ms"], row["to_ms"], *units))
+    return sorted(found, key=lambda row: (row[1], row[0]))
 
 
 def causes(told: dict[str, list[Row]]) -> list[tuple[Any, ...]]:

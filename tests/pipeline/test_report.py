@@ -10,18 +10,22 @@ from xml.etree import ElementTree
 import pytest
 
 from broker_sim.drawing.scale import Scale
+from broker_sim.explain.epoch_steps import ACTIVE, Unit
 from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.report import lanes
+from broker_sim.pipeline.report.assigned import MOST_MEMBERS, assigned
 from broker_sim.pipeline.report.bars import churn
+from broker_sim.pipeline.report.delivered import delivered
 from broker_sim.pipeline.report.heat import heat
 from broker_sim.pipeline.report.lines import committed, lag
 from broker_sim.pipeline.report.page import html
 from broker_sim.pipeline.report.sheet import NARROW, WIDE, merged, short
 from broker_sim.pipeline.report.timeline import row
-from tests.pipeline.facts import churned, facts, hotspot, kept, rebalance, regression, window
+from tests.pipeline.facts import Row, churned, facts, hotspot, kept, rebalance, regression, window
 from tests.pipeline.offsets import T0
 from tests.pipeline.test_findings import duplicate, stuck
+from tests.pipeline.test_share_deliveries import delivery
 
 HOSTILE = "<script>alert(1)</script>&\"'\x00\ud800"
 VOID = {"meta", "br", "hr", "img", "link", "input", "option"}
@@ -354,6 +358,80 @@ def test_members_that_are_gone_without_a_reason_are_shown_as_gone() -> None:
         "audit: 1 left",
         "audit: 1 session ran out",
     ]
+
+
+def holding(
+    client: str, from_ms: int, to_ms: int | None, *, has: str = "", revoking: str = "", missing: str = ""
+) -> Row:
+    """What a member of the streams group ``counts`` had: numbers of active tasks."""
+    tasks = {
+        name: frozenset(Unit("0", int(number), ACTIVE) for number in numbers)
+        for name, numbers in (("has", has), ("revoking", revoking), ("missing", missing))
+    }
+    until_ms = None if to_ms is None else T0 + to_ms
+    return {
+        "group": "counts",
+        "member": f"{client}-id",
+        "client": client,
+        "from_ms": T0 + from_ms,
+        "to_ms": until_ms,
+        **tasks,
+    }
+
+
+def test_assignments_show_who_had_which_tasks_and_who_gave_them_up_late() -> None:
+    rows = [
+        holding("app-1", 0, 60_000, has="0123"),
+        holding("app-1", 60_000, 300_000, has="01", revoking="23"),
+        holding("app-2", 60_000, 300_000, missing="23"),
+        holding("app-2", 300_000, None, has="0123"),
+    ]
+    picture = svg(assigned("counts", rows, TIME))
+    tips = titles(picture)
+    assert "22:14:20.000 to 22:18:20.000  app-1 has tasks 0_0 and 0_1, is to give up tasks 0_2 and 0_3" in tips
+    assert "22:14:20.000 to 22:18:20.000  app-2 waits for tasks 0_2 and 0_3" in tips
+    assert "22:18:20.000 to 22:23:20.000  app-2 has tasks 0_0, 0_1, 0_2 and 0_3" in tips, "to the end"
+    words = [one.text for one in picture.iter() if one.tag.endswith("text")]
+    assert "app-1 gave up late: 4 min" in words
+    assert words.count("4") == 3, "numbers of tasks, those to give up included"
+    crowd = [holding(f"app-{n}", 0, None, has="0") for n in range(20)] + [holding("slow", 0, 5000, revoking="1")]
+    words = [one.text for one in svg(assigned("counts", crowd, TIME)).iter() if one.tag.endswith("text")]
+    assert "slow" in words, "who gave up late stays"
+    assert f"and {21 - MOST_MEMBERS} members more" in words
+
+
+def test_deliveries_show_offsets_over_time_by_their_end() -> None:
+    rows = [
+        delivery(1000, 9000, "archived", returns=2, deliveries=3),
+        delivery(2000, 3000, from_offset=20, to_offset=30, records=10),
+        delivery(4000, 5000, None, from_offset=40, to_offset=41),
+        delivery(6000, 6000, "reset", from_offset=50, to_offset=10, records=None, returns=0, deliveries=None),
+    ]
+    picture = svg(delivered("jobs · orders-0", rows, (T0, T0 + 10_000, ())))
+    tips = titles(picture)
+    assert "22:13:21.000  offset 7 came back twice, delivered 3 times: archived at 22:13:29.000" in tips
+    assert "22:13:22.000  offsets 20 to 29 came back once, delivered twice: acknowledged at 22:13:23.000" in tips
+    assert "22:13:24.000  offset 40 came back once, delivered twice: not delivered again yet" in tips
+    assert "22:13:26.000  start offset set from 50 to 10" in tips
+    bars = {one.get("class"): one for one in picture.iter() if one.tag.endswith("rect")}
+    assert {"bad", "lock", "warn"} <= set(bars)
+    assert float(bars["lock"].get("height", 0)) > float(bars["bad"].get("height", 0)), "ten records are higher than one"
+    words = [one.text for one in picture.iter() if one.tag.endswith("text")]
+    assert {"×3", "×2", "1 record archived"} <= set(words)
+
+
+def test_share_and_streams_groups_have_sections_of_their_own() -> None:
+    known = facts(
+        rebalances=[rebalance(0, group="counts", kind="streams")],
+        assignments=[holding("app-1", 0, None, has="0")],
+        deliveries=[delivery(1000, 9000, "archived"), delivery(1000, 9000, partition=1, group=HOSTILE)],
+    )
+    text, parsed = page(known)
+    ids = [attributes["id"] for tag, attributes in parsed.tags if tag == "section"]
+    assert ids == ["findings", "rebalances", "assignments", "deliveries"]
+    assert text.count("Deliveries of ") == 2
+    assert "until its end" in text, "the table, below the pictures"
+    assert "<script>alert" not in text
 
 
 def test_numbers_and_spans_for_people() -> None:

@@ -15,6 +15,8 @@ from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.report.page import html
 from tests.pipeline.facts import facts, rebalance, regression, window
 from tests.pipeline.test_findings import stuck
+from tests.pipeline.test_report import holding
+from tests.pipeline.test_share_deliveries import delivery
 
 pytestmark = [pytest.mark.browser]
 
@@ -53,6 +55,8 @@ def known() -> ReportFacts:
             "billing": [window(at * 10_000, at * 70, 1) for at in range(60)],
             **{group: [window(at * 10_000, at, 1, group=group) for at in range(60)] for group in groups[:20]},
         },
+        assignments=[holding("app-1", 0, 300_000, has="01"), holding("app-2", 0, None, has="23")],
+        deliveries=[delivery(1000, 9000, group=group) for group in ("audit-07", "billing")],
         counts={"rebalances": 61},
     )
 
@@ -134,6 +138,17 @@ def test_a_search_shows_a_group_wherever_it_stands_and_is_kept_in_the_address(re
     report.page.press("#search", "Escape")
     assert len(report.shown()) == 40
     assert "#" not in report.page.url
+
+
+def test_a_search_shows_the_pictures_and_the_rows_of_a_share_group_alone(report: Report) -> None:
+    assert report.shown("#deliveries .many > div") == ["audit-07", "billing"]
+    report.page.fill("#search", "audit-07")
+    assert report.shown("#deliveries .many > div") == ["audit-07"]
+    assert report.shown("#deliveries tbody tr") == ["audit-07"]
+    assert report.shown("#assignments .many > div") == []
+    assert "No picture for that" in report.text("#assignments")
+    report.page.fill("#search", "counts")
+    assert report.shown("#assignments .many > div") == ["counts"]
 
 
 def test_what_is_not_there_is_said(report: Report) -> None:

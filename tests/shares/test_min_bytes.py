@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -79,6 +80,30 @@ async def test_released_records_that_compaction_has_removed_are_archived() -> No
         assert partition.log.compact(int(time.time() * 1000), force=True)
         partition.log.config = settings
         assert await ann.acquired(**SOON) == [(2, 2, 1)]
+        waiting = ann.wire.start(request(ann), ann.version)
+        await produce(await connect(kafka.bootstrap), 1)
+        assert [one.first_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [3]
+
+
+async def test_a_fetch_waits_where_compaction_has_removed_all_records_up_to_the_high_watermark() -> None:
+    async with cluster() as (kafka, ann):
+        await ann.join()
+        partition = kafka.state.topics[TOPIC].partitions[0]
+        for value in (b"value", b"value", None):
+            rows = [PartitionProduceData(0, build_batch([(b"key", value)], int(time.time() * 1000)))]
+            data = [TopicProduceData(TOPIC, partition_data=rows)]
+            await ann.wire.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data), 9)
+        assert await ann.acquired(max_records=1, share_acquire_mode=1) == [(0, 0, 1)]
+        settings = partition.log.config
+        partition.log.config = replace(settings, cleanup_policy=frozenset({"compact"}), delete_retention_ms=0)
+        partition.log.roll(0)
+        for later_ms in (0, 1000):  # the first pass removes the records, the second one the tombstone
+            assert partition.log.compact(int(time.time() * 1000) + later_ms, force=True)
+        partition.log.config = settings
+        assert (partition.high_watermark, partition.log.size_bytes) == (3, 0)
+        begin_s = asyncio.get_running_loop().time()
+        assert await ann.acquired(max_wait_ms=500) == []
+        assert asyncio.get_running_loop().time() - begin_s >= 0.5, "the next fetch would be answered as fast, and so on"
         waiting = ann.wire.start(request(ann), ann.version)
         await produce(await connect(kafka.bootstrap), 1)
         assert [one.first_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [3]

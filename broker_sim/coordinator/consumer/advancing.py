@@ -45,17 +45,17 @@ def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = Fal
         )
 
 
-def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
+def compute_target(shard: ShardState, changes: Changes, assignor: str) -> bool:
     """Who should have what by ``assignor``, where the group's epoch has moved since that was computed last - and, in later
-    releases, not more often than the group's assignment interval allows."""
+    releases, not more often than the group's assignment interval allows. Returns whether it was computed."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest, policy = group.latest, shard.settings.policy
     if latest.group_epoch <= latest.target_epoch:
-        return
+        return False
     interval_ms = shard.consumer_setting(group.group_id, "assignment_interval_ms")
     if latest.target_ts_ms and shard.now_ms < latest.target_ts_ms + interval_ms:
-        return
+        return False
     group.assignor = assignor
     topics = shard.topics.by_name
     reads = [topics[name] for name in sorted(topics.keys() & latest.topics())]
@@ -84,6 +84,7 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
         log.ConsumerGroupTargetAssignmentMetadataKey(group.group_id),
         log.ConsumerGroupTargetAssignmentMetadataValue(latest.group_epoch, timestamp),
     )
+    return True
 
 
 def reconcile(
@@ -94,14 +95,15 @@ def reconcile(
     reported: Reported[bytes],
     *,
     known: log.ConsumerGroupMemberMetadataValue,
+    has_target: bool = True,
 ) -> Current[bytes]:
     """The member's current assignment after it has ``reported`` its owned partitions; a change is recorded. ``known``: the member's
-    record before this request."""
+    record before this request. ``has_target``: False if the member should have nothing, whatever its target assignment."""
     group, policy = changes.group, shard.settings.policy
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
     free = before.revoking if policy.revoked_partitions_are_free else {}
-    target = latest.target(member_id)
+    target = latest.target(member_id) if has_target else {}
     subscribes = partial(_subscribes, shard, group, member_id)
     if policy.unsubscribed_topics_are_revoked and not before.is_at(latest.target_epoch):
         target = {topic: numbers for topic, numbers in target.items() if subscribes(topic)}

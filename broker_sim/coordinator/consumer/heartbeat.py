@@ -104,10 +104,12 @@ def _heartbeat(
     if shard.settings.policy.other_assignor_moves_group and assignor != most(votes, default):
         changes.subscription_changed = True
     move_group(shard, changes)
-    compute_target(shard, changes, assignor)
+    computed = compute_target(shard, changes, assignor)
+    # A static member's target is that of its instance id's holder before the request; a new instance id has none (targetAssignment)
+    has_target = computed or group.latest.members[member_id].instance_id == known.instance_id
     owned = request.topic_partitions
     reported = None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned]
-    after = reconcile(shard, changes, member_id, before, reported, known=known)
+    after = reconcile(shard, changes, member_id, before, reported, known=known, has_target=has_target)
     changed = after is not before and units(before.assigned) != units(after.assigned)
     assignment = None
     if changed or _is_full(request):

@@ -28,6 +28,7 @@ def time(facts: ReportFacts) -> tuple[int, int, Spans]:
     moments += [(row["to_ms"], row["to_ms"]) for row in facts.stuck if row["to_ms"] is not None]
     moments += [(row["at_ms"], row["at_ms"]) for row in facts.regressions]
     moments += [(_began(row) or 0, _ended(row, facts)) for row in facts.rebalances if _began(row) is not None]
+    moments += [(row[name], row[name]) for row in facts.deliveries for name in ("first_ms", "last_ms")]
     ends = [from_ms, *(at for span in merged(moments) for at in span), to_ms]
     quiet = [
         (end, start)

@@ -9,7 +9,7 @@ from broker_sim.common.text import clock
 from broker_sim.explain.phrases import times
 from broker_sim.pipeline.report.sheet import Chart, number, short
 
-__all__ = ["committed", "lag"]
+__all__ = ["BOTTOM", "LEFT", "SMALL", "TOP", "committed", "head", "lag", "offset_scale"]
 
 Row = Mapping[str, Any]
 Spans = Sequence[tuple[int, int]]
@@ -29,9 +29,9 @@ def lag(group: str, points: Sequence[Row], time: Time, stuck: Spans, rebalancing
     known = [point for point in points if point["lag"] is not None]
     most = max((int(point["lag"]) for point in known), default=0)
     now = _now(points, known, most)
-    _head(chart, group, now)
+    head(chart, group, now)
     if known:
-        _scale(chart, 0, max(most, 1))
+        offset_scale(chart, 0, max(most, 1))
     if any(point["commits"] for point in points):
         chart.canvas.text(LEFT - 5, BOTTOM + RATE - 2, "commits", "muted tight end")
     with chart.plot():
@@ -66,7 +66,7 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
     """The committed offset of one partition of one group, its log's end where known, and each fall of it."""
     chart = Chart(SMALL, f"Committed offset of {key}", left=LEFT, right=8, span=time, every=True)
     note = f"went back {times(len(falls))}" if falls else ""
-    _head(chart, key, note, bad=bool(falls))
+    head(chart, key, note, bad=bool(falls))
     steps = _steps(points, falls)
     values = [value for _, value in steps if value is not None] + [
         int(p["end"]) for p in points if p["end"] is not None
@@ -80,7 +80,7 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
         return BOTTOM - (BOTTOM - TOP) * (value - low) / (high - low)
 
     ends = [(int(p["window_start_ms"]) + int(p["window_ms"]), int(p["end"])) for p in points if p["end"]]
-    _scale(chart, low, high)
+    offset_scale(chart, low, high)
     with chart.plot():
         chart.axis(TOP, BOTTOM, apart=84)
         _background(chart, stuck, (), BOTTOM)
@@ -96,7 +96,8 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
 # ------------------------------------------------------------------------------------------------ parts
 
 
-def _head(chart: Chart, name: str, now: str, *, bad: bool = False) -> None:
+def head(chart: Chart, name: str, now: str, *, bad: bool = False) -> None:
+    """What the picture is of, and beside it what there is to say."""
     room = chart.width - 6.2 * len(now) - 16
     chart.canvas.text(0, 14, name, "ink name", name, room=room)
     chart.canvas.text(chart.width - 2, 14, now, "bad end small" if bad else "muted end small")
@@ -106,7 +107,8 @@ def _middle(chart: Chart, point: Row) -> float:
     return chart.x(int(point["window_start_ms"]) + int(point["window_ms"]) / 2)
 
 
-def _scale(chart: Chart, low: float, high: float) -> None:
+def offset_scale(chart: Chart, low: float, high: float) -> None:
+    """The lowest and the highest value, each with a line."""
     for value, y in ((low, BOTTOM), (high, TOP)):
         chart.canvas.line(LEFT, y, chart.width - chart.right, y, "grid")
         style = "muted small end top" if value == high else "muted small end"

@@ -23,7 +23,9 @@ from broker_sim.pipeline.compaction import compaction
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.findings import Finding
 from broker_sim.pipeline.report import lanes
+from broker_sim.pipeline.report.assigned import assigned
 from broker_sim.pipeline.report.bars import churn
+from broker_sim.pipeline.report.delivered import delivered
 from broker_sim.pipeline.report.heat import heat
 from broker_sim.pipeline.report.lines import committed, lag
 from broker_sim.pipeline.report.sheet import NARROW, WIDE, number, pieces, short
@@ -39,6 +41,8 @@ MOST_NEAR = 5000
 MOST_CHURN = 20
 MOST_SKIPPED = 100
 MOST_STATES = 500
+MOST_SHARED = 60
+"""Share partitions with a picture of their own."""
 FIRST_FINDINGS, MOST_FINDINGS = 6, 60
 HALF = 560
 """Width of a picture that has a table beside it, in px."""
@@ -486,11 +490,40 @@ def _deliveries(facts: ReportFacts) -> Section | None:
     head = ("share group", "partition", "offsets", "first", "end", "until its end", "deliveries", "came back")
     lead = (
         "Records of share groups that came back to be delivered again, or that nobody gets any more (archived: rejected, or"
-        " delivered as often as they may be). What was delivered once and acknowledged is no row."
+        " delivered as often as they may be). What was delivered once and acknowledged is no row. A bar is a range of offsets"
+        " from the first return to its end, ×3 the number of its deliveries; green: acknowledged, red: archived, orange: not"
+        " delivered again yet, grey: the start offset went over it."
     )
+    by_partition: dict[tuple[str, str], list[Row]] = {}
+    for seen in facts.deliveries:
+        log = f"{seen['topic'] or seen['topic_id']}-{seen['partition']}"
+        by_partition.setdefault((seen["group"], log), []).append(seen)
+    timed = [] if facts.from_ms is None else list(by_partition.items())[:MOST_SHARED]
+    charts = [
+        GroupPicture(group, Markup(delivered(f"{group} · {log}", some, lanes.time(facts))), number_ >= FIRST_CURVES)
+        for number_, ((group, log), some) in enumerate(timed)
+    ]
     more = _left(facts.left_out.get("share_deliveries", 0), "row", "the table share_deliveries has all")
     table = Grid(head, rows, frozenset({5, 6, 7}), [row["group"] for row in facts.deliveries])
-    return Section("deliveries", "Share groups' deliveries", lead, table=table, left=more)
+    return Section("deliveries", "Share groups' deliveries", lead, many=charts, table=table, left=more)
+
+
+def _assigned(facts: ReportFacts) -> Section | None:
+    if not facts.assignments or facts.from_ms is None:
+        return None
+    by_group: dict[str, list[Row]] = {}
+    for holding in facts.assignments:
+        by_group.setdefault(holding["group"], []).append(holding)
+    charts = [
+        GroupPicture(group, Markup(assigned(group, rows, lanes.time(facts))), number_ >= FIRST_CURVES)
+        for number_, (group, rows) in enumerate(by_group.items())
+    ]
+    lead = (
+        "What the members of consumer, share and streams groups had: partitions or tasks, and how many. Blue: all that it was to"
+        " have; orange: it was to give some up; violet: it waited for what another member had; pale: standby tasks alone."
+    )
+    more = _left(facts.left_out.get("assignments", 0), "group")
+    return Section("assignments", "Assignments", lead, many=charts, left=more)
 
 
 def _offsets_of(row: Row) -> str:
@@ -515,6 +548,7 @@ _SECTIONS = (
     _stuck,
     _moves,
     _transactions,
+    _assigned,
     _deliveries,
     _lag,
     _committed,

@@ -16,10 +16,12 @@ from broker_sim.drawing.canvas import escaped
 from broker_sim.drawing.scale import Scale
 from broker_sim.drawing.sheet import Sheet, Span
 
-__all__ = ["NAME", "NARROW", "WIDE", "Chart", "merged", "number", "pieces", "short"]
+__all__ = ["LEAST_PX", "NAME", "NARROW", "WIDE", "Chart", "merged", "number", "pieces", "short"]
 
 WIDE, NARROW = 900, 400
 """Widths in px: a screen's and a phone's."""
+LEAST_PX = 1.6
+"""The least width of a stretch of time."""
 NAME = 0.87
 """Names are set in bold: so much of the room that plain text of that length would take."""
 
@@ -77,6 +79,25 @@ class Chart(Sheet):
         self.canvas.parts.append(f'<g class="mark" data-x="{x:.2f}">{label}')
         yield
         self.canvas.end_group()
+
+    def stretch(
+        self,
+        x: float,
+        end: float,
+        top: float,
+        height: float,
+        style: str,
+        title: str = "",
+        *,
+        least: float = LEAST_PX,
+    ) -> None:
+        """A rectangle that can be seen however short it is; the page learns how wide it is in truth, for a reader who zooms in."""
+        drawn, true = max(end - x, least), max(end - x, 0.0)
+        if drawn > true:
+            self.canvas.parts.append(f'<g class="thin" data-w="{true:.3f}" data-least="{least:g}">')
+        self.canvas.rect(x, top, drawn, height, style, title, radius=3 if drawn > 8 else 0)
+        if drawn > true:
+            self.canvas.end_group()
 
     def drawn(self, height: float, about: str = "") -> str:
         """The SVG element; ``about``: what it shows, for who can't see it."""

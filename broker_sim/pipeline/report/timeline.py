@@ -12,7 +12,7 @@ from typing import Any
 from broker_sim.common.text import clock
 from broker_sim.drawing.colours import HUES
 from broker_sim.explain.phrases import count
-from broker_sim.pipeline.report.sheet import NARROW, Chart
+from broker_sim.pipeline.report.sheet import LEAST_PX, NARROW, Chart
 
 __all__ = ["Bar", "GroupLane", "axis", "legend", "row"]
 
@@ -23,7 +23,6 @@ EDGE = 4
 """Px at both ends of a row, so that a mark at the first moment is whole."""
 AXIS, ROW, BAR = 18, 32, 20
 """Heights: of the times, of a row, of a bar in it."""
-LEAST_PX = 1.6
 MANY, CROWD_PX = 80, 8.0
 """Of more bars than that in a row, those that share so little room are drawn as one."""
 LEGEND = (
@@ -110,7 +109,7 @@ def _lane(chart: Chart, lane: GroupLane, top: float, zoomable: bool) -> None:
         chart.canvas.end_group()
     for from_ms, to_ms, words in lane.stuck:
         x = chart.x(from_ms)
-        _stretch(chart, x, chart.x(to_ms), top + BAR + 1, 3, "bad", words, least=2)
+        chart.stretch(x, chart.x(to_ms), top + BAR + 1, 3, "bad", words, least=2)
     last = -10.0
     for at_ms, words in lane.falls:
         x = chart.x(at_ms)
@@ -125,26 +124,6 @@ def _lane(chart: Chart, lane: GroupLane, top: float, zoomable: bool) -> None:
             chart.canvas.rect(x - 3, 0, 14, ROW, "hit")
             chart.canvas.path(f"M{x:.1f} {ROW}V1h9l-2.5 3.5l2.5 3.5h-9", f"flag {severity}")
             chart.canvas.end_group()
-
-
-def _stretch(
-    chart: Chart,
-    x: float,
-    end: float,
-    top: float,
-    height: float,
-    style: str,
-    title: str = "",
-    *,
-    least: float = LEAST_PX,
-) -> None:
-    """A rectangle that can be seen however short it is; the page learns how wide it is in truth, for a reader who zooms in."""
-    drawn, true = max(end - x, least), max(end - x, 0.0)
-    if drawn > true:
-        chart.canvas.parts.append(f'<g class="thin" data-w="{true:.3f}" data-least="{least:g}">')
-    chart.canvas.rect(x, top, drawn, height, style, title, radius=3 if drawn > 8 else 0)
-    if drawn > true:
-        chart.canvas.end_group()
 
 
 def _crowds(chart: Chart, bars: Sequence[Bar]) -> list[list[Bar]]:
@@ -177,13 +156,13 @@ def _bar(chart: Chart, bar: Bar, top: float) -> None:
     hue = (bar.generation or 0) % len(HUES)
     canvas.group(bar.words, f'class="bar" data-from="{bar.began_ms}" data-to="{max(bar.until_ms, bar.ended_ms)}"')
     if bar.stable and end > ended:
-        _stretch(chart, ended, end, top, BAR, f"g{hue} steady", least=1)
+        chart.stretch(ended, end, top, BAR, f"g{hue} steady", least=1)
     if closed > x:
-        _stretch(chart, x, closed, top, BAR, "prepare")
+        chart.stretch(x, closed, top, BAR, "prepare")
     if ended > closed:
-        _stretch(chart, closed, ended, top, BAR, "complete")
+        chart.stretch(closed, ended, top, BAR, "complete")
     if x == ended:
-        _stretch(chart, x, x, top, BAR, "prepare" if bar.known else "tick")
+        chart.stretch(x, x, top, BAR, "prepare" if bar.known else "tick")
     if bar.generation is not None:
         label = str(bar.generation)
         for start, stop in ((ended, end if bar.stable else ended), (closed, ended), (x, closed)):

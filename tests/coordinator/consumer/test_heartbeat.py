@@ -211,6 +211,24 @@ def test_who_gives_up_in_time_stays() -> None:
 
 
 @BOTH
+def test_a_member_that_joins_again_with_another_instance_id_gets_nothing_until_the_next_assignment(
+    release: tuple[int, int],
+) -> None:
+    core = Crowd(release)
+    core.step(GroupConfigured("g", {"assignment_interval_ms": 0}))
+    core.told("A", 0)
+    epoch, _ = core.told("B", 0, instance_id="i")
+    core.written()
+    assert core.told("B", 0, instance_id="j") == (epoch, {})
+    assert core.written() == ["5B t", f"8B {epoch}<{epoch} STABLE"], "nothing is left to wait for"
+    core.told("A", epoch - 1)
+    assert core.told("A", epoch - 1, {"t": [0, 1]}) == (epoch, None)
+    assert core.told("B", epoch) == (epoch, None)
+    core.told("C", 0)
+    assert core.told("B", epoch) == (epoch + 1, {"t": [2]})
+
+
+@BOTH
 def test_a_static_member_leaves_for_now_and_another_takes_its_place(release: tuple[int, int]) -> None:
     core = Crowd(release)
     epoch, _ = core.told("A", 0, instance_id="i")
