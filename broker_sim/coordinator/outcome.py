@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from broker_sim.coordinator.client import Client as Client
 from broker_sim.coordinator.share_state.commands import Command, Result
 from broker_sim.coordinator.topics import TopicImage
+from kafka_wire.end_markers import EndMarker
 from kafka_wire.errors import Err
 from kafka_wire.schema import ZERO_UUID
 
@@ -277,8 +278,8 @@ class Append:
     """Records to append as one batch to the shard's partition; the result is ``Appended(ticket, ...)``.
 
     ``mergeable``: the batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``commits``: repeated commits
-    in place of records, which the runtime encodes. ``any_isr``: append with any ISR size. ``is_control``: the records are markers that
-    end a transaction. ``to``: another partition (topic, index) than the shard's own; the result is ``AppendedElsewhere(ticket, ...)``
+    in place of records, which the runtime encodes. ``any_isr``: append with any ISR size. ``marker``: what the one record says, if it
+    ends a transaction. ``to``: another partition (topic, index) than the shard's own; the result is ``AppendedElsewhere(ticket, ...)``
     then.
     """
 
@@ -289,7 +290,7 @@ class Append:
     commits: Sequence[RepeatedCommit] = ()
     any_isr: bool = False
     producer: BatchProducer = NO_PRODUCER
-    is_control: bool = False
+    marker: EndMarker | None = None
     to: tuple[str, int] | None = None
 
 

@@ -14,7 +14,7 @@ from broker_sim.coordinator.records import Record, encode
 from broker_sim.coordinator.share_state.commands import Command, Result
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.topics import Topics
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 
 
 class Write:
@@ -27,7 +27,7 @@ class Write:
     __slots__ = ("answer", "any_isr", "last_offset", "records", "token")
     mergeable = False
 
-    def __init__(self, token: int | None, records: list[Record], answer: Any = Err.NONE) -> None:
+    def __init__(self, token: int | None, records: list[Record], answer: Any = NO_ERROR) -> None:
         self.token, self.records, self.answer = token, records, answer
         self.last_offset = -1
         self.any_isr = False  # tombstones that no request waits for are appended with acks=0

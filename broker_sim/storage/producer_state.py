@@ -76,10 +76,9 @@ class InTransaction(NamedTuple):
     marker: EndMarker | None = None
 
     @property
-    def head(self) -> dict[str, int]:
-        """What `record_batch.batch_of` writes into the head of such a batch."""
-        attributes = TRANSACTIONAL_BIT if self.marker is None else TRANSACTIONAL_BIT | CONTROL_BIT
-        return {"producer_id": self.producer_id, "producer_epoch": self.epoch, "attributes": attributes}
+    def attributes(self) -> int:
+        """Those of such a batch."""
+        return TRANSACTIONAL_BIT if self.marker is None else TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Verification(NamedTuple):
@@ -186,28 +185,42 @@ class ProducerState:
 
     def update(self, header: BatchHeader, base_offset: int, marker: EndMarker | None = None) -> EndedTransaction | None:
         """Account for a batch at `base_offset`; `marker` is that of a control batch. The transaction that it ends."""
-        producer_id = header.producer_id
-        if producer_id == NO_PRODUCER_ID or (header.is_control and marker is None):
+        producer_id, attributes = header.producer_id, header.attributes
+        if producer_id == NO_PRODUCER_ID or (attributes & CONTROL_BIT and marker is None):
             return None  # a marker that compaction has emptied says nothing any more
+        last_offset, sequences = base_offset + header.last_offset_delta, (header.base_sequence, header.last_sequence)
+        batch = ProducedBatch(*sequences, base_offset, last_offset, header.max_timestamp)
+        return self._add(producer_id, header.producer_epoch, batch, marker, attributes & TRANSACTIONAL_BIT)
+
+    def update_own(
+        self, within: InTransaction, base_sequence: int, base_offset: int, last_offset: int, now_ms: int
+    ) -> EndedTransaction | None:
+        """As `update`, for a batch of the broker's own."""
+        last_sequence = base_sequence
+        if base_sequence != NO_SEQUENCE:
+            last_sequence = (base_sequence + last_offset - base_offset) & MAX_SEQUENCE
+        batch = ProducedBatch(base_sequence, last_sequence, base_offset, last_offset, now_ms)
+        return self._add(within.producer_id, within.epoch, batch, within.marker, TRANSACTIONAL_BIT)
+
+    def _add(
+        self, producer_id: int, epoch: int, batch: ProducedBatch, marker: EndMarker | None, transactional: int
+    ) -> EndedTransaction | None:
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
+            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
             if len(self.entries) == 1:
                 self.on_known()
-        elif entry.epoch != header.producer_epoch:
+        elif entry.epoch != epoch:
             entry.batches.clear()
-            entry.epoch = header.producer_epoch
-        entry.last_timestamp = header.max_timestamp
-        if self.verifying and header.attributes & TRANSACTIONAL_BIT:
+            entry.epoch = epoch
+        entry.last_timestamp = batch.timestamp
+        if self.verifying and transactional:
             self.verifying.pop(producer_id, None)  # data or marker: what was asked about before is over
         if marker is not None:
-            return self._end(entry, base_offset, marker)
-        last_offset = base_offset + header.last_offset_delta
-        entry.batches.append(
-            ProducedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
-        )
-        if header.attributes & TRANSACTIONAL_BIT and entry.transaction_start < 0:
-            entry.transaction_start = self.open[producer_id] = base_offset
+            return self._end(entry, batch.first_offset, marker)
+        entry.batches.append(batch)
+        if transactional and entry.transaction_start < 0:
+            entry.transaction_start = self.open[producer_id] = batch.first_offset
         return None
 
     def _end(self, entry: ProducerEntry, offset: int, marker: EndMarker) -> EndedTransaction | None:

@@ -76,7 +76,7 @@ def a_marker_of_version_2_has_its_data_s_epoch(p: Patches) -> None:
     def mark(state: Any, transaction: Any) -> None:
         real(state, transaction)
         for one in state.out.appends:
-            if one.is_control and transaction.stored.client_version == 2:
+            if one.marker is not None and transaction.stored.client_version == 2:
                 one.producer = outcome.BatchProducer(one.producer.producer_id, one.producer.epoch - 1)
 
     p.put(ending, "_mark", mark)

@@ -16,7 +16,7 @@ from broker_sim.coordinator.outcome import NO_PRODUCER, CommitOffsets, Offset, T
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, Record
 from kafka_wire.consumer_protocol import subscribed_topics
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.group_states import GroupState
 from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
@@ -42,8 +42,8 @@ TRANSITIONS: dict[State, tuple[State, ...]] = {
 HEARTBEAT_ANSWER: dict[State, Err] = {
     State.EMPTY: Err.UNKNOWN_MEMBER_ID,
     State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,
-    State.STABLE: Err.NONE,
+    State.COMPLETING_REBALANCE: NO_ERROR,
+    State.STABLE: NO_ERROR,
     State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to a Heartbeat of a member with the right generation."""
@@ -51,17 +51,17 @@ HEARTBEAT_ANSWER: dict[State, Err] = {
 SYNC_ANSWER: dict[State, Err] = {
     State.EMPTY: Err.UNKNOWN_MEMBER_ID,
     State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,  # deferred until the leader's assignment is stored
-    State.STABLE: Err.NONE,  # the present assignment
+    State.COMPLETING_REBALANCE: NO_ERROR,  # deferred until the leader's assignment is stored
+    State.STABLE: NO_ERROR,  # the present assignment
     State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to a SyncGroup of a member with the right generation and protocol."""
 
 COMMIT_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.NONE,
-    State.PREPARING_REBALANCE: Err.NONE,
+    State.EMPTY: NO_ERROR,
+    State.PREPARING_REBALANCE: NO_ERROR,
     State.COMPLETING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.STABLE: Err.NONE,
+    State.STABLE: NO_ERROR,
     State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to an OffsetCommit whose member and generation are right (doCommitOffsets)."""
@@ -205,7 +205,7 @@ class ClassicGroup(Group):
                 return Err.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return Err.FENCED_INSTANCE_ID
-        return Err.NONE if member_id in self.members else Err.UNKNOWN_MEMBER_ID
+        return NO_ERROR if member_id in self.members else Err.UNKNOWN_MEMBER_ID
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -243,21 +243,21 @@ class ClassicGroup(Group):
         if self.state is State.DEAD:
             return Err.COORDINATOR_NOT_AVAILABLE
         if request.generation < 0 and self.state is State.EMPTY:
-            return Err.NONE  # assign mode, or an admin: the member id is not looked at
+            return NO_ERROR  # assign mode, or an admin: the member id is not looked at
         in_transaction = request.producer is not NO_PRODUCER
         if request.names_member:
             error = self.check_member(request.member_id, request.instance_id)
-            if error is not Err.NONE:
+            if error is not NO_ERROR:
                 return error
             if request.generation != self.generation:
                 return Err.ILLEGAL_GENERATION
         elif not in_transaction:
             return Err.UNKNOWN_MEMBER_ID  # assign mode on a group that has members
-        return Err.NONE if in_transaction else COMMIT_ANSWER[self.state]
+        return NO_ERROR if in_transaction else COMMIT_ANSWER[self.state]
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
         """Always NONE: classic groups accept every OffsetFetch, in any state."""
-        return Err.NONE
+        return NO_ERROR
 
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
         member = self.members.get(member_id)
