@@ -17,7 +17,7 @@ from broker_sim.coordinator.consumer import classic_members, heartbeat, lifecycl
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.group import EpochGroup
-from broker_sim.coordinator.epochs.reconcile import MemberState
+from broker_sim.coordinator.epochs.reconcile import UNREVOKED
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
@@ -255,7 +255,7 @@ def _revocation_expired(shard: Shard, key: TimerKey) -> None:
     group, member_id = shard.groups.get(str(key[1])), str(key[2])
     if not isinstance(group, EpochGroup) or member_id not in group.latest.members:
         return
-    if group.latest.current(member_id).state is MemberState.UNREVOKED:
+    if group.latest.current(member_id).state is UNREVOKED:
         _KINDS[type(group)].revocation_expired(shard, group, member_id)
 
 

@@ -153,8 +153,8 @@ class ShardState:
 
     def consumer_setting(self, group_id: str, name: str) -> int:
         """A setting of a consumer group, by the name of the field of `ConsumerSettings`: its own, else the broker's."""
-        own = self.group_configs.get(group_id)
         value: int = getattr(self.settings.consumer, name)
+        own = self.group_configs.get(group_id) if self.group_configs else None
         return value if own is None else own.get(name, value)
 
     def share_setting(self, group_id: str, name: str) -> int:
