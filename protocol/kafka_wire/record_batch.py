@@ -410,9 +410,7 @@ def _zigzag(value: int) -> bytes:
 
 _VARINTS = [bytes((2 * n,)) for n in range(64)] + [bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 2048)]
 _NULL = _zigzag(-1)
-_LEADS = [
-    b"\x00\x00" + delta for delta in _VARINTS[:1024]
-]  # attributes and deltas of a record with the batch's timestamp
+_LEADS = [b"\x00\x00" + delta for delta in _VARINTS[:1024]]  # attributes and deltas, with the batch's timestamp
 
 
 def varint(value: int) -> bytes:
