@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from broker_sim.coordinator.transaction.commands import AddPartitions
 from broker_sim.handlers import fenced
@@ -35,12 +34,8 @@ class Flow(enum.Enum):
 OLD, ABORTABLE, ADDS = Flow.OLD, Flow.ABORTABLE, Flow.ADDS
 
 
-class Writer(NamedTuple):
-    """Who writes in a transaction."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
+Writer = tuple[str, int, int]
+"""Who writes in a transaction: transactional id, producer id, epoch."""
 
 
 def ask(

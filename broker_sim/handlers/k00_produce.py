@@ -112,7 +112,7 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
                 continue
             if producer is not None:
                 sequences[partition.topic.name, part.index] = producer[2]
-                writers[Writer(request.transactional_id or "", producer[0], producer[1])] = None
+                writers[request.transactional_id or "", producer[0], producer[1]] = None
     if len(writers) > 1 and state.config.release >= (3, 5):
         return _all_refused(ctx, request.acks, request.topic_data, Err.INVALID_PRODUCER_ID_MAPPING, None)
     single = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1

@@ -14,7 +14,7 @@ from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import BatchProducer, CommitOffsets, Offset
 from broker_sim.handlers.context import Deferred, RequestContext
 from broker_sim.handlers.groups import find_shard, merged
-from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Place, Writer, ask
+from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Place, ask
 from broker_sim.handlers.k08_offset_commit import as_a_map, utf16_length
 from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
@@ -79,7 +79,7 @@ def _commit(
 
     version = ctx.api_version
     flow = ADDS if version >= _ADDS_SINCE else ABORTABLE if version >= _ABORTABLE_SINCE else OLD
-    writer = Writer(request.transactional_id, request.producer_id, request.producer_epoch)
+    writer = request.transactional_id, request.producer_id, request.producer_epoch
     if ask(ctx, writer, {place: NO_SEQUENCE}, flow, verified):
         return None
     refusal = _submit(ctx, request, offsets, errors)

@@ -18,8 +18,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
-from broker_sim.storage.producer_state import EndedTransaction, InTransaction
+from broker_sim.storage.producer_state import EndedTransaction
 from broker_sim.storage.validation import checking
+from kafka_wire.end_markers import BatchProducer
 from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.record_batch import HEADER_BYTES, BatchHeader
 
@@ -234,7 +235,7 @@ class Partition:
         *,
         now_ms: int,
         base_sequence: int = 0,
-        within: InTransaction | None = None,
+        within: BatchProducer | None = None,
     ) -> int:
         """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`. Its last offset."""
         log = self.log

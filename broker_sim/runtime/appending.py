@@ -6,7 +6,6 @@ from broker_sim.coordinator.outcome import NO_PRODUCER, Append
 from broker_sim.metadata.cluster_state import Partition
 from broker_sim.runtime.commit_batching import batch_of
 from broker_sim.storage.errors import RecordTooLarge
-from broker_sim.storage.producer_state import InTransaction
 from kafka_wire import record_batch
 
 __all__ = ["BATCH_RECORDS", "append_to"]
@@ -25,8 +24,6 @@ def append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
         most = partition.log.config.max_message_bytes
         if sum(len(k) + len(v or b"") for k, v in pairs) > most:
             raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
-    producer, within = first.producer, None
-    if producer is not NO_PRODUCER:
-        within = InTransaction(producer.producer_id, producer.epoch, first.marker)
+    within = None if first.producer is NO_PRODUCER else first.producer
     bodies = record_batch.record_bodies(pairs)
     return partition.append_records(bodies, len(pairs), now_ms=now_ms, base_sequence=first.base_sequence, within=within)

@@ -31,13 +31,13 @@ from broker_sim.storage.errors import (
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
-from broker_sim.storage.producer_state import InTransaction, ProducerState, encode_snapshot
+from broker_sim.storage.producer_state import ProducerState, encode_snapshot
 from broker_sim.storage.record_slices import RecordSlice, whole
 from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment, should_roll
 from broker_sim.storage.transactions import AbortedTransaction, EndedTransactions
 from broker_sim.storage.validation import check_client_batch, check_size
-from kafka_wire.end_markers import EndMarker, end_marker
+from kafka_wire.end_markers import BatchProducer, EndMarker, end_marker
 from kafka_wire.record_batch import (
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,
@@ -154,7 +154,7 @@ class PartitionLog:
                 check_size(header, config, self.name)
                 if header.producer_id >= 0:
                     markers[pos] = marker = end_marker(batch, pos, header) if header.is_control else None
-                    self.producers.check_own(InTransaction(header.producer_id, header.producer_epoch, marker))
+                    self.producers.check_own(BatchProducer(header.producer_id, header.producer_epoch, marker))
                 continue
             if checked is None:
                 check_client_batch(batch, pos, header, config, now_ms, self.name)
@@ -216,7 +216,7 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         base_sequence: int = 0,
-        within: InTransaction | None = None,
+        within: BatchProducer | None = None,
     ) -> tuple[int, int]:
         """Append one batch of the broker's own from ``count`` encoded records (`record_batch.batch_of`); returns its last offset and
         its bytes. Its effect and its exceptions are those of `append` with that batch."""

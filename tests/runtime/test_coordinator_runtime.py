@@ -80,10 +80,8 @@ class Ledger:
             case Request(token, _, ("put", account, value)):
                 out.appends.append(Append(self.ticket(token, (account, value)), [(account.encode(), value.encode())]))
             case Request(token, _, ("send", key, topic, index, control)):
-                producer, marker = BatchProducer(77, 3), marker_of(key, b"\0" * 6) if control else None
-                out.appends.append(
-                    Append(self.ticket(token), [(key, b"\0" * 6)], to=(topic, index), producer=producer, marker=marker)
-                )
+                producer = BatchProducer(77, 3, marker_of(key, b"\0" * 6) if control else None)
+                out.appends.append(Append(self.ticket(token), [(key, b"\0" * 6)], to=(topic, index), producer=producer))
             case Request(token, _, ("wait", ms)):
                 out.timers.append((("wait", token), now_ms + ms))
             case Request(token, _, ("give up",)):

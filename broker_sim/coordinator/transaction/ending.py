@@ -223,15 +223,14 @@ def _mark(shard: TransactionState, transaction: Transaction) -> None:
     """Append the markers that are neither written nor pending."""
     stored = transaction.stored
     kind = ControlType.COMMIT if stored.state is PREPARE_COMMIT else ControlType.ABORT
-    epoch, producer = shard.epoch(), BatchProducer(stored.producer_id, stored.epoch)
+    epoch = shard.epoch()
     record, marker = control_record(kind, epoch), EndMarker(kind is ControlType.COMMIT, epoch)
+    producer = BatchProducer(stored.producer_id, stored.epoch, marker)
     for at, under_way in transaction.unmarked.items():
         if under_way is None:
             ticket = transaction.unmarked[at] = shard.ticket()
             shard.markers[ticket] = transaction, at
-            shard.out.appends.append(
-                Append(ticket, [record], base_sequence=-1, producer=producer, marker=marker, to=at)
-            )
+            shard.out.appends.append(Append(ticket, [record], base_sequence=-1, producer=producer, to=at))
 
 
 def marked(shard: TransactionState, ticket: int, error: Err) -> None:
