@@ -29,40 +29,42 @@ ANSWERED_STILL_COUNTED = -2
 
 
 State = GroupState
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = State
+"""The states as names of the module: as attributes of their class they cost as much as a call (see `kafka_wire.errors.NO_ERROR`)."""
 
 TRANSITIONS: dict[State, tuple[State, ...]] = {
-    State.EMPTY: (State.PREPARING_REBALANCE,),
-    State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
-    State.COMPLETING_REBALANCE: (State.PREPARING_REBALANCE,),
-    State.STABLE: (State.COMPLETING_REBALANCE,),
-    State.DEAD: (State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD),
+    EMPTY: (PREPARING_REBALANCE,),
+    PREPARING_REBALANCE: (STABLE, COMPLETING_REBALANCE, EMPTY),
+    COMPLETING_REBALANCE: (PREPARING_REBALANCE,),
+    STABLE: (COMPLETING_REBALANCE,),
+    DEAD: (STABLE, PREPARING_REBALANCE, COMPLETING_REBALANCE, EMPTY, DEAD),
 }
 """State -> the states it may be entered from."""
 
 HEARTBEAT_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
-    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: NO_ERROR,
-    State.STABLE: NO_ERROR,
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+    EMPTY: Err.UNKNOWN_MEMBER_ID,
+    PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    COMPLETING_REBALANCE: NO_ERROR,
+    STABLE: NO_ERROR,
+    DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to a Heartbeat of a member with the right generation."""
 
 SYNC_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
-    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: NO_ERROR,  # deferred until the leader's assignment is stored
-    State.STABLE: NO_ERROR,  # the present assignment
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+    EMPTY: Err.UNKNOWN_MEMBER_ID,
+    PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    COMPLETING_REBALANCE: NO_ERROR,  # deferred until the leader's assignment is stored
+    STABLE: NO_ERROR,  # the present assignment
+    DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to a SyncGroup of a member with the right generation and protocol."""
 
 COMMIT_ANSWER: dict[State, Err] = {
-    State.EMPTY: NO_ERROR,
-    State.PREPARING_REBALANCE: NO_ERROR,
-    State.COMPLETING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.STABLE: NO_ERROR,
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+    EMPTY: NO_ERROR,
+    PREPARING_REBALANCE: NO_ERROR,
+    COMPLETING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    STABLE: NO_ERROR,
+    DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to an OffsetCommit whose member and generation are right (doCommitOffsets)."""
 
@@ -109,7 +111,7 @@ class ClassicGroup(Group):
 
     kind: ClassVar[str] = "classic"
 
-    state: State = State.EMPTY
+    state: State = EMPTY
     state_ts_ms: int = (
         0  # when the state was entered: goes into the group's record, and rules the expiry of an empty group
     )
@@ -139,7 +141,7 @@ class ClassicGroup(Group):
         """Change state; raises ValueError for a transition that Kafka doesn't have."""
         if self.state not in TRANSITIONS[state]:
             raise ValueError(f"group {self.group_id} can't go from {self.state.value} to {state.value}")
-        self.was_empty = self.state is State.EMPTY
+        self.was_empty = self.state is EMPTY
         self.state, self.state_ts_ms = state, now_ms
         self.version += 1
 
@@ -224,11 +226,11 @@ class ClassicGroup(Group):
 
     @property
     def is_dead(self) -> bool:
-        return self.state is State.DEAD
+        return self.state is DEAD
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is EMPTY
 
     @property
     def is_idle(self) -> bool:
@@ -240,9 +242,9 @@ class ClassicGroup(Group):
 
     def validate_commit(self, request: CommitOffsets) -> Err:
         """doCommitOffsets: who may commit into this group now."""
-        if self.state is State.DEAD:
+        if self.state is DEAD:
             return Err.COORDINATOR_NOT_AVAILABLE
-        if request.generation < 0 and self.state is State.EMPTY:
+        if request.generation < 0 and self.state is EMPTY:
             return NO_ERROR  # assign mode, or an admin: the member id is not looked at
         in_transaction = request.producer is not NO_PRODUCER
         if request.names_member:
@@ -275,9 +277,9 @@ class ClassicGroup(Group):
         not read the commit timestamp (KIP-211)."""
         if self.protocol_type is None or self.protocol_type == "":
             return offset.commit_ts_ms
-        if self.state is State.EMPTY:
+        if self.state is EMPTY:
             return self.state_ts_ms if self.state_ts_ms >= 0 else offset.commit_ts_ms
-        if self.protocol_type == "consumer" and self.state is State.STABLE and not self.subscribed(topic):
+        if self.protocol_type == "consumer" and self.state is STABLE and not self.subscribed(topic):
             return offset.commit_ts_ms
         return None
 
@@ -290,7 +292,7 @@ class ClassicGroup(Group):
     def described(self, policy: Policy) -> DescribedGroup:
         """Its row in DescribeGroups, without pending members. Members' metadata and assignments are included if the group is Stable
         (4.x keeps assignments during a rebalance)."""
-        stable = self.state is State.STABLE
+        stable = self.state is STABLE
         shows_assignment = stable or policy.assignment_shown_while_preparing
         return DescribedGroup(
             group_id=self.group_id,
@@ -311,7 +313,7 @@ class ClassicGroup(Group):
         )
 
     def end(self) -> None:
-        self.state = State.DEAD
+        self.state = DEAD
         self.version += 1
 
     # the log
@@ -375,7 +377,7 @@ class ClassicGroup(Group):
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
-        self.state = State.STABLE if self.members else State.EMPTY
+        self.state = STABLE if self.members else EMPTY
         self.fix_subscriptions()
         return True
 
@@ -405,7 +407,7 @@ class ClassicGroup(Group):
 
     def supports(self, protocol_type: str, protocols: list[JoinGroupRequestProtocol]) -> bool:
         """Whether a joiner with these protocols fits the members that are there."""
-        if self.state is State.EMPTY:
+        if self.state is EMPTY:
             return protocol_type != "" and bool(protocols)
         if protocol_type != self.protocol_type:
             return False

@@ -67,19 +67,19 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
 
 def _end_state(transaction: Transaction, body: EndTransaction) -> State | Err:
     """The state of the transaction's end, NONE if it has ended that way already, or the error."""
-    stored, bumps = transaction.stored, body.client_version >= _BUMPS
+    stored, epoch, bumps = transaction.stored, transaction.epoch, body.client_version >= _BUMPS
     if bumps and transaction.pending is not None:
         return Err.CONCURRENT_TRANSACTIONS  # for every request; old clients are checked first
     again_after_overflow = (
         bumps
         and stored.previous_producer_id == body.producer_id != stored.producer_id
         and body.producer_epoch == LAST_EPOCH
-        and transaction.epoch == 0
+        and epoch == 0
     )
-    again = again_after_overflow or (bumps and transaction.epoch == body.producer_epoch + 1)
+    again = again_after_overflow or (bumps and epoch == body.producer_epoch + 1)
     if stored.producer_id != body.producer_id and not again_after_overflow:
         return Err.INVALID_PRODUCER_ID_MAPPING
-    if not _epoch_holds(stored.state, transaction.epoch == body.producer_epoch, again, bumps):
+    if not _epoch_holds(stored.state, epoch == body.producer_epoch, again, bumps):
         return Err.PRODUCER_FENCED
     if transaction.pending is not None:
         return Err.CONCURRENT_TRANSACTIONS
