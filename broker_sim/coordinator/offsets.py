@@ -29,7 +29,7 @@ from broker_sim.coordinator.outcome import (
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import OffsetRecord, Record
 from broker_sim.coordinator.state import DeferredReply, ShardState, Write
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.record_batch import NO_SEQUENCE
 
 
@@ -82,7 +82,7 @@ class CommitBatchWrite(Write):
     def done(self, shard: ShardState) -> None:
         """Publish the committed offsets and answer the requests."""
         _publish(shard, self.commits, self.last_offset)
-        self._answer(shard, Err.NONE)
+        self._answer(shard, NO_ERROR)
 
     def refuse(self, shard: ShardState, error: Err) -> None:
         """Answer the requests with the error: the records were not appended, or not committed in time."""
@@ -171,7 +171,7 @@ class DeleteOffsetsWrite(Write):
 def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets) -> None:
     """OffsetCommit after the checks of topics: the group's checks in Kafka's order, then the append."""
     error = _refusal(shard, request)
-    if error is not Err.NONE:
+    if error is not NO_ERROR:
         shard.reply(token, error)
         return
     if (
@@ -193,11 +193,11 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
             return
     if request.producer.producer_id != NO_PRODUCER.producer_id:
         encoded = None if late else request.encoded
-        shard.write(TransactionalCommitWrite(token, records, late or Err.NONE, encoded, request.producer))
+        shard.write(TransactionalCommitWrite(token, records, late or NO_ERROR, encoded, request.producer))
         return
     if shard.settings.policy.refused_commits_stay_pending:
         _add_never_settled(shard.groups[group_id], request)
-    shard.write(CommitWrite(token, records, late or Err.NONE, None if late else request.encoded))
+    shard.write(CommitWrite(token, records, late or NO_ERROR, None if late else request.encoded))
 
 
 def _stale_partitions(shard: ShardState, request: CommitOffsets) -> Mapping[tuple[str, int], Err]:
@@ -223,9 +223,9 @@ def commit_batch(shard: ShardState, token: int, client: Client, request: CommitB
         error = errors.get(layout)
         if error is None:
             error = errors[layout] = _refusal(shard, layout.command)
-        if error is Err.NONE and _stale_partitions(shard, layout.command):
+        if error is NO_ERROR and _stale_partitions(shard, layout.command):
             commit(shard, request_token, client, replace(layout.command, offsets=repeated.offsets(), encoded=None))
-        elif error is Err.NONE:
+        elif error is NO_ERROR:
             tokens.append(request_token)
             commits.append(repeated)
         else:
@@ -256,14 +256,14 @@ def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
         if policy.simple_group_exists_at_once and (request.generation < 0 or in_transaction):
             shard.groups[request.group_id] = ClassicGroup(request.group_id, state_ts_ms=-1)
         if request.generation < 0:
-            return Err.NONE
+            return NO_ERROR
         if in_transaction:
             return policy.absent_group_commit_in_transaction
         return policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
     error = group.validate_commit(request)
     if in_transaction:
         return error
-    session = group.session_of(request.member_id) if error is Err.NONE else None
+    session = group.session_of(request.member_id) if error is NO_ERROR else None
     if session is not None:
         shard.arm(*session)
     return error
@@ -310,13 +310,13 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
         if not group.is_empty and group.subscribed(topic):
             results[topic, partition] = Err.GROUP_SUBSCRIBED_TO_TOPIC
             continue
-        results[topic, partition] = Err.NONE
+        results[topic, partition] = NO_ERROR
         needs_tombstone = has_pending and _discard_pending(shard, group, topic, partition)
         if needs_tombstone or partition in committed.get(topic, ()):
             records.append(OffsetRecord(group.group_id, topic, partition, None))
-    if Err.NONE in results.values():
+    if NO_ERROR in results.values():
         records += _tombstones_of_emptied(shard, group, len(records))
-    _append_tombstones(shard, DeleteOffsetsWrite(token, records, (Err.NONE, results)))
+    _append_tombstones(shard, DeleteOffsetsWrite(token, records, (NO_ERROR, results)))
 
 
 def delete_group(shard: ShardState, token: int, client: Client, request: DeleteGroup) -> None:
@@ -370,9 +370,9 @@ def stable_fetch(shard: ShardState, token: int, client: Client, request: StableF
     """OffsetFetch with require_stable: answered after the pending writes."""
     errors = shard.settings.policy.stable_fetch_errors
     if shard.behind_writes:
-        shard.defer(DeferredFetch(token, Err.NONE, lambda error: errors.get(error, error)))
+        shard.defer(DeferredFetch(token, NO_ERROR, lambda error: errors.get(error, error)))
     else:
-        shard.reply(token, Err.NONE)
+        shard.reply(token, NO_ERROR)
 
 
 class DeferredFetch(DeferredReply):

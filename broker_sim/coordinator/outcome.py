@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from broker_sim.coordinator.client import Client as Client
 from broker_sim.coordinator.share_state.commands import Command, Result
 from broker_sim.coordinator.topics import TopicImage
+from kafka_wire.end_markers import BatchProducer as BatchProducer
 from kafka_wire.errors import Err
 from kafka_wire.schema import ZERO_UUID
 
@@ -186,13 +187,6 @@ class Offset:
     topic_id: bytes = ZERO_UUID
 
 
-class BatchProducer(NamedTuple):
-    """In whose transaction a batch is."""
-
-    producer_id: int
-    epoch: int
-
-
 NO_PRODUCER = BatchProducer(-1, -1)
 """The producer of batches that are in no transaction."""
 
@@ -277,8 +271,8 @@ class Append:
     """Records to append as one batch to the shard's partition; the result is ``Appended(ticket, ...)``.
 
     ``mergeable``: the batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``commits``: repeated commits
-    in place of records, which the runtime encodes. ``any_isr``: append with any ISR size. ``is_control``: the records are markers that
-    end a transaction. ``to``: another partition (topic, index) than the shard's own; the result is ``AppendedElsewhere(ticket, ...)``
+    in place of records, which the runtime encodes. ``any_isr``: append with any ISR size. ``producer``: in whose transaction the batch
+    is. ``to``: another partition (topic, index) than the shard's own; the result is ``AppendedElsewhere(ticket, ...)``
     then.
     """
 
@@ -289,7 +283,6 @@ class Append:
     commits: Sequence[RepeatedCommit] = ()
     any_isr: bool = False
     producer: BatchProducer = NO_PRODUCER
-    is_control: bool = False
     to: tuple[str, int] | None = None
 
 

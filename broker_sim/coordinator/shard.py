@@ -17,7 +17,7 @@ from broker_sim.coordinator.consumer import classic_members, heartbeat, lifecycl
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.group import EpochGroup
-from broker_sim.coordinator.epochs.reconcile import MemberState
+from broker_sim.coordinator.epochs.reconcile import UNREVOKED
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
@@ -52,7 +52,7 @@ from broker_sim.coordinator.streams import departing as streams_departing
 from broker_sim.coordinator.streams import heartbeat as streams_heartbeat
 from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.coordinator.streams.requests import StreamsHeartbeat
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -90,7 +90,7 @@ class Shard(ShardState):
         elif type(event) is TransactionEnded:
             offsets.transaction_ended(self, event)
             if event.offset < event.high_watermark:
-                self._committed(event.high_watermark, Err.NONE)
+                self._committed(event.high_watermark, NO_ERROR)
         elif type(event) is GroupConfigured:
             self.group_configs[event.group_id] = event.values
             if (group := self.groups.get(event.group_id)) is not None:
@@ -137,7 +137,7 @@ class Shard(ShardState):
 
     def _appended(self, event: Appended) -> None:
         error, last_offset = event.error, event.last_offset
-        if error is Err.NONE:
+        if error is NO_ERROR:
             self.last_written = last_offset
             if event.high_watermark > self.high_watermark:
                 self.high_watermark = event.high_watermark
@@ -150,7 +150,7 @@ class Shard(ShardState):
                 self._place(event)
         unplaced, self.unplaced = self.unplaced, []
         for ticket in (event.ticket, *event.more, *unplaced):
-            if error is not Err.NONE:
+            if error is not NO_ERROR:
                 self.writes.pop(ticket).failed(self, error)
             elif last_offset < self.high_watermark:
                 self.writes.pop(ticket).done(self)
@@ -171,7 +171,7 @@ class Shard(ShardState):
     def _committed(self, high_watermark: int, error: Err) -> None:
         self.high_watermark = max(self.high_watermark, high_watermark)
         for write in committed(self.writes, self.high_watermark, self.out):
-            if error is Err.NONE:
+            if error is NO_ERROR:
                 write.done(self)
             else:
                 write.failed(self, error)
@@ -255,7 +255,7 @@ def _revocation_expired(shard: Shard, key: TimerKey) -> None:
     group, member_id = shard.groups.get(str(key[1])), str(key[2])
     if not isinstance(group, EpochGroup) or member_id not in group.latest.members:
         return
-    if group.latest.current(member_id).state is MemberState.UNREVOKED:
+    if group.latest.current(member_id).state is UNREVOKED:
         _KINDS[type(group)].revocation_expired(shard, group, member_id)
 
 

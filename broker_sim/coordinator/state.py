@@ -14,7 +14,7 @@ from broker_sim.coordinator.records import Record, encode
 from broker_sim.coordinator.share_state.commands import Command, Result
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.topics import Topics
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 
 
 class Write:
@@ -27,7 +27,7 @@ class Write:
     __slots__ = ("answer", "any_isr", "last_offset", "records", "token")
     mergeable = False
 
-    def __init__(self, token: int | None, records: list[Record], answer: Any = Err.NONE) -> None:
+    def __init__(self, token: int | None, records: list[Record], answer: Any = NO_ERROR) -> None:
         self.token, self.records, self.answer = token, records, answer
         self.last_offset = -1
         self.any_isr = False  # tombstones that no request waits for are appended with acks=0
@@ -153,8 +153,8 @@ class ShardState:
 
     def consumer_setting(self, group_id: str, name: str) -> int:
         """A setting of a consumer group, by the name of the field of `ConsumerSettings`: its own, else the broker's."""
-        own = self.group_configs.get(group_id)
         value: int = getattr(self.settings.consumer, name)
+        own = self.group_configs.get(group_id) if self.group_configs else None
         return value if own is None else own.get(name, value)
 
     def share_setting(self, group_id: str, name: str) -> int:

@@ -17,7 +17,7 @@ from itertools import groupby
 from types import ModuleType
 from typing import Any
 
-from broker_sim.handlers.context import FastHandler, RequestContext
+from broker_sim.handlers.context import LARGE, FastHandler, RequestContext
 from broker_sim.handlers.repeated import Repeated
 from broker_sim.handlers.traits import PLAIN, ErrorTraits
 from kafka_wire.api_keys import OTHERS, ApiKey, advertised, is_flexible, message_class, release
@@ -80,7 +80,7 @@ class Route:
         self.api_key, self.api_version, self.name = api_key, api_version, name
         self.flexible = is_flexible(api_key, api_version)
         self._tagged = response_is_tagged(api_key, api_version)
-        self._in_pieces = holds_records(response_class)  # they are not copied once more
+        self._in_pieces = holds_records(response_class)  # many of them are not copied once more
         self._request_class = request_class
         self._decode: Decoder | None = None if request_class is None else decoder(request_class, api_version)
         self._response = response_class, api_version if response_version is None else response_version
@@ -119,8 +119,8 @@ class Route:
             raise
         except (struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
             raise EncodeError(f"{type(response).__name__} v{self.api_version}: {error}") from error
-        if self._in_pieces:
-            return [encode_response_head(self._tagged, correlation_id, sum(map(len, frames))), *frames]
+        if self._in_pieces and (size := sum(map(len, frames))) >= LARGE:
+            return [encode_response_head(self._tagged, correlation_id, size), *frames]
         body = b"".join(frames)
         return [encode_response_head(self._tagged, correlation_id, len(body)) + body]
 

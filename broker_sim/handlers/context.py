@@ -59,7 +59,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -182,6 +182,9 @@ class Owner(Protocol):
 FastHandler = Callable[[ConnectionLike, bytes, int, int], "bytes | Deferred | None"]
 
 
+_client = lru_cache(maxsize=4096)(Client)  # a client sends many requests of one version
+
+
 class RequestContext:
     """One request: its client, and the ways to answer it. Valid until it is answered or its connection is closed."""
 
@@ -235,7 +238,7 @@ class RequestContext:
         """The client that asks, as an event of a coordinator names it."""
         known = self._client
         if known is None:
-            known = self._client = Client(self.client_id or "", self.connection.client_host, self.api_version)
+            known = self._client = _client(self.client_id or "", self.connection.client_host, self.api_version)
         return known
 
     def reply(self, response: object) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from broker_sim.coordinator.transaction.commands import AddPartitions
 from broker_sim.handlers import fenced
@@ -32,12 +31,11 @@ class Flow(enum.Enum):
     ADDS = "it is added"
 
 
-class Writer(NamedTuple):
-    """Who writes in a transaction."""
+OLD, ABORTABLE, ADDS = Flow.OLD, Flow.ABORTABLE, Flow.ADDS
 
-    transactional_id: str
-    producer_id: int
-    epoch: int
+
+Writer = tuple[str, int, int]
+"""Who writes in a transaction: transactional id, producer id, epoch."""
 
 
 def ask(
@@ -51,32 +49,30 @@ def ask(
     that are refused. Returns False, without a call, if no partition needs verification.
     """
     config, state = ctx.broker.state.config, ctx.broker.state
-    if flow is not Flow.ADDS and not _verifies(ctx):
+    if flow is not ADDS and not _verifies(ctx):
         return False
     by_epoch = config.release >= (4, 0)
     refused: dict[Place, Err] = {}
     requested: list[Place] = []
+    _, producer_id, epoch = writer
+    adds = flow is ADDS
     for place, sequence in sequences.items():
         partition = state.partition(*place)
         if partition is None or partition.leader != ctx.broker.node_id:
             continue  # refused for that, later
         producers = partition.log.producers
-        known = producers.entries.get(writer.producer_id)
-        if by_epoch and known is not None and writer.epoch < known.epoch:
+        known = producers.entries.get(producer_id)
+        if by_epoch and known is not None and epoch < known.epoch:
             refused[place] = Err.INVALID_PRODUCER_EPOCH
-        elif not producers.has_open(writer.producer_id, writer.epoch if by_epoch else None):
-            producers.verify(writer.producer_id, writer.epoch, sequence, adds=flow is Flow.ADDS, by_epoch=by_epoch)
+        elif not producers.has_open(producer_id, epoch if by_epoch else None):
+            producers.verify(producer_id, epoch, sequence, adds=adds, by_epoch=by_epoch)
             requested.append(place)
     if not requested:
         if refused:
             done(refused)
         return bool(refused)
-    backoff_ms = give_up_ms = 0
-    if flow is Flow.ADDS:
-        backoff_ms = config.int("add.partitions.to.txn.retry.backoff.ms")
-        give_up_ms = state.clock.wire.now_ms() + config.int("add.partitions.to.txn.retry.backoff.max.ms")
     on_verified = done if not refused else lambda more: done({**refused, **more})
-    _Verification(ctx, writer, requested, flow, on_verified, backoff_ms, give_up_ms).put()
+    _Verification(ctx, writer, requested, flow, on_verified).put()
     return True
 
 
@@ -95,23 +91,22 @@ class _Verification:
         places: list[Place],
         flow: Flow,
         done: Callable[[Mapping[Place, Err]], None],
-        backoff_ms: int,
-        give_up_ms: int,
     ) -> None:
         self.ctx, self.writer, self.places, self.flow, self.done = ctx, writer, places, flow, done
-        self.backoff_ms, self.give_up_ms = backoff_ms, give_up_ms
+        self.began_ms = ctx.broker.state.clock.wire.now_ms()
 
     def put(self) -> None:
-        writer, coordinators = self.writer, self.ctx.broker.transactions
-        shard = coordinators.leading(writer.transactional_id)
+        transactional_id, producer_id, epoch = self.writer
+        coordinators = self.ctx.broker.transactions
+        shard = coordinators.leading(transactional_id)
         if isinstance(shard, Err):
             self._answered(dict.fromkeys(self.places, shard))
             return
-        adds = self.flow is Flow.ADDS
+        adds = self.flow is ADDS
         body = AddPartitions(
-            writer.transactional_id,
-            writer.producer_id,
-            writer.epoch,
+            transactional_id,
+            producer_id,
+            epoch,
             self.places,
             verify_only=not adds,
             client_version=2 if adds else 0,
@@ -119,18 +114,16 @@ class _Verification:
         coordinators.ask(shard, self.ctx, body, self._answered)
 
     def _answered(self, errors: Mapping[Place, Err]) -> None:
-        wire = self.ctx.broker.state.clock.wire
-        if (
-            self.flow is Flow.ADDS
-            and Err.CONCURRENT_TRANSACTIONS in errors.values()
-            and wire.now_ms() < self.give_up_ms
-        ):
-            wire.call_at_ms(wire.now_ms() + self.backoff_ms, self.put)
-            return
-        self.done({place: self._client_error(error) for place, error in errors.items() if error is not Err.NONE})
+        if self.flow is ADDS and Err.CONCURRENT_TRANSACTIONS in errors.values():
+            state = self.ctx.broker.state
+            wire, config = state.clock.wire, state.config
+            if wire.now_ms() < self.began_ms + config.int("add.partitions.to.txn.retry.backoff.max.ms"):
+                wire.call_at_ms(wire.now_ms() + config.int("add.partitions.to.txn.retry.backoff.ms"), self.put)
+                return
+        self.done({place: self._client_error(error) for place, error in errors.items() if error})
 
     def _client_error(self, error: Err) -> Err:
-        if error is Err.TRANSACTION_ABORTABLE and self.flow is Flow.OLD:
+        if error is Err.TRANSACTION_ABORTABLE and self.flow is OLD:
             return Err.INVALID_TXN_STATE
         # no version of Produce or TxnOffsetCommit says it: producers know what to do about the other one
         return fenced.client_error(error, knows=False)

@@ -17,14 +17,14 @@ from typing import Any, cast
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.in_transaction import Flow, Writer, ask
+from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Writer, ask
 from broker_sim.handlers.produce_fast import FAST
 from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
 from broker_sim.storage.validation import is_short
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -39,6 +39,7 @@ from kafka_wire.messages.k00_produce import (
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
+    BatchHeader,
     Codec,
     CorruptRecord,
     RecordBatchError,
@@ -77,7 +78,7 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
     return response
 
 
-_ABORTABLE_SINCE, _ADDS_SINCE = 11, 12
+_KNOWS_CODECS_SINCE, _ABORTABLE_SINCE, _ADDS_SINCE = 7, 11, 12
 _SHORT_FALL_SINCE = (3, 5)
 
 
@@ -86,6 +87,7 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
     state, by_id, version = ctx.broker.state, ctx.api_version >= 13, ctx.api_version
     sequences: dict[tuple[str, int], int] = {}
     writers: dict[Writer, None] = {}
+    header: BatchHeader | None = None
     pace = Pace(_PIECE // _PARTITION_COST * 20)
     for topic in request.topic_data:
         for part in topic.partition_data:
@@ -110,14 +112,16 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
                 continue
             if producer is not None:
                 sequences[partition.topic.name, part.index] = producer[2]
-                writers[Writer(request.transactional_id or "", producer[0], producer[1])] = None
+                writers[request.transactional_id or "", producer[0], producer[1]] = None
     if len(writers) > 1 and state.config.release >= (3, 5):
         return _all_refused(ctx, request.acks, request.topic_data, Err.INVALID_PRODUCER_ID_MAPPING, None)
-    flow = Flow.ADDS if version >= _ADDS_SINCE else Flow.ABORTABLE if version >= _ABORTABLE_SINCE else Flow.OLD
+    single = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
+    only = header if single and version >= _KNOWS_CODECS_SINCE else None
+    flow = ADDS if version >= _ADDS_SINCE else ABORTABLE if version >= _ABORTABLE_SINCE else OLD
     for writer in writers:
-        if ask(ctx, writer, sequences, flow, lambda refused: ctx.reply_made(_produce(ctx, request, refused))):
+        if ask(ctx, writer, sequences, flow, lambda refused: ctx.reply_made(_produce(ctx, request, refused, only))):
             return None
-    return (yield from _produce(ctx, request))
+    return (yield from _produce(ctx, request, only=only))
 
 
 _PRODUCER = struct.Struct(">qhi")
@@ -141,13 +145,14 @@ def _producer_of_short(records: bytes) -> tuple[int, int, int] | None:
 
 
 def _produce(
-    ctx: RequestContext, request: ProduceRequest, refused: Refusals = _NOTHING
+    ctx: RequestContext, request: ProduceRequest, refused: Refusals = _NOTHING, only: BatchHeader | None = None
 ) -> Generator[None, None, ProduceResponse | None]:
+    """``only``: the header of the request's one batch, if it is known and valid."""
     state = ctx.broker.state
     by_id = ctx.api_version >= 13
     acks = request.acks
     data_of = request.topic_data
-    refusal = yield from _refusal_of_all(ctx, request, by_id)
+    refusal = None if only is not None else (yield from _refusal_of_all(ctx, request, by_id))
     broken: dict[Place, RecordBatchError] = {}
     if len(data_of) != 1 or len(data_of[0].partition_data) != 1:
         broken = yield from _once_each(data_of, ctx.api_version)
@@ -169,15 +174,15 @@ def _produce(
             elif refused and (partition.topic.name, part.index) in refused:
                 answer = _transaction_refused(part.index, refused[partition.topic.name, part.index], ctx.api_version)
             else:
-                answer = yield from _append(ctx, partition, part, request)
-                if answer.error_code == Err.NONE and acks == ALL:
+                answer = yield from _append(ctx, partition, part, request, only)
+                if answer.error_code == NO_ERROR and acks == ALL:
                     end = partition.log_end_offset
                     if partition.high_watermark < end:
                         waiting.append((partition, end, answer))
             doubled = broken.get((data.name, data.topic_id, part.index)) if broken else None
             if doubled is not None and answer.error_code not in _NOWHERE:
                 answer = PartitionProduceResponse(part.index, doubled.error, -1)
-            failed = failed or answer.error_code != Err.NONE
+            failed = failed or answer.error_code != NO_ERROR
             answers.append(answer)
     response = ProduceResponse(topics)
     if acks == NONE:
@@ -227,7 +232,7 @@ def _refusal_of_all(
                 return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
     if any(_fails_in_kafka(ctx, topic, part, by_id) for topic, part in short):
         return Err.UNKNOWN_SERVER_ERROR, None
-    if ctx.api_version < 7:
+    if ctx.api_version < _KNOWS_CODECS_SINCE:
         for topic in request.topic_data:
             for part in topic.partition_data:
                 batch = part.records or b""
@@ -281,13 +286,18 @@ def _find(ctx: RequestContext, data: TopicProduceData, index: int, by_id: bool) 
         topic = state.topics.get(data.name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return None, Err.UNKNOWN_TOPIC_OR_PARTITION
-    return topic.partitions[index], Err.NONE
+    return topic.partitions[index], NO_ERROR
 
 
 def _append(
-    ctx: RequestContext, partition: Partition, data: PartitionProduceData, request: ProduceRequest
+    ctx: RequestContext,
+    partition: Partition,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    header: BatchHeader | None,
 ) -> Generator[None, None, PartitionProduceResponse]:
-    """Every check in Kafka's order, then the append; the answer carries the error or the offsets."""
+    """Every check in Kafka's order, then the append; the answer carries the error or the offsets. ``header``: the batch's, if it is
+    known and valid."""
     index, now_ms = data.index, ctx.broker.state.clock.now_ms()
     if data.records is None and ctx.broker.state.config.release < (4, 0):  # Kafka 3 falls over them, 4 never answers
         fallen = PartitionProduceResponse(
@@ -295,7 +305,8 @@ def _append(
         )
         return _refused(ctx, partition, index, request.acks) or fallen
     try:
-        header = produce_batch(data.records or b"", ctx.api_version)
+        if header is None:
+            header = produce_batch(data.records or b"", ctx.api_version)
     except ShortBatch as problem:  # the log sees it
         return _refused(ctx, partition, index, request.acks) or PartitionProduceResponse(index, problem.error, -1)
     except RecordBatchError as problem:
@@ -317,7 +328,7 @@ def _append(
     except (RecordBatchError, StorageError) as problem:
         return _rejected(partition, index, problem)
     time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms
-    return PartitionProduceResponse(index, Err.NONE, info.base_offset, time_ms, partition.log.log_start_offset)
+    return PartitionProduceResponse(index, NO_ERROR, info.base_offset, time_ms, partition.log.log_start_offset)
 
 
 _NOT_ASKED = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, Err.NOT_COORDINATOR)
@@ -339,7 +350,7 @@ def _transaction_refused(index: int, error: Err, version: int) -> PartitionProdu
 def _refused(ctx: RequestContext, partition: Partition, index: int, acks: int) -> PartitionProduceResponse | None:
     """The response if this broker refuses every batch for the partition."""
     error = _refusal(ctx, partition, acks)
-    if error is Err.NONE:
+    if error is NO_ERROR:
         return None
     answer = PartitionProduceResponse(index, error, -1)
     if error is Err.NOT_ENOUGH_REPLICAS:
@@ -360,7 +371,7 @@ def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
         return Err.NOT_LEADER_OR_FOLLOWER
     if acks == ALL and len(partition.isr) < ctx.broker.state.min_isr(partition):
         return Err.NOT_ENOUGH_REPLICAS
-    return Err.NONE
+    return NO_ERROR
 
 
 def _rejected(partition: Partition, index: int, problem: RecordBatchError | StorageError) -> PartitionProduceResponse:

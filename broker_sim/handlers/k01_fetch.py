@@ -261,6 +261,7 @@ class Fetch:
         known: list[Partition] = []
         self.read_bytes = self.read_events = 0
         tapped = self.ctx if isinstance(self.ctx, InterceptedContext) else None
+        reader_host = "" if tapped is None else tapped.client_host
         pace = Pace(_PIECE)
         for key, requested in self.requested:
             if pace.full():
@@ -282,7 +283,7 @@ class Fetch:
             left = max(0, left - len(answer.records or b""))
             answers.append(answer)
             if tapped is not None and not answer.error_code:
-                located.read_by(tapped.client_id, tapped.client_host, tapped.request_id)
+                located.read_by(tapped.client_id, reader_host, tapped.request_id)
         self.known = known
         return answers, size, due
 
@@ -295,7 +296,7 @@ class Fetch:
         error = access_error(partition, broker.node_id, epoch, version >= 11)
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: there are no followers
-        if error is not Err.NONE:
+        if error:
             answer = _unread(requested.partition, error)
             if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
                 answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)

@@ -14,11 +14,11 @@ from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import BatchProducer, CommitOffsets, Offset
 from broker_sim.handlers.context import Deferred, RequestContext
 from broker_sim.handlers.groups import find_shard, merged
-from broker_sim.handlers.in_transaction import Flow, Place, Writer, ask
+from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Place, ask
 from broker_sim.handlers.k08_offset_commit import as_a_map, utf16_length
 from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -62,15 +62,15 @@ def _commit(
         request = yield from as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
     offsets = yield from _sorted_out(ctx, request, errors)
     if not offsets and Err.OFFSET_METADATA_TOO_LARGE not in errors.values():
-        return (yield from _response(request, errors, Err.NONE))
+        return (yield from _response(request, errors, NO_ERROR))
     shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return (yield from _response(request, errors, shard))
     place = (OFFSETS_TOPIC, shard.partition)
 
     def verified(refused: Mapping[Place, Err]) -> None:
-        error = refused.get(place, Err.NONE)
-        if error is not Err.NONE:
+        error = refused.get(place, NO_ERROR)
+        if error is not NO_ERROR:
             ctx.reply_made(_response(request, errors, _AT_COORDINATOR.get(error, error)))
             return
         response = _submit(ctx, request, offsets, errors)
@@ -78,8 +78,8 @@ def _commit(
             ctx.reply_made(response)
 
     version = ctx.api_version
-    flow = Flow.ADDS if version >= _ADDS_SINCE else Flow.ABORTABLE if version >= _ABORTABLE_SINCE else Flow.OLD
-    writer = Writer(request.transactional_id, request.producer_id, request.producer_epoch)
+    flow = ADDS if version >= _ADDS_SINCE else ABORTABLE if version >= _ABORTABLE_SINCE else OLD
+    writer = request.transactional_id, request.producer_id, request.producer_epoch
     if ask(ctx, writer, {place: NO_SEQUENCE}, flow, verified):
         return None
     refusal = _submit(ctx, request, offsets, errors)
@@ -158,14 +158,14 @@ def _response(
         for p, part in enumerate(topic.partitions):
             if pace.full():
                 yield
-            own = errors.get((t, p), Err.NONE)
+            own = errors.get((t, p), NO_ERROR)
             if own in _NOT_THERE:
                 row = TxnOffsetCommitResponsePartition(part.partition_index, own)
                 missing.setdefault(called, TxnOffsetCommitResponseTopic(*called)).partitions.append(row)
                 continue
             name = topic.name or (names or {}).get(topic.topic_id, "")
-            groups = error if isinstance(error, Err) else error.get((name, part.partition_index), Err.NONE)
-            if own is Err.NONE or (own is Err.OFFSET_METADATA_TOO_LARGE and groups is not Err.NONE):
+            groups = error if isinstance(error, Err) else error.get((name, part.partition_index), NO_ERROR)
+            if own is NO_ERROR or (own is Err.OFFSET_METADATA_TOO_LARGE and groups is not NO_ERROR):
                 own = groups
             requested.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
         if requested:

@@ -18,9 +18,10 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
-from broker_sim.storage.producer_state import EndedTransaction, InTransaction
+from broker_sim.storage.producer_state import EndedTransaction
 from broker_sim.storage.validation import checking
-from kafka_wire.errors import Err
+from kafka_wire.end_markers import BatchProducer
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.record_batch import HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Partition:
         *,
         now_ms: int,
         base_sequence: int = 0,
-        within: InTransaction | None = None,
+        within: BatchProducer | None = None,
     ) -> int:
         """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`. Its last offset."""
         log = self.log
@@ -313,14 +314,14 @@ def leader_partition(
     if partition is None:
         raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION)
     error = access_error(partition, node_id, current_leader_epoch, replica)
-    if error is not Err.NONE:
+    if error:
         raise KafkaError(error)
     return partition
 
 
 def access_error(partition: Partition, node_id: int, current_leader_epoch: int, replica: bool) -> Err:
     """As `leader_partition`, the error as a value; NONE where the broker may answer."""
-    if partition.read_error is not Err.NONE and (
+    if partition.read_error and (
         partition.read_error is not Err.FENCED_LEADER_EPOCH or current_leader_epoch != NO_EPOCH
     ):
         return partition.read_error
@@ -331,7 +332,7 @@ def access_error(partition: Partition, node_id: int, current_leader_epoch: int, 
         return Err.FENCED_LEADER_EPOCH if older else Err.UNKNOWN_LEADER_EPOCH
     if partition.leader != node_id and not replica:
         return Err.NOT_LEADER_OR_FOLLOWER
-    return Err.NONE
+    return NO_ERROR
 
 
 _LOG_SETTINGS = tuple(field.name.replace("_", ".") for field in dataclasses.fields(LogConfig))

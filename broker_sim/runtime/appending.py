@@ -6,9 +6,7 @@ from broker_sim.coordinator.outcome import NO_PRODUCER, Append
 from broker_sim.metadata.cluster_state import Partition
 from broker_sim.runtime.commit_batching import batch_of
 from broker_sim.storage.errors import RecordTooLarge
-from broker_sim.storage.producer_state import InTransaction
 from kafka_wire import record_batch
-from kafka_wire.end_markers import marker_of
 
 __all__ = ["BATCH_RECORDS", "append_to"]
 
@@ -22,16 +20,10 @@ def append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
     if first.commits:
         return partition.append_records(*batch_of(first.commits), now_ms=now_ms)
     pairs = first.records if len(appends) == 1 else [pair for append in appends for pair in append.records]
-    most = partition.log.config.max_message_bytes
-    if (
-        len(pairs) > BATCH_RECORDS
-        and partition.append_interceptor is None
-        and sum(len(k) + len(v or b"") for k, v in pairs) > most
-    ):
-        raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
-    producer, within = first.producer, None
-    if producer is not NO_PRODUCER:
-        marker = marker_of(*pairs[0]) if first.is_control else None
-        within = InTransaction(producer.producer_id, producer.epoch, marker)
+    if len(pairs) > BATCH_RECORDS and partition.append_interceptor is None:
+        most = partition.log.config.max_message_bytes
+        if sum(len(k) + len(v or b"") for k, v in pairs) > most:
+            raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
+    within = None if first.producer is NO_PRODUCER else first.producer
     bodies = record_batch.record_bodies(pairs)
     return partition.append_records(bodies, len(pairs), now_ms=now_ms, base_sequence=first.base_sequence, within=within)

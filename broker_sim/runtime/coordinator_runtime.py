@@ -50,7 +50,7 @@ from broker_sim.runtime.timers import KeyedTimers
 from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch
 from kafka_wire.codec import DecodeError
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 
 log = logging.getLogger("broker_sim.coordinator")
 
@@ -167,6 +167,10 @@ class CoordinatorRuntime(Generic[S]):
         partition = self.partition_of(key)
         if partition is None or partition.leader != broker.node_id:
             return Err.NOT_COORDINATOR
+        return self.shard_of(partition)
+
+    def shard_of(self, partition: Partition) -> S | Err:
+        """The shard of a partition that has a leader, or an error as of :meth:`locate`."""
         context = self._contexts.get(partition.index)
         if context is None or context.partition is not partition:
             context = self._context_of(partition)
@@ -405,7 +409,7 @@ class CoordinatorRuntime(Generic[S]):
         partition, buggify = context.partition, self.state.buggify
         if buggify is not None and buggify.fires("rolls and cleans"):
             self.state.roll_and_clean(partition, now_ms)
-        error, last_offset = Err.NONE, -1
+        error, last_offset = NO_ERROR, -1
         if partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
         elif partition.isr_too_small and self.kind.appends_need_min_isr and not appends[0].any_isr:
@@ -450,12 +454,12 @@ class CoordinatorRuntime(Generic[S]):
         if waits and partition.high_watermark > shard.high_watermark:
             if self.observer is not None:
                 self.observer.committed(partition.name, shard, partition.high_watermark)
-            error = Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.isr_too_small else Err.NONE
+            error = Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.isr_too_small else NO_ERROR
             self._step(context, Committed(partition.high_watermark, error))
 
     def _append_elsewhere(self, context: ShardContext[S], append: Append, to: tuple[str, int], now_ms: int) -> None:
         """Append to a partition of another topic. The shard gets the result after this step, or once the records are committed."""
-        partition, error, last_offset = self.state.partition(*to), Err.NONE, -1
+        partition, error, last_offset = self.state.partition(*to), NO_ERROR, -1
         if partition is None or partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
         elif partition.leader < 0:
@@ -489,7 +493,7 @@ class CoordinatorRuntime(Generic[S]):
         def moved() -> None:
             if partition.deleted or last_offset < partition.high_watermark:
                 partition.remove_waiter(moved)
-                error = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NONE
+                error = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else NO_ERROR
                 self._report_later(context, AppendedElsewhere(ticket, error))
 
         partition.add_waiter(moved)

@@ -62,8 +62,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         """The shard of a transactional id, on whichever broker it is: partition leaders ask the coordinator's broker on behalf of their
         clients. COORDINATOR_NOT_AVAILABLE without a coordinator, otherwise the error of ``locate``."""
         partition = self.partition_of(transactional_id)
-        leader = None if partition is None else self.state.brokers.get(partition.leader)
-        return Err.COORDINATOR_NOT_AVAILABLE if leader is None else self.locate(leader, transactional_id)
+        if partition is None or partition.leader not in self.state.brokers:
+            return Err.COORDINATOR_NOT_AVAILABLE
+        return self.shard_of(partition)
 
     def timer_text(self, index: int, key: TimerKey) -> str:
         """As in ``timeout of the transaction of billing``."""

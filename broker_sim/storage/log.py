@@ -31,13 +31,13 @@ from broker_sim.storage.errors import (
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
-from broker_sim.storage.producer_state import InTransaction, ProducerState, encode_snapshot
+from broker_sim.storage.producer_state import ProducerState, encode_snapshot
 from broker_sim.storage.record_slices import RecordSlice, whole
 from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment, should_roll
 from broker_sim.storage.transactions import AbortedTransaction, EndedTransactions
 from broker_sim.storage.validation import check_client_batch, check_size
-from kafka_wire.end_markers import EndMarker, end_marker
+from kafka_wire.end_markers import BatchProducer, EndMarker, end_marker
 from kafka_wire.record_batch import (
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,
@@ -154,7 +154,7 @@ class PartitionLog:
                 check_size(header, config, self.name)
                 if header.producer_id >= 0:
                     markers[pos] = marker = end_marker(batch, pos, header) if header.is_control else None
-                    self.producers.check_own(InTransaction(header.producer_id, header.producer_epoch, marker))
+                    self.producers.check_own(BatchProducer(header.producer_id, header.producer_epoch, marker))
                 continue
             if checked is None:
                 check_client_batch(batch, pos, header, config, now_ms, self.name)
@@ -216,22 +216,22 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         base_sequence: int = 0,
-        within: InTransaction | None = None,
+        within: BatchProducer | None = None,
     ) -> tuple[int, int]:
         """Append one batch of the broker's own from ``count`` encoded records (`record_batch.batch_of`); returns its last offset and
         its bytes. Its effect and its exceptions are those of `append` with that batch."""
-        config, base = self.config, self.log_end_offset
-        if within is None:  # without a dict of arguments: a commit's batch is made in a microsecond
+        config, base, segment = self.config, self.log_end_offset, self.segments[-1]
+        if within is None:
             data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence)
         else:
-            data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence, **within.head)
+            head = within.producer_id, within.epoch, base_sequence, within.attributes
+            data = batch_of(bodies, count, now_ms, base, leader_epoch, *head)
         size, last = len(data), base + count - 1
         if config.is_log_append_time or size > config.max_message_bytes:
             info = self.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
             return info.last_offset, size
         if within is not None:
             self.producers.check_own(within)
-        segment = self.segments[-1]
         first = segment.first_timestamp
         if (  # what _write does, for a batch that needs neither a new segment nor a new epoch
             first is not None
@@ -248,8 +248,8 @@ class PartitionLog:
             self.log_end_offset = last + 1
         else:
             self._write(data, [(size, last, now_ms)], leader_epoch, now_ms, now_ms)
-        if within is not None:
-            self._account([(0, parse_header(data))], base, {0: within.marker})
+        if within is not None and (ended := self.producers.update_own(within, base_sequence, base, last, now_ms)):
+            self.ended.add(ended, self.segments[-1])
         return last, size
 
     def _write(self, data: bytes, marks: list[Mark], leader_epoch: int, latest: int, now_ms: int) -> None:

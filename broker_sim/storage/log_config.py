@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 NO_LIMIT = -1
@@ -36,6 +36,11 @@ class LogConfig:
     producer_id_expiration_ms: int = 86_400_000
     compression_max_bytes: int = 64 * 1024 * 1024
     release: tuple[int, int] = (4, 1)
+    is_log_append_time: bool = field(init=False, repr=False, compare=False)
+    """Not a setting, but part of one: each append looks at it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_log_append_time", self.message_timestamp_type == "LogAppendTime")
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LogConfig:
@@ -47,12 +52,12 @@ class LogConfig:
 
     def with_settings(self, settings: Mapping[str, Any]) -> LogConfig:
         """These settings with others on top, as `of`."""
-        known = {field.name.replace("_", "."): field for field in fields(self)}
+        known = {each.name.replace("_", "."): each for each in fields(self)}
         changes: dict[str, Any] = {}
         for name, value in settings.items():
-            field = known.get(name)
-            if field is not None and value is not None:
-                changes[field.name] = _parse(getattr(self, field.name), value)
+            setting = known.get(name)
+            if setting is not None and value is not None:
+                changes[setting.name] = _parse(getattr(self, setting.name), value)
         return replace(self, **changes)
 
     @property
@@ -62,10 +67,6 @@ class LogConfig:
     @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy
-
-    @property
-    def is_log_append_time(self) -> bool:
-        return self.message_timestamp_type == "LogAppendTime"
 
 
 def _parse(like: Any, value: Any) -> Any:

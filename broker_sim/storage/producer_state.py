@@ -26,7 +26,7 @@ from broker_sim.storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from kafka_wire.end_markers import EndMarker, end_marker
+from kafka_wire.end_markers import BatchProducer, EndMarker, end_marker
 from kafka_wire.record_batch import (
     CONTROL_BIT,
     MAX_SEQUENCE,
@@ -66,20 +66,6 @@ class EndedTransaction(NamedTuple):
     last_offset: int
     stable_offset: int
     committed: bool
-
-
-class InTransaction(NamedTuple):
-    """The transaction of a batch that the broker itself appends; `marker`: its one control record, if it ends the transaction."""
-
-    producer_id: int
-    epoch: int
-    marker: EndMarker | None = None
-
-    @property
-    def head(self) -> dict[str, int]:
-        """What `record_batch.batch_of` writes into the head of such a batch."""
-        attributes = TRANSACTIONAL_BIT if self.marker is None else TRANSACTIONAL_BIT | CONTROL_BIT
-        return {"producer_id": self.producer_id, "producer_epoch": self.epoch, "attributes": attributes}
 
 
 class Verification(NamedTuple):
@@ -166,13 +152,13 @@ class ProducerState:
             raise InvalidTransactionState(f"Expected transactional write from producer {header.producer_id}")
         return None
 
-    def check_own(self, batch: InTransaction) -> None:
+    def check_own(self, batch: BatchProducer) -> None:
         """Of a batch that the broker itself appends: TxnOffsetCommit's, which has no sequence, or a marker.
 
         A marker of a later epoch ends the transaction, too: its coordinator has fenced the producer. Raises
         InvalidProducerEpoch, TransactionCoordinatorFenced.
         """
-        producer_id, epoch, marker = batch
+        producer_id, epoch, marker = batch.producer_id, batch.epoch, batch.marker
         entry = self.entries.get(producer_id)
         known = NO_EPOCH if entry is None else entry.epoch
         if epoch < known:
@@ -186,28 +172,56 @@ class ProducerState:
 
     def update(self, header: BatchHeader, base_offset: int, marker: EndMarker | None = None) -> EndedTransaction | None:
         """Account for a batch at `base_offset`; `marker` is that of a control batch. The transaction that it ends."""
-        producer_id = header.producer_id
-        if producer_id == NO_PRODUCER_ID or (header.is_control and marker is None):
+        producer_id, attributes = header.producer_id, header.attributes
+        if producer_id == NO_PRODUCER_ID or (attributes & CONTROL_BIT and marker is None):
             return None  # a marker that compaction has emptied says nothing any more
+        timestamp, transactional = header.max_timestamp, attributes & TRANSACTIONAL_BIT
+        batch: ProducedBatch | EndMarker | None = marker
+        if batch is None:
+            sequences, last_offset = (
+                (header.base_sequence, header.last_sequence),
+                base_offset + header.last_offset_delta,
+            )
+            batch = ProducedBatch(*sequences, base_offset, last_offset, timestamp)
+        return self._add(producer_id, header.producer_epoch, base_offset, timestamp, batch, transactional)
+
+    def update_own(
+        self, within: BatchProducer, base_sequence: int, base_offset: int, last_offset: int, now_ms: int
+    ) -> EndedTransaction | None:
+        """As `update`, for a batch of the broker's own."""
+        batch: ProducedBatch | EndMarker | None = within.marker
+        if batch is None:
+            last_sequence = base_sequence
+            if base_sequence != NO_SEQUENCE:
+                last_sequence = (base_sequence + last_offset - base_offset) & MAX_SEQUENCE
+            batch = ProducedBatch(base_sequence, last_sequence, base_offset, last_offset, now_ms)
+        return self._add(within.producer_id, within.epoch, base_offset, now_ms, batch, TRANSACTIONAL_BIT)
+
+    def _add(
+        self,
+        producer_id: int,
+        epoch: int,
+        offset: int,
+        timestamp: int,
+        batch: ProducedBatch | EndMarker,
+        transactional: int,
+    ) -> EndedTransaction | None:
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
+            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
             if len(self.entries) == 1:
                 self.on_known()
-        elif entry.epoch != header.producer_epoch:
+        elif entry.epoch != epoch:
             entry.batches.clear()
-            entry.epoch = header.producer_epoch
-        entry.last_timestamp = header.max_timestamp
-        if self.verifying and header.attributes & TRANSACTIONAL_BIT:
+            entry.epoch = epoch
+        entry.last_timestamp = timestamp
+        if self.verifying and transactional:
             self.verifying.pop(producer_id, None)  # data or marker: what was asked about before is over
-        if marker is not None:
-            return self._end(entry, base_offset, marker)
-        last_offset = base_offset + header.last_offset_delta
-        entry.batches.append(
-            ProducedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
-        )
-        if header.attributes & TRANSACTIONAL_BIT and entry.transaction_start < 0:
-            entry.transaction_start = self.open[producer_id] = base_offset
+        if isinstance(batch, EndMarker):
+            return self._end(entry, offset, batch)
+        entry.batches.append(batch)
+        if transactional and entry.transaction_start < 0:
+            entry.transaction_start = self.open[producer_id] = offset
         return None
 
     def _end(self, entry: ProducerEntry, offset: int, marker: EndMarker) -> EndedTransaction | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka_wire.control_records import ControlType, control_type, coordinator_epoch
-from kafka_wire.record_batch import BatchHeader, RecordBatchError, records
+from kafka_wire.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, RecordBatchError, records
 
-__all__ = ["EndMarker", "end_marker", "marker_of"]
+__all__ = ["BatchProducer", "EndMarker", "end_marker", "marker_of"]
 
 
 class EndMarker(NamedTuple):
@@ -15,6 +16,21 @@ class EndMarker(NamedTuple):
 
     committed: bool
     coordinator_epoch: int
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class BatchProducer:
+    """In whose transaction a batch of the broker's own is, never changed; ``marker``: its one control record, if it ends the
+    transaction."""
+
+    producer_id: int
+    epoch: int
+    marker: EndMarker | None = None
+
+    @property
+    def attributes(self) -> int:
+        """Those of such a batch."""
+        return TRANSACTIONAL_BIT if self.marker is None else TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 def end_marker(data: bytes, pos: int, header: BatchHeader) -> EndMarker | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class Err(enum.IntEnum):
@@ -160,6 +161,10 @@ class Err(enum.IntEnum):
 
 for _member in Err:  # Python 3.11 finds a member through a descriptor written in Python, which costs as much as a call
     type.__setattr__(Err, _member.name, _member)
+
+NO_ERROR: Final = Err.NONE
+"""For code that runs often: there ``Err.NONE`` costs as much as a call all the same, as the class of enumerations has a
+``__getattr__``."""
 
 
 _RETRIABLE = frozenset(

@@ -410,8 +410,7 @@ def _zigzag(value: int) -> bytes:
 
 _VARINTS = [bytes((2 * n,)) for n in range(64)] + [bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 2048)]
 _NULL = _zigzag(-1)
-# what stands between a record's length and its key length, when its timestamp is the batch's: attributes, delta, delta
-_LEADS = [b"\x00\x00" + delta for delta in _VARINTS[:1024]]
+_LEADS = [b"\x00\x00" + delta for delta in _VARINTS[:1024]]  # attributes and deltas, with the batch's timestamp
 
 
 def varint(value: int) -> bytes:
@@ -453,9 +452,13 @@ def build_batch(
 
 def record_bodies(pairs: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]:
     """(key, value) records as a batch holds them whose timestamp they share, in pieces: what `batch_of` takes."""
-    varints, leads, null = _VARINTS, _LEADS, _NULL
+    varints, leads, null, count = _VARINTS, _LEADS, _NULL, len(pairs)
+    if count == 1:  # most batches of a coordinator's own
+        key, value = pairs[0]
+        if key is not None and value is not None and len(key) + len(value) < 2040:  # so all lengths are in `varints`
+            body = b"".join((leads[0], varints[len(key)], key, varints[len(value)], value, b"\0"))
+            return [varints[len(body)], body]
     parts: list[bytes] = []
-    count = len(pairs)
     small = count <= 1024
     for index, (key, value) in enumerate(pairs):
         lead = leads[index] if small else b"\x00\x00" + varint(index)
@@ -480,14 +483,12 @@ def batch_of(
     timestamp_ms: int,
     base_offset: int = 0,
     leader_epoch: int = -1,
-    *,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_EPOCH,
     base_sequence: int = 0,
     attributes: int = 0,
 ) -> bytes:
-    """As `build_batch`, out of ``count`` records that are encoded already: `record_bodies`, or `record_heads` and what belongs behind
-    each."""
+    """As `build_batch`, of ``count`` encoded records: `record_bodies`, or `record_heads` and what belongs behind each."""
     head = _AFTER_CRC.pack(
         attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
     )

@@ -21,6 +21,7 @@ from broker_sim.coordinator.outcome import (
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.runtime.coordinator_kind import CoordinatorKind
 from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
+from kafka_wire.end_markers import marker_of
 from kafka_wire.errors import Err
 from kafka_wire.record_batch import ControlType, control_type
 from tests.support.ctx import FakeContext, Sim
@@ -79,12 +80,8 @@ class Ledger:
             case Request(token, _, ("put", account, value)):
                 out.appends.append(Append(self.ticket(token, (account, value)), [(account.encode(), value.encode())]))
             case Request(token, _, ("send", key, topic, index, control)):
-                producer = BatchProducer(77, 3)
-                out.appends.append(
-                    Append(
-                        self.ticket(token), [(key, b"\0" * 6)], to=(topic, index), producer=producer, is_control=control
-                    )
-                )
+                producer = BatchProducer(77, 3, marker_of(key, b"\0" * 6) if control else None)
+                out.appends.append(Append(self.ticket(token), [(key, b"\0" * 6)], to=(topic, index), producer=producer))
             case Request(token, _, ("wait", ms)):
                 out.timers.append((("wait", token), now_ms + ms))
             case Request(token, _, ("give up",)):

@@ -5,6 +5,7 @@ it: with faults as the seed draws them, but for the few that take two of them at
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from broker_sim.coordinator import outcome
@@ -76,8 +77,8 @@ def a_marker_of_version_2_has_its_data_s_epoch(p: Patches) -> None:
     def mark(state: Any, transaction: Any) -> None:
         real(state, transaction)
         for one in state.out.appends:
-            if one.is_control and transaction.stored.client_version == 2:
-                one.producer = outcome.BatchProducer(one.producer.producer_id, one.producer.epoch - 1)
+            if one.producer.marker is not None and transaction.stored.client_version == 2:
+                one.producer = replace(one.producer, epoch=one.producer.epoch - 1)
 
     p.put(ending, "_mark", mark)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 from broker_sim.simulation.virtual.disk import ProcessKilled, SimDisk
 from broker_sim.storage import InvalidProducerEpoch, LogConfig, Origin, PartitionLog, recovery
 from broker_sim.storage.errors import InvalidTransactionState, StorageError, TransactionCoordinatorFenced
-from broker_sim.storage.producer_state import InTransaction, decode_snapshot, encode_snapshot
+from broker_sim.storage.producer_state import decode_snapshot, encode_snapshot
 from broker_sim.storage.recovery import logger
 from broker_sim.storage.transactions import ENTRY, AbortedTransaction, decode_entries, encode_entries
 from kafka_wire.control_records import control_record
-from kafka_wire.end_markers import marker_of
+from kafka_wire.end_markers import BatchProducer, marker_of
 from kafka_wire.errors import Err
 from kafka_wire.record_batch import ControlType, build_batch, control_batch, parse_header, record_bodies
 from tests.storage.batches import NOW_MS, add, batch, config, idempotent
@@ -42,10 +43,10 @@ def test_a_batch_of_encoded_records_is_that_batch(make_log: MakeLog, seed: int) 
         ]
         within, attributes = None, 0
         if rng.random() < 0.8:
-            within, attributes = InTransaction(rng.randrange(3), rng.randrange(2)), 0x10
+            within, attributes = BatchProducer(rng.randrange(3), rng.randrange(2)), 0x10
             if rng.random() < 0.4:
                 pairs = [control_record(rng.choice(list(ControlType)), rng.randrange(2))]
-                within, attributes = within._replace(marker=marker_of(*pairs[0])), 0x30
+                within, attributes = replace(within, marker=marker_of(*pairs[0])), 0x30
         who = {} if within is None else {"producer_id": within.producer_id, "producer_epoch": within.epoch}
         batch_ = build_batch(pairs, now_ms, base_sequence=sequence, attributes=attributes, **who)
 
@@ -57,7 +58,7 @@ def test_a_batch_of_encoded_records_is_that_batch(make_log: MakeLog, seed: int) 
             pairs: list[tuple[bytes | None, bytes | None]] = pairs,
             now_ms: int = now_ms,
             sequence: int = sequence,
-            within: InTransaction | None = within,
+            within: BatchProducer | None = within,
             size: int = len(batch_),
         ) -> int:
             last_offset, bytes_ = encoded.append_records(record_bodies(pairs), len(pairs), 3, now_ms, sequence, within)

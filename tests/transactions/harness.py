@@ -144,7 +144,7 @@ class World:
         error = self.refusing.get(to, Err.NONE)
         if error is Err.NONE:
             ((key, value),) = append.records
-            assert append.is_control
+            assert append.producer.marker is not None
             assert value is not None
             kind = "commit" if control_type(key) else "abort"
             epoch = int.from_bytes(value[2:], "big")

@@ -11,6 +11,7 @@ What must hold after each, whatever happened:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -118,7 +119,7 @@ class History:
 def _stored(transactions: dict[str, Transaction]) -> dict[str, Stored]:
     """What the log says, without the order of the partitions, and without the producer id before where it may be left out."""
     return {
-        name: one.stored._replace(partitions=tuple(sorted(one.stored.partitions)), previous_producer_id=-1)
+        name: replace(one.stored, partitions=tuple(sorted(one.stored.partitions)), previous_producer_id=-1)
         for name, one in transactions.items()
         if one.stored.epoch != NO_EPOCH  # an InitProducerId that the log has refused
     }

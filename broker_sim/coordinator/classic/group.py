@@ -16,7 +16,7 @@ from broker_sim.coordinator.outcome import NO_PRODUCER, CommitOffsets, Offset, T
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, Record
 from kafka_wire.consumer_protocol import subscribed_topics
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.group_states import GroupState
 from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
@@ -29,40 +29,42 @@ ANSWERED_STILL_COUNTED = -2
 
 
 State = GroupState
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = State
+"""The states as names of the module: as attributes of their class they cost as much as a call (see `kafka_wire.errors.NO_ERROR`)."""
 
 TRANSITIONS: dict[State, tuple[State, ...]] = {
-    State.EMPTY: (State.PREPARING_REBALANCE,),
-    State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
-    State.COMPLETING_REBALANCE: (State.PREPARING_REBALANCE,),
-    State.STABLE: (State.COMPLETING_REBALANCE,),
-    State.DEAD: (State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD),
+    EMPTY: (PREPARING_REBALANCE,),
+    PREPARING_REBALANCE: (STABLE, COMPLETING_REBALANCE, EMPTY),
+    COMPLETING_REBALANCE: (PREPARING_REBALANCE,),
+    STABLE: (COMPLETING_REBALANCE,),
+    DEAD: (STABLE, PREPARING_REBALANCE, COMPLETING_REBALANCE, EMPTY, DEAD),
 }
 """State -> the states it may be entered from."""
 
 HEARTBEAT_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
-    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,
-    State.STABLE: Err.NONE,
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+    EMPTY: Err.UNKNOWN_MEMBER_ID,
+    PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    COMPLETING_REBALANCE: NO_ERROR,
+    STABLE: NO_ERROR,
+    DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to a Heartbeat of a member with the right generation."""
 
 SYNC_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
-    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,  # deferred until the leader's assignment is stored
-    State.STABLE: Err.NONE,  # the present assignment
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+    EMPTY: Err.UNKNOWN_MEMBER_ID,
+    PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    COMPLETING_REBALANCE: NO_ERROR,  # deferred until the leader's assignment is stored
+    STABLE: NO_ERROR,  # the present assignment
+    DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to a SyncGroup of a member with the right generation and protocol."""
 
 COMMIT_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.NONE,
-    State.PREPARING_REBALANCE: Err.NONE,
-    State.COMPLETING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.STABLE: Err.NONE,
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+    EMPTY: NO_ERROR,
+    PREPARING_REBALANCE: NO_ERROR,
+    COMPLETING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    STABLE: NO_ERROR,
+    DEAD: Err.COORDINATOR_NOT_AVAILABLE,
 }
 """The answer to an OffsetCommit whose member and generation are right (doCommitOffsets)."""
 
@@ -109,7 +111,7 @@ class ClassicGroup(Group):
 
     kind: ClassVar[str] = "classic"
 
-    state: State = State.EMPTY
+    state: State = EMPTY
     state_ts_ms: int = (
         0  # when the state was entered: goes into the group's record, and rules the expiry of an empty group
     )
@@ -139,7 +141,7 @@ class ClassicGroup(Group):
         """Change state; raises ValueError for a transition that Kafka doesn't have."""
         if self.state not in TRANSITIONS[state]:
             raise ValueError(f"group {self.group_id} can't go from {self.state.value} to {state.value}")
-        self.was_empty = self.state is State.EMPTY
+        self.was_empty = self.state is EMPTY
         self.state, self.state_ts_ms = state, now_ms
         self.version += 1
 
@@ -205,7 +207,7 @@ class ClassicGroup(Group):
                 return Err.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return Err.FENCED_INSTANCE_ID
-        return Err.NONE if member_id in self.members else Err.UNKNOWN_MEMBER_ID
+        return NO_ERROR if member_id in self.members else Err.UNKNOWN_MEMBER_ID
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -224,11 +226,11 @@ class ClassicGroup(Group):
 
     @property
     def is_dead(self) -> bool:
-        return self.state is State.DEAD
+        return self.state is DEAD
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is EMPTY
 
     @property
     def is_idle(self) -> bool:
@@ -240,24 +242,24 @@ class ClassicGroup(Group):
 
     def validate_commit(self, request: CommitOffsets) -> Err:
         """doCommitOffsets: who may commit into this group now."""
-        if self.state is State.DEAD:
+        if self.state is DEAD:
             return Err.COORDINATOR_NOT_AVAILABLE
-        if request.generation < 0 and self.state is State.EMPTY:
-            return Err.NONE  # assign mode, or an admin: the member id is not looked at
+        if request.generation < 0 and self.state is EMPTY:
+            return NO_ERROR  # assign mode, or an admin: the member id is not looked at
         in_transaction = request.producer is not NO_PRODUCER
         if request.names_member:
             error = self.check_member(request.member_id, request.instance_id)
-            if error is not Err.NONE:
+            if error is not NO_ERROR:
                 return error
             if request.generation != self.generation:
                 return Err.ILLEGAL_GENERATION
         elif not in_transaction:
             return Err.UNKNOWN_MEMBER_ID  # assign mode on a group that has members
-        return Err.NONE if in_transaction else COMMIT_ANSWER[self.state]
+        return NO_ERROR if in_transaction else COMMIT_ANSWER[self.state]
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
         """Always NONE: classic groups accept every OffsetFetch, in any state."""
-        return Err.NONE
+        return NO_ERROR
 
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
         member = self.members.get(member_id)
@@ -275,9 +277,9 @@ class ClassicGroup(Group):
         not read the commit timestamp (KIP-211)."""
         if self.protocol_type is None or self.protocol_type == "":
             return offset.commit_ts_ms
-        if self.state is State.EMPTY:
+        if self.state is EMPTY:
             return self.state_ts_ms if self.state_ts_ms >= 0 else offset.commit_ts_ms
-        if self.protocol_type == "consumer" and self.state is State.STABLE and not self.subscribed(topic):
+        if self.protocol_type == "consumer" and self.state is STABLE and not self.subscribed(topic):
             return offset.commit_ts_ms
         return None
 
@@ -290,7 +292,7 @@ class ClassicGroup(Group):
     def described(self, policy: Policy) -> DescribedGroup:
         """Its row in DescribeGroups, without pending members. Members' metadata and assignments are included if the group is Stable
         (4.x keeps assignments during a rebalance)."""
-        stable = self.state is State.STABLE
+        stable = self.state is STABLE
         shows_assignment = stable or policy.assignment_shown_while_preparing
         return DescribedGroup(
             group_id=self.group_id,
@@ -311,7 +313,7 @@ class ClassicGroup(Group):
         )
 
     def end(self) -> None:
-        self.state = State.DEAD
+        self.state = DEAD
         self.version += 1
 
     # the log
@@ -375,7 +377,7 @@ class ClassicGroup(Group):
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
-        self.state = State.STABLE if self.members else State.EMPTY
+        self.state = STABLE if self.members else EMPTY
         self.fix_subscriptions()
         return True
 
@@ -405,7 +407,7 @@ class ClassicGroup(Group):
 
     def supports(self, protocol_type: str, protocols: list[JoinGroupRequestProtocol]) -> bool:
         """Whether a joiner with these protocols fits the members that are there."""
-        if self.state is State.EMPTY:
+        if self.state is EMPTY:
             return protocol_type != "" and bool(protocols)
         if protocol_type != self.protocol_type:
             return False

@@ -3,7 +3,17 @@ come back without their id take over their old slot."""
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, NO_MEMBER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import (
+    ANSWERED_STILL_COUNTED,
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    NO_MEMBER,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroup,
+    Member,
+)
 from broker_sim.coordinator.classic.rebalance import (
     answer_join,
     answer_sync,
@@ -21,7 +31,7 @@ from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import DeferredMemberRequest, ShardState, Write
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from kafka_wire.messages.offsets_log import GroupMetadataValue
 
@@ -56,7 +66,7 @@ def join(
         if group.pending_members.pop(member_id, None) is not None:
             shard.cancel(("pending", group.group_id, member_id))
         error = join_error(client.api_version, Err.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
-    elif group.state is State.DEAD:
+    elif group.state is DEAD:
         error = join_error(client.api_version, Err.COORDINATOR_NOT_AVAILABLE, member_id)
     elif not group.supports(request.protocol_type, request.protocols):
         error = join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id)
@@ -64,7 +74,7 @@ def join(
         error = _join_new(shard, group, token, client, request)
     else:
         error = _join_known(shard, group, token, client, request)
-    if group.state is State.PREPARING_REBALANCE and (error is None or shard.settings.policy.refused_join_completes):
+    if group.state is PREPARING_REBALANCE and (error is None or shard.settings.policy.refused_join_completes):
         try_complete_join(shard, group)
     if error is not None:
         shard.reply(token, error)
@@ -134,10 +144,10 @@ class DeferredJoin(DeferredMemberRequest):
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Whether a join fits ``group.max.size`` (acceptJoiningMember)."""
-    if group.state in (State.EMPTY, State.DEAD):
+    if group.state in (EMPTY, DEAD):
         return True
     member = group.members.get(member_id)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         return (member is not None and member.join_token is not None) or group.joining < max_size
     return member is not None or len(group.members) < max_size
 
@@ -191,16 +201,16 @@ def _join_known(
         _add_and_rebalance(shard, group, _new_member(member_id, token, client, request))
         return None
     error = group.check_member(member_id, request.group_instance_id)
-    if error is not Err.NONE:
+    if error is not NO_ERROR:
         return join_error(client.api_version, error, member_id)
     member = group.members[member_id]
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is COMPLETING_REBALANCE:
         if member.matches(request.protocols):  # the answer of this generation may have been lost
             return join_answer(shard, group, member, client.api_version)
-    elif group.state is State.STABLE:
+    elif group.state is STABLE:
         if member_id != group.leader and member.matches(request.protocols):
             return join_answer(shard, group, member, client.api_version)
-    elif group.state is not State.PREPARING_REBALANCE:
+    elif group.state is not PREPARING_REBALANCE:
         return join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id)
     update_member(group, member, token, client, request)
     maybe_prepare_rebalance(shard, group)
@@ -208,7 +218,7 @@ def _join_known(
 
 
 def _add_and_rebalance(shard: ShardState, group: ClassicGroup, member: Member) -> None:
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         first = group.generation == 0
         group.new_member_added |= (
             first if shard.settings.policy.window_extends_for == "first generation" else group.was_empty
@@ -302,7 +312,7 @@ def replace_static(
     restart_session(shard, group, member)
     member.is_new = member.is_new and shard.settings.policy.replaced_member_stays_new
     update_member(group, member, token, client, request)
-    if group.state is State.STABLE:
+    if group.state is STABLE:
         voted = group.vote(shard.settings.policy.votes_are_counted_in)
         if (
             voted is None
@@ -313,6 +323,6 @@ def replace_static(
             shard.write(StaticWrite(group, old_id, new_id, old_leader, before, client.api_version))
         else:
             prepare_rebalance(shard, group)
-    elif group.state is State.COMPLETING_REBALANCE:
+    elif group.state is COMPLETING_REBALANCE:
         # The leader may know the old id: its assignment would miss the new one.
         prepare_rebalance(shard, group)

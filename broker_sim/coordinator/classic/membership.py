@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import HEARTBEAT_ANSWER, NO_MEMBER, ClassicGroup, State
+from broker_sim.coordinator.classic.group import (
+    DEAD,
+    HEARTBEAT_ANSWER,
+    NO_MEMBER,
+    PREPARING_REBALANCE,
+    ClassicGroup,
+)
 from broker_sim.coordinator.classic.rebalance import (
     after_removal,
     answer_join,
@@ -17,18 +23,18 @@ from broker_sim.coordinator.classic.rebalance import (
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver, TimerKey
 from broker_sim.coordinator.state import ShardState
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 
-ACCEPTED_HEARTBEAT = (Err.NONE, Err.REBALANCE_IN_PROGRESS)
+ACCEPTED_HEARTBEAT = (NO_ERROR, Err.REBALANCE_IN_PROGRESS)
 """The answers to a Heartbeat that restarts the member's session."""
 
 
 def heartbeat_answer(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Err:
     """The answer to a Heartbeat; it changes nothing."""
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         return Err.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(member_id, instance_id)
-    if error is not Err.NONE:
+    if error is not NO_ERROR:
         return error
     return HEARTBEAT_ANSWER[group.state] if generation == group.generation else Err.ILLEGAL_GENERATION
 
@@ -70,7 +76,7 @@ def pending_expired(shard: ShardState, key: TimerKey) -> None:
 
 
 def _after_pending_left(shard: ShardState, group: ClassicGroup) -> None:
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         try_complete_join(shard, group)
 
 
@@ -78,16 +84,16 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
     """LeaveGroup behind the common gate: each leaver has its own answer."""
     group = shard.classic(request.group_id)
     if group is None:
-        shard.reply(token, (Err.NONE, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
+        shard.reply(token, (NO_ERROR, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
         return
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         shard.reply(token, (Err.COORDINATOR_NOT_AVAILABLE, []))
         return
     once = shard.settings.policy.leave_rebalances_once
     errors = [_leave_one(shard, group, leaver, rebalance=not once) for leaver in request.leavers]
-    if once and Err.NONE in errors:
+    if once and NO_ERROR in errors:
         after_removal(shard, group)
-    shard.answer(token, (Err.NONE, errors), lambda error: (error, []))
+    shard.answer(token, (NO_ERROR, errors), lambda error: (error, []))
 
 
 def _leave_one(shard: ShardState, group: ClassicGroup, leaver: Leaver, *, rebalance: bool) -> Err:
@@ -102,15 +108,15 @@ def _leave_one(shard: ShardState, group: ClassicGroup, leaver: Leaver, *, rebala
         shard.cancel(("pending", group.group_id, member_id))
         if rebalance:
             _after_pending_left(shard, group)
-        return Err.NONE
+        return NO_ERROR
     else:
         error = group.check_member(member_id, leaver.instance_id)
-        if error is not Err.NONE:
+        if error is not NO_ERROR:
             return error
     forget_member(shard, group, member_id)
     if rebalance:
         after_removal(shard, group)
-    return Err.NONE
+    return NO_ERROR
 
 
 def _remove_and_rebalance(shard: ShardState, group: ClassicGroup, member_id: str) -> None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from broker_sim.coordinator.classic.group import (
     ANSWERED_STILL_COUNTED,
+    COMPLETING_REBALANCE,
+    EMPTY,
     NO_GENERATION,
     NO_MEMBER,
+    PREPARING_REBALANCE,
+    STABLE,
     ClassicGroup,
     Member,
-    State,
 )
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.state import ShardState, Write
@@ -91,17 +94,17 @@ def fail_syncs(shard: ShardState, group: ClassicGroup, error: Err) -> None:
 
 
 def maybe_prepare_rebalance(shard: ShardState, group: ClassicGroup) -> None:
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY):
+    if group.state in (STABLE, COMPLETING_REBALANCE, EMPTY):
         prepare_rebalance(shard, group)
 
 
 def prepare_rebalance(shard: ShardState, group: ClassicGroup) -> None:
     """Open the join window: the initial delay for a group that was empty, else the group's rebalance timeout."""
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is COMPLETING_REBALANCE:
         fail_syncs(shard, group, Err.REBALANCE_IN_PROGRESS)
     shard.cancel(("sync", group.group_id))
-    from_empty = group.state is State.EMPTY
-    group.enter(State.PREPARING_REBALANCE, shard.now_ms)
+    from_empty = group.state is EMPTY
+    group.enter(PREPARING_REBALANCE, shard.now_ms)
     if from_empty:
         delay = shard.settings.initial_rebalance_delay_ms
         group.in_initial_delay, group.initial_delay_ms = True, delay
@@ -115,7 +118,7 @@ def prepare_rebalance(shard: ShardState, group: ClassicGroup) -> None:
 def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
     """The initial delay or the rebalance timeout is over."""
     group = shard.classic(str(key[1]))
-    if group is None or group.state is not State.PREPARING_REBALANCE:
+    if group is None or group.state is not PREPARING_REBALANCE:
         return
     if group.in_initial_delay and group.new_member_added and group.initial_delay_left_ms > 0:
         group.new_member_added = False  # a member joined meanwhile: wait for more, within the rebalance timeout
@@ -152,7 +155,7 @@ def complete_join(shard: ShardState, group: ClassicGroup) -> None:
     if not group.members:
         group.protocol = None
         group.fix_subscriptions()
-        group.enter(State.EMPTY, shard.now_ms)
+        group.enter(EMPTY, shard.now_ms)
         shard.write(Write(None, [group.record()]))
         return
     protocol = group.vote(shard.settings.policy.votes_are_counted_in)
@@ -163,7 +166,7 @@ def complete_join(shard: ShardState, group: ClassicGroup) -> None:
         return
     group.protocol = protocol
     group.fix_subscriptions()
-    group.enter(State.COMPLETING_REBALANCE, shard.now_ms)
+    group.enter(COMPLETING_REBALANCE, shard.now_ms)
     for member in list(group.members.values()):
         member.is_new = False
         answer_join(shard, group, member, join_answer(shard, group, member, member.join_version))
@@ -192,7 +195,7 @@ def forget_member(shard: ShardState, group: ClassicGroup, member_id: str) -> Non
 
 
 def after_removal(shard: ShardState, group: ClassicGroup) -> None:
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+    if group.state in (STABLE, COMPLETING_REBALANCE):
         prepare_rebalance(shard, group)
-    elif group.state is State.PREPARING_REBALANCE:
+    elif group.state is PREPARING_REBALANCE:
         try_complete_join(shard, group)

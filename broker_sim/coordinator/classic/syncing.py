@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, SYNC_ANSWER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.group import (
+    ANSWERED_STILL_COUNTED,
+    COMPLETING_REBALANCE,
+    DEAD,
+    STABLE,
+    SYNC_ANSWER,
+    ClassicGroup,
+    Member,
+)
 from broker_sim.coordinator.classic.rebalance import (
     answer_sync,
     fail_syncs,
@@ -12,7 +20,7 @@ from broker_sim.coordinator.classic.rebalance import (
 )
 from broker_sim.coordinator.outcome import Client, TimerKey
 from broker_sim.coordinator.state import DeferredMemberRequest, ShardState, Write
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -27,7 +35,7 @@ class SyncWrite(Write):
 
     def _waiting(self, shard: ShardState) -> ClassicGroup | None:
         group = shard.classic(self.group_id)
-        if group is None or group.state is not State.COMPLETING_REBALANCE or group.generation != self.generation:
+        if group is None or group.state is not COMPLETING_REBALANCE or group.generation != self.generation:
             return None
         return group
 
@@ -38,7 +46,7 @@ class SyncWrite(Write):
         if group is None:
             return
         group.assign()
-        group.enter(State.STABLE, shard.now_ms)
+        group.enter(STABLE, shard.now_ms)
         for member in group.members.values():
             if answer_sync(shard, member, sync_answer(group, member)):
                 restart_session(shard, group, member)
@@ -62,12 +70,12 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
     """SyncGroup behind the common gate."""
     group = shard.classic(request.group_id)
     error = Err.UNKNOWN_MEMBER_ID if group is None else _sync_refusal(group, request)
-    if group is None or error is not Err.NONE:
+    if group is None or error is not NO_ERROR:
         shard.reply(token, sync_error(error))
         return
     member = group.members[request.member_id]
     _has_synced(shard, group, member)
-    if group.state is State.STABLE:
+    if group.state is STABLE:
         shard.reply(token, sync_answer(group, member))
         if shard.settings.policy.stable_sync_restarts_session:
             restart_session(shard, group, member)
@@ -95,10 +103,10 @@ class DeferredSync(DeferredMemberRequest):
 
 
 def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> Err:
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         return Err.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
-    if error is not Err.NONE:
+    if error is not NO_ERROR:
         return error
     if request.generation_id != group.generation:
         return Err.ILLEGAL_GENERATION
@@ -117,7 +125,7 @@ def _has_synced(shard: ShardState, group: ClassicGroup, member: Member) -> None:
 def pending_sync_expired(shard: ShardState, key: TimerKey) -> None:
     """Remove the members that sent no SyncGroup within the rebalance timeout; the others rejoin."""
     group = shard.classic(str(key[1]))
-    if group is None or not group.pending_sync or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+    if group is None or not group.pending_sync or group.state not in (COMPLETING_REBALANCE, STABLE):
         return
     for member_id in list(group.pending_sync):
         shard.cancel(("session", group.group_id, member_id))

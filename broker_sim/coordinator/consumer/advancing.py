@@ -110,7 +110,7 @@ def reconcile(
     after = reconciled(before, Goal(latest.target_epoch, target, latest.is_taken, free), reported)
     if after is before and policy.unsubscribed_topics_are_revoked and _resubscribed(known, latest.members[member_id]):
         after = without(before, [topic for topic in before.assigned if not subscribes(topic)], reported)
-    if after != before or member_id not in latest.currents:
+    if after is not before or member_id not in latest.currents:
         put_current(shard, changes, member_id, after)
         timers.arm_revocation(shard, changes.group, member_id, after)
     return after

@@ -27,7 +27,7 @@ from broker_sim.coordinator.consumer.group import (
 from broker_sim.coordinator.consumer.migration import assignment_bytes, held_by_id
 from broker_sim.coordinator.consumer.requests import new_member_id
 from broker_sim.coordinator.epochs.holdings import units
-from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.reconcile import UNRELEASED, UNREVOKED, Current
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, TimerKey
 from broker_sim.coordinator.state import ShardState
@@ -193,7 +193,7 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
         current = group.latest.current(request.member_id)
         if request.protocol_type not in (None, "consumer") or request.protocol_name not in (None, name):
             error = Err.INCONSISTENT_GROUP_PROTOCOL
-        elif group.latest.group_epoch > current.epoch and current.state is not MemberState.UNREVOKED:
+        elif group.latest.group_epoch > current.epoch and current.state is not UNREVOKED:
             error = Err.REBALANCE_IN_PROGRESS
             timers.expect_join(shard, group, request.member_id)
         else:
@@ -218,8 +218,8 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
     shard.arm(("session", group.group_id, request.member_id), member.classic_member_metadata.session_timeout_ms)
     latest, current = group.latest, group.latest.current(request.member_id)
     behind = current.epoch < latest.group_epoch
-    free = current.state is MemberState.UNRELEASED and not _waits(group, request.member_id, current)
-    if behind or current.state is MemberState.UNREVOKED or free:
+    free = current.state is UNRELEASED and not _waits(group, request.member_id, current)
+    if behind or current.state is UNREVOKED or free:
         error = Err.REBALANCE_IN_PROGRESS
         timers.expect_join(shard, group, request.member_id)
     shard.answer(token, error)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, session_key
 from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
-from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.reconcile import STATES, Current
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Policy
@@ -40,7 +40,7 @@ def _read_current(value: log.ConsumerGroupCurrentMemberAssignmentValue) -> Curre
     return Current(
         value.member_epoch,
         value.previous_member_epoch,
-        MemberState(value.state),
+        STATES[value.state],
         _read_owned(value.assigned_partitions),
         _read_owned(value.partitions_pending_revocation),
     )

@@ -110,7 +110,7 @@ def _heartbeat(
     owned = request.topic_partitions
     reported = None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned]
     after = reconcile(shard, changes, member_id, before, reported, known=known, has_target=has_target)
-    changed = after is not before and units(before.assigned) != units(after.assigned)
+    changed = after.assigned is not before.assigned and units(before.assigned) != units(after.assigned)
     assignment = None
     if changed or _is_full(request):
         assignment = Assignment([TopicPartitions(topic, list(numbers)) for topic, numbers in after.assigned.items()])
@@ -152,20 +152,25 @@ def _changes_no_record(request: Request) -> bool:
     )
 
 
-def unchanged_answer(shard: ShardState, group: Group, client: Client, request: Request, epoch: int) -> Response | None:
-    """The response to a plain heartbeat with this epoch if `heartbeat` would change nothing but the end of the session; else None."""
+def unchanged_interval_ms(shard: ShardState, group: Group, client: Client, request: Request, epoch: int) -> int | None:
+    """The heartbeat interval if a plain heartbeat with this epoch would change nothing but the end of the session, so that its response
+    is `unchanged_answer`; else None."""
     if not isinstance(group, ConsumerGroup) or not group.repeats(request.member_id):
         return None
     latest = group.latest
     member = latest.members.get(request.member_id)
-    if member is None or _member_record(member, client, request) is not member or member.server_assignor:
+    if member is None or member.server_assignor or not _is_sent_by(member, client):
         return None
     if epoch != latest.target_epoch or group.metadata_hash(shard.topics) != latest.metadata_hash:
         return None
     if group.session_timeout_ms != shard.consumer_setting(group.group_id, "session_timeout_ms"):
         return None
-    interval_ms = shard.consumer_setting(group.group_id, "heartbeat_interval_ms")
-    return Response(member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms)
+    return shard.consumer_setting(group.group_id, "heartbeat_interval_ms")
+
+
+def unchanged_answer(member_id: str, epoch: int, interval_ms: int) -> Response:
+    """The response to a heartbeat that changes nothing."""
+    return Response(member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms)
 
 
 # who it is
@@ -248,14 +253,22 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str, re
     assert isinstance(group, ConsumerGroup)
 
 
+def _is_sent_by(member: Member, client: Client) -> bool:
+    """Whether the client's next heartbeat leaves this record as it is, if it says nothing new."""
+    return (
+        member.client_id == client.client_id
+        and member.client_host == client.client_host
+        and member.classic_member_metadata is None
+    )
+
+
 def _member_record(before: Member, client: Client, request: Request) -> Member:
     """The member's record after this heartbeat; ``before``, the record until now, if the heartbeat does not change it."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     if (
         _changes_no_record(request)
         and request.instance_id in (None, before.instance_id)
-        and (before.client_id, before.client_host) == (client.client_id, client.client_host)
-        and before.classic_member_metadata is None
+        and _is_sent_by(before, client)
     ):
         return before  # as between two changes of a subscription: most heartbeats
     return replace(

@@ -29,7 +29,7 @@ from broker_sim.coordinator.consumer.group import (
     target_value,
 )
 from broker_sim.coordinator.epochs.holdings import Units, units_of
-from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.reconcile import STABLE, Current
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import cancel_session
 from broker_sim.coordinator.epochs.writes import Changes
@@ -118,7 +118,7 @@ def _take_members(
     with_epochs = shard.settings.policy.assignment_epochs_are_stored
     for member_id, has in owned.items():
         assigned = {topic_id: dict.fromkeys(numbers, generation) for topic_id, numbers in has.items()}
-        current = Current(generation, generation, MemberState.STABLE, assigned)
+        current = Current(generation, generation, STABLE, assigned)
         changes.add(LAYOUT.current, current_key(group_id, member_id), current_value(current, with_epochs=with_epochs))
         shard.arm(("session", group_id, member_id), members[member_id][0].session_timeout_ms)
 

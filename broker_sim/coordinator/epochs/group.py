@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from broker_sim.coordinator.epochs.metadata_hash import metadata_hash
-from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.reconcile import UNREVOKED, Current
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import TimerKey
@@ -68,7 +68,7 @@ class EpochGroup(Group, Generic[S]):
         """The timers that run for a member, with their times in ms."""
         session = self.session_of(member_id)
         timers = [] if session is None else [session]
-        if self.latest.current(member_id).state is MemberState.UNREVOKED:
+        if self.latest.current(member_id).state is UNREVOKED:
             timeout_ms: int = self.latest.members[member_id].rebalance_timeout_ms
             timers.append((revocation_key(self.group_id, member_id), timeout_ms))
         return timers

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
-from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units, touches
+from broker_sim.coordinator.epochs.holdings import K, UnitEpochs, Units, touches, units
 
 LEFT = -1
 """The epoch with which a member leaves for good."""
@@ -28,20 +28,26 @@ class MemberState(enum.IntEnum):
     UNRELEASED = 2
 
 
-@dataclass(frozen=True, slots=True)
+STABLE, UNREVOKED, UNRELEASED = MemberState
+"""The states as names of the module: as attributes of their class they cost as much as a call (see `kafka_wire.errors.NO_ERROR`)."""
+STATES = {state.value: state for state in MemberState}
+"""By their numbers."""
+
+
+@dataclass(slots=True)
 class Current(Generic[K]):
-    """A member's current assignment. ``previous`` is the epoch that it may still send if the response with the new one was lost;
-    ``revoking`` are units that it must revoke and still owns."""
+    """A member's current assignment, never changed. ``previous`` is the epoch that it may still send if the response with the new one
+    was lost; ``revoking`` are units that it must revoke and still owns."""
 
     epoch: int = 0
     previous: int = 0
-    state: MemberState = MemberState.STABLE
+    state: MemberState = STABLE
     assigned: UnitEpochs[K] = field(default_factory=dict)
     revoking: UnitEpochs[K] = field(default_factory=dict)
 
     def is_at(self, target_epoch: int) -> bool:
         """Whether it has nothing to do until the target moves."""
-        return self.state is MemberState.STABLE and self.epoch == target_epoch
+        return self.state is STABLE and self.epoch == target_epoch
 
 
 @dataclass(slots=True)
@@ -53,7 +59,7 @@ class Step(Generic[K]):
     taking: dict[K, list[int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Goal(Generic[K]):
     """A member's target assignment and its epoch. ``is_taken(key, number)``: whether any member owns a unit. ``regained``: units that
     the member may have again as soon as it has revoked them. ``recast(owned, step, waits)``: changes a step of a member with the units
@@ -74,7 +80,7 @@ def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Cur
     """The member's current assignment after a heartbeat; the same object if it has not changed."""
     if current.is_at(goal.epoch):
         return current
-    if current.state is not MemberState.UNREVOKED:
+    if current.state is not UNREVOKED:
         return _next(current, current.epoch, goal, reported)
     if reported is None or touches(current.revoking, reported):
         return current
@@ -83,6 +89,10 @@ def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Cur
 
 
 def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K]) -> Current[K]:
+    if goal.recast is None and [*units(current.assigned).items()] == [*goal.units.items()]:
+        return _unless_same(
+            current, Current(goal.epoch, current.epoch, STABLE, current.assigned, {})
+        )  # most members, most times
     step: Step[K] = Step()
     kept, revoking, taking = step.kept, step.revoking, step.taking
     waits = False
@@ -107,11 +117,11 @@ def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K])
     if goal.recast is not None:
         goal.recast(current.assigned, step, has_to_give_up)
     if has_to_give_up():
-        return _unless_same(current, Current(epoch, current.epoch, MemberState.UNREVOKED, kept, revoking))
+        return _unless_same(current, Current(epoch, current.epoch, UNREVOKED, kept, revoking))
     for key, numbers in taking.items():
         together = {**kept.get(key, {}), **dict.fromkeys(numbers, goal.epoch)}
         kept[key] = dict(sorted(together.items()))
-    state = MemberState.UNRELEASED if waits else MemberState.STABLE
+    state = UNRELEASED if waits else STABLE
     return _unless_same(current, Current(goal.epoch, current.epoch, state, kept, {}))
 
 
@@ -128,7 +138,7 @@ def without(current: Current[K], keys: Sequence[K], reported: Reported[K]) -> Cu
     for key in keys:
         revoking[key] = {**revoking.get(key, {}), **current.assigned[key]}
     if reported is None or touches(revoking, reported):
-        return Current(current.epoch, current.epoch, MemberState.UNREVOKED, assigned, revoking)
+        return Current(current.epoch, current.epoch, UNREVOKED, assigned, revoking)
     return replace(current, previous=current.epoch, assigned=assigned)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_sim.coordinator.epochs.group import EpochGroup, revocation_key, session_key
 from broker_sim.coordinator.epochs.holdings import K
-from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.reconcile import UNREVOKED, Current
 from broker_sim.coordinator.state import ShardState
 
 
@@ -23,7 +23,7 @@ def cancel_session(shard: ShardState, group: EpochGroup[Any], member_id: str) ->
 
 def arm_revocation(shard: ShardState, group: EpochGroup[Any], member_id: str, current: Current[K]) -> None:
     """The member has been asked to revoke something, or no longer has to."""
-    if current.state is MemberState.UNREVOKED:
+    if current.state is UNREVOKED:
         shard.arm(revocation_key(group.group_id, member_id), group.latest.members[member_id].rebalance_timeout_ms)
     else:
         cancel_revocation(shard, group, member_id)

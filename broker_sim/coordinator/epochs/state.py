@@ -123,6 +123,9 @@ class EpochState(Generic[K, M]):
 
     def _put_current(self, member_id: str, current: Current[K] | None) -> None:
         before = self.currents.get(member_id)
+        if before is not None and current is not None and _own_the_same(before, current):
+            self.currents[member_id] = current
+            return
         if before is not None:
             self._release(member_id, before.assigned)
             self._release(member_id, before.revoking)
@@ -145,6 +148,11 @@ class EpochState(Generic[K, M]):
                     del holders[number]
             if not holders:
                 self.owners.pop(key, None)
+
+
+def _own_the_same(before: Current[K], after: Current[K]) -> bool:
+    """Whether a member has another epoch and nothing else, as most have after an assignment."""
+    return before.assigned == after.assigned and not before.revoking and not after.revoking
 
 
 AnyState = EpochState[Hashable, Any]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
-from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.reconcile import STABLE, Current
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
@@ -28,7 +28,7 @@ def _read_current(value: log.ShareGroupCurrentMemberAssignmentValue) -> Current[
     return Current(
         value.member_epoch,
         value.previous_member_epoch,
-        MemberState.STABLE,
+        STABLE,
         {topic.topic_id: dict.fromkeys(topic.partitions, 0) for topic in value.assigned_partitions if topic.partitions},
     )
 

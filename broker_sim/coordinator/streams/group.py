@@ -13,7 +13,7 @@ from broker_sim.common.slices import at_once
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
 from broker_sim.coordinator.epochs.group import EpochGroup, state_name
 from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
-from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.reconcile import STATES, Current
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
@@ -70,7 +70,7 @@ def _read_current(value: log.StreamsGroupCurrentMemberAssignmentValue) -> Curren
     return Current(
         value.member_epoch,
         value.previous_member_epoch,
-        MemberState(value.state - _FIRST_STATE),
+        STATES[value.state - _FIRST_STATE],
         _read_owned(value.active_tasks, value.standby_tasks, value.warmup_tasks),
         _read_owned(
             value.active_tasks_pending_revocation,

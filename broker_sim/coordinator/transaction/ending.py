@@ -7,6 +7,7 @@ Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from broker_sim.coordinator.outcome import Append, BatchProducer, TimerKey
@@ -14,16 +15,23 @@ from broker_sim.coordinator.transaction.commands import EndTransaction, Granted
 from broker_sim.coordinator.transaction.policy import ENDED_ELSEWHERE
 from broker_sim.coordinator.transaction.state import TransactionState
 from broker_sim.coordinator.transaction.transaction import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
     DECIDED,
+    EMPTY,
     LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
     State,
     Stored,
     Transaction,
 )
 from kafka_wire.control_records import ControlType, control_record
-from kafka_wire.errors import Err
+from kafka_wire.end_markers import EndMarker
+from kafka_wire.errors import NO_ERROR, Err
 
 _BUMPS = 2
 """From this client version on a transaction ends with a new epoch (KIP-890)."""
@@ -44,39 +52,39 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
     verdict = _end_state(transaction, body)
     if isinstance(verdict, Err):
         stored = transaction.stored
-        retried = Granted(Err.NONE, stored.producer_id, transaction.epoch)
-        shard.reply(token, retried if verdict is Err.NONE else Granted(verdict))
+        retried = Granted(NO_ERROR, stored.producer_id, transaction.epoch)
+        shard.reply(token, retried if verdict is NO_ERROR else Granted(verdict))
         return
     _decide(
         shard,
         transaction,
         verdict,
         body.client_version,
-        begins_now=transaction.stored.state is not State.ONGOING,
+        begins_now=transaction.stored.state is not ONGOING,
         answer=partial(shard.reply, token),
     )
 
 
 def _end_state(transaction: Transaction, body: EndTransaction) -> State | Err:
     """The state of the transaction's end, NONE if it has ended that way already, or the error."""
-    stored, bumps = transaction.stored, body.client_version >= _BUMPS
+    stored, epoch, bumps = transaction.stored, transaction.epoch, body.client_version >= _BUMPS
     if bumps and transaction.pending is not None:
         return Err.CONCURRENT_TRANSACTIONS  # for every request; old clients are checked first
     again_after_overflow = (
         bumps
         and stored.previous_producer_id == body.producer_id != stored.producer_id
         and body.producer_epoch == LAST_EPOCH
-        and transaction.epoch == 0
+        and epoch == 0
     )
-    again = again_after_overflow or (bumps and transaction.epoch == body.producer_epoch + 1)
+    again = again_after_overflow or (bumps and epoch == body.producer_epoch + 1)
     if stored.producer_id != body.producer_id and not again_after_overflow:
         return Err.INVALID_PRODUCER_ID_MAPPING
-    if not _epoch_holds(stored.state, transaction.epoch == body.producer_epoch, again, bumps):
+    if not _epoch_holds(stored.state, epoch == body.producer_epoch, again, bumps):
         return Err.PRODUCER_FENCED
     if transaction.pending is not None:
         return Err.CONCURRENT_TRANSACTIONS
-    if stored.state is State.ONGOING:
-        return State.PREPARE_COMMIT if body.commit else State.PREPARE_ABORT
+    if stored.state is ONGOING:
+        return PREPARE_COMMIT if body.commit else PREPARE_ABORT
     return (
         _ENDS[bumps, stored.state, body.commit, again] if stored.state not in DECIDED else Err.CONCURRENT_TRANSACTIONS
     )
@@ -84,7 +92,7 @@ def _end_state(transaction: Transaction, body: EndTransaction) -> State | Err:
 
 def _epoch_holds(state: State, same: bool, again: bool, bumps: bool) -> bool:
     """Whether the epoch is valid. If each transaction has its own epoch, the one before is that of a retried request."""
-    if not bumps or state in (State.ONGOING, State.EMPTY):
+    if not bumps or state in (ONGOING, EMPTY):
         return same
     return again or (same and state not in DECIDED)
 
@@ -94,15 +102,15 @@ def _ends() -> dict[tuple[bool, State, bool, bool], State | Err]:
     table: dict[tuple[bool, State, bool, bool], State | Err] = {}
     for commit in (False, True):
         for again in (False, True):
-            table[False, State.EMPTY, commit, again] = Err.INVALID_TXN_STATE
-            for state, committed in ((State.COMPLETE_COMMIT, True), (State.COMPLETE_ABORT, False)):
-                table[False, state, commit, again] = Err.NONE if commit is committed else Err.INVALID_TXN_STATE
-                repeated = Err.NONE if commit is committed else Err.INVALID_TXN_STATE
+            table[False, EMPTY, commit, again] = Err.INVALID_TXN_STATE
+            for state, committed in ((COMPLETE_COMMIT, True), (COMPLETE_ABORT, False)):
+                table[False, state, commit, again] = NO_ERROR if commit is committed else Err.INVALID_TXN_STATE
+                repeated = NO_ERROR if commit is committed else Err.INVALID_TXN_STATE
                 # an abort without a transaction gives the next epoch: a client that lost its way asks for one so
                 table[True, state, commit, again] = (
-                    repeated if again else Err.INVALID_TXN_STATE if commit else State.PREPARE_ABORT
+                    repeated if again else Err.INVALID_TXN_STATE if commit else PREPARE_ABORT
                 )
-            table[True, State.EMPTY, commit, again] = Err.INVALID_TXN_STATE if commit else State.PREPARE_ABORT
+            table[True, EMPTY, commit, again] = Err.INVALID_TXN_STATE if commit else PREPARE_ABORT
     return table
 
 
@@ -147,7 +155,7 @@ def _decide(
     def done() -> None:
         shard.cancel(("timeout", transaction.transactional_id))
         after = send_markers(shard, transaction)
-        answer(Granted(Err.NONE, after.producer_id, after.epoch))
+        answer(Granted(NO_ERROR, after.producer_id, after.epoch))
 
     shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=lambda error: answer(Granted(error)))
 
@@ -165,9 +173,10 @@ def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[
             return
         next_id = fresh
     epoch = transaction.epoch + 1 if transaction.fenced_epoch is None else transaction.epoch
-    to = stored._replace(
+    to = replace(
+        stored,
         epoch=epoch,
-        state=State.PREPARE_ABORT,
+        state=PREPARE_ABORT,
         updated_ms=shard.now_ms,
         client_version=flow,
         previous_producer_id=stored.producer_id,
@@ -176,7 +185,7 @@ def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[
 
     def done() -> None:
         shard.cancel(("timeout", transaction.transactional_id))
-        on_done(Err.NONE)
+        on_done(NO_ERROR)
         send_markers(shard, transaction)
 
     def failed(error: Err) -> None:
@@ -193,7 +202,7 @@ def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[
 def resume(shard: TransactionState, transaction: Transaction) -> None:
     """One that was found in the log: an open one may time out, one that is decided ends."""
     state = transaction.stored.state
-    if state is State.ONGOING:
+    if state is ONGOING:
         arm_timeout(shard, transaction)
     elif state in DECIDED:
         send_markers(shard, transaction)
@@ -213,15 +222,15 @@ def send_markers(shard: TransactionState, transaction: Transaction) -> Stored:
 def _mark(shard: TransactionState, transaction: Transaction) -> None:
     """Append the markers that are neither written nor pending."""
     stored = transaction.stored
-    kind = ControlType.COMMIT if stored.state is State.PREPARE_COMMIT else ControlType.ABORT
-    record, producer = control_record(kind, shard.epoch()), BatchProducer(stored.producer_id, stored.epoch)
+    kind = ControlType.COMMIT if stored.state is PREPARE_COMMIT else ControlType.ABORT
+    epoch = shard.epoch()
+    record, marker = control_record(kind, epoch), EndMarker(kind is ControlType.COMMIT, epoch)
+    producer = BatchProducer(stored.producer_id, stored.epoch, marker)
     for at, under_way in transaction.unmarked.items():
         if under_way is None:
             ticket = transaction.unmarked[at] = shard.ticket()
             shard.markers[ticket] = transaction, at
-            shard.out.appends.append(
-                Append(ticket, [record], base_sequence=-1, producer=producer, is_control=True, to=at)
-            )
+            shard.out.appends.append(Append(ticket, [record], base_sequence=-1, producer=producer, to=at))
 
 
 def marked(shard: TransactionState, ticket: int, error: Err) -> None:
@@ -231,7 +240,7 @@ def marked(shard: TransactionState, ticket: int, error: Err) -> None:
     if marker is None:
         return
     transaction, at = marker
-    if error in (Err.NONE, Err.UNKNOWN_TOPIC_OR_PARTITION):
+    if error in (NO_ERROR, Err.UNKNOWN_TOPIC_OR_PARTITION):
         del transaction.unmarked[at]
         if not transaction.unmarked:
             _complete(shard, transaction)
@@ -269,7 +278,7 @@ def try_again(shard: TransactionState, key: TimerKey) -> None:
 
 def _completed(stored: Stored, now_ms: int) -> Stored:
     """The state after a decided transaction. If its epochs are exhausted the producer continues with the next producer id."""
-    state = State.COMPLETE_COMMIT if stored.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    state = COMPLETE_COMMIT if stored.state is PREPARE_COMMIT else COMPLETE_ABORT
     producer_id, epoch = stored.producer_id, stored.epoch
     if stored.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = stored.next_producer_id, 0
@@ -300,7 +309,7 @@ def arm_timeout(shard: TransactionState, transaction: Transaction) -> None:
 def timed_out(shard: TransactionState, key: TimerKey) -> None:
     """An open transaction has had its time: it is aborted, and its producer fenced."""
     transaction = shard.transactions.get(str(key[1]))
-    if transaction is None or transaction.stored.state is not State.ONGOING:
+    if transaction is None or transaction.stored.state is not ONGOING:
         return
     stored = transaction.stored
     if transaction.pending is not None or stored.started_ms + stored.timeout_ms >= shard.now_ms:
@@ -308,7 +317,7 @@ def timed_out(shard: TransactionState, key: TimerKey) -> None:
         return
 
     def on_fenced(error: Err) -> None:
-        if error is not Err.NONE:
+        if error is not NO_ERROR:
             arm_timeout(shard, transaction)
 
     fence(shard, transaction, on_fenced)

@@ -13,13 +13,14 @@ from broker_sim.coordinator.transaction.state import TransactionState
 from broker_sim.coordinator.transaction.transaction import (
     CLOSED,
     DECIDED,
+    EMPTY,
     LAST_EPOCH,
     NO_EPOCH,
-    State,
+    ONGOING,
     Stored,
     Transaction,
 )
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 
 _OPEN = Err.CONCURRENT_TRANSACTIONS
 """The answer to other requests while a transaction is open, or a transition is pending."""
@@ -46,9 +47,9 @@ def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) 
         shard.reply(token, Granted(Err.CONCURRENT_TRANSACTIONS))
     elif not _is_known(transaction, body.expected):
         shard.reply(token, Granted(Err.PRODUCER_FENCED))
-    elif transaction.stored.state is State.ONGOING:
+    elif transaction.stored.state is ONGOING:
         ending.fence(
-            shard, transaction, lambda error: shard.reply(token, Granted(_OPEN if error is Err.NONE else error))
+            shard, transaction, lambda error: shard.reply(token, Granted(_OPEN if error is NO_ERROR else error))
         )
     else:
         _next_epoch(shard, token, transaction, body)
@@ -59,7 +60,7 @@ def _new(shard: TransactionState, body: InitProducerId) -> Transaction | Err:
     producer_id = shard.new_producer_id()
     if isinstance(producer_id, Err):
         return producer_id
-    stored_new = Stored(producer_id, NO_EPOCH, body.timeout_ms, State.EMPTY, updated_ms=shard.now_ms)
+    stored_new = Stored(producer_id, NO_EPOCH, body.timeout_ms, EMPTY, updated_ms=shard.now_ms)
     transaction = shard.transactions[body.transactional_id] = Transaction(body.transactional_id, stored_new)
     return transaction
 
@@ -103,7 +104,7 @@ def _next_epoch(shard: TransactionState, token: int, transaction: Transaction, b
         producer_id,
         epoch,
         body.timeout_ms,
-        State.EMPTY,
+        EMPTY,
         updated_ms=shard.now_ms,
         client_version=stored.client_version,
         previous_producer_id=stored.producer_id,
@@ -112,7 +113,7 @@ def _next_epoch(shard: TransactionState, token: int, transaction: Transaction, b
         transaction,
         to,
         last_epoch=last_epoch,
-        done=partial(shard.reply, token, Granted(Err.NONE, producer_id, epoch)),
+        done=partial(shard.reply, token, Granted(NO_ERROR, producer_id, epoch)),
         failed=lambda error: shard.reply(token, Granted(error)),
     )
 
@@ -124,21 +125,21 @@ def add_partitions(shard: TransactionState, token: int, body: AddPartitions) -> 
         return
     transaction = shard.transactions.get(body.transactional_id)
     error = _refusal(shard, transaction, body)
-    if error is not Err.NONE or transaction is None:
+    if error is not NO_ERROR or transaction is None:
         shard.reply(token, _all(body, error))
         return
     stored = transaction.stored
-    known = dict.fromkeys(stored.partitions if stored.state is State.ONGOING else ())
+    known = dict.fromkeys(stored.partitions if stored.state is ONGOING else ())
     added = [partition for partition in dict.fromkeys(body.partitions) if partition not in known]
-    if stored.state is State.ONGOING and not added:
-        shard.reply(token, _all(body, Err.NONE))
+    if stored.state is ONGOING and not added:
+        shard.reply(token, _all(body, NO_ERROR))
         return
     begins = stored.state in CLOSED
     to = Stored(
         stored.producer_id,
         transaction.epoch,
         stored.timeout_ms,
-        State.ONGOING,
+        ONGOING,
         (*known, *added),
         updated_ms=shard.now_ms,
         started_ms=shard.now_ms if begins else stored.started_ms,
@@ -149,7 +150,7 @@ def add_partitions(shard: TransactionState, token: int, body: AddPartitions) -> 
     def done() -> None:
         if begins:
             ending.arm_timeout(shard, transaction)
-        shard.reply(token, _all(body, Err.NONE))
+        shard.reply(token, _all(body, NO_ERROR))
 
     shard.transit(
         transaction,
@@ -172,7 +173,7 @@ def _refusal(shard: TransactionState, transaction: Transaction | None, body: Add
         return Err.INVALID_PRODUCER_ID_MAPPING
     if transaction.epoch != body.producer_epoch:
         return Err.PRODUCER_FENCED
-    return Err.CONCURRENT_TRANSACTIONS if busy else Err.NONE
+    return Err.CONCURRENT_TRANSACTIONS if busy else NO_ERROR
 
 
 def _verified(shard: TransactionState, body: AddPartitions) -> dict[tuple[str, int], Err]:
@@ -187,7 +188,7 @@ def _verified(shard: TransactionState, body: AddPartitions) -> dict[tuple[str, i
         return _all(body, Err.CONCURRENT_TRANSACTIONS)
     # pending records don't count yet; the append to the partition checks again
     added, absent = set(transaction.stored.partitions), shard.settings.policy.not_verified
-    return {partition: Err.NONE if partition in added else absent for partition in body.partitions}
+    return {partition: NO_ERROR if partition in added else absent for partition in body.partitions}
 
 
 def _all(body: AddPartitions, error: Err) -> dict[tuple[str, int], Err]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from broker_sim.coordinator.shard_loader import OtherRecord
 from broker_sim.coordinator.transaction.policy import TransactionPolicy
-from broker_sim.coordinator.transaction.transaction import NO_PRODUCER_ID, State, Stored
+from broker_sim.coordinator.transaction.transaction import (
+    EMPTY,
+    NO_PRODUCER_ID,
+    State,
+    Stored,
+)
 from kafka_wire.codec import DecodeError
 from kafka_wire.transaction_log import TransactionLogValue, decode_key, decode_value, encode_key, transaction_value
 
 
-class TransactionRecord(NamedTuple):
+@dataclass(slots=True)
+class TransactionRecord:
     """A record of a transactional id; ``value`` None: it has expired."""
 
     transactional_id: str
@@ -32,7 +38,7 @@ def encode(record: TransactionRecord, policy: TransactionPolicy) -> tuple[bytes,
         stored.epoch,
         stored.timeout_ms,
         stored.state,
-        None if stored.state is State.EMPTY else stored.partitions,
+        None if stored.state is EMPTY else stored.partitions,
         stored.updated_ms,
         stored.started_ms,
         (stored.client_version, previous, coming),

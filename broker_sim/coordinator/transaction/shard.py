@@ -29,7 +29,7 @@ from broker_sim.coordinator.transaction import ending, expiry, opening
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, InitProducerId
 from broker_sim.coordinator.transaction.state import TransactionState, client_error
 from broker_sim.coordinator.transaction.store import TransactionStore
-from kafka_wire.errors import Err
+from kafka_wire.errors import NO_ERROR, Err
 
 
 class TransactionShard(TransactionState):
@@ -81,7 +81,7 @@ class TransactionShard(TransactionState):
         write = self.writes.get(event.ticket)
         if write is None:
             return
-        if event.error is not Err.NONE:
+        if event.error is not NO_ERROR:
             del self.writes[event.ticket]
             write.failed(client_error(event.error))
             return
@@ -98,7 +98,7 @@ class TransactionShard(TransactionState):
     def _committed(self, high_watermark: int, error: Err) -> None:
         self.high_watermark = max(self.high_watermark, high_watermark)
         for write in committed(self.writes, self.high_watermark, self.out):
-            if error is Err.NONE:
+            if error is NO_ERROR:
                 self.written(write)
             else:
                 write.failed(client_error(error))

@@ -11,7 +11,13 @@ from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
 from broker_sim.coordinator.transaction.policy import APPEND_ERRORS, TransactionSettings
 from broker_sim.coordinator.transaction.records import TransactionRecord, encode
 from broker_sim.coordinator.transaction.store import TransactionStore
-from broker_sim.coordinator.transaction.transaction import NO_EPOCH, Partition, State, Stored, Transaction
+from broker_sim.coordinator.transaction.transaction import (
+    EMPTY,
+    NO_EPOCH,
+    Partition,
+    Stored,
+    Transaction,
+)
 from kafka_wire.errors import Err
 
 
@@ -62,7 +68,7 @@ class TransactionState:
     def started_ms(self, transaction: Transaction) -> int:
         """When its transaction began, in ms, as described."""
         stored = transaction.stored
-        if stored.state is State.EMPTY and self.settings.policy.last_start_is_returned:
+        if stored.state is EMPTY and self.settings.policy.last_start_is_returned:
             return transaction.last_start_ms
         return stored.started_ms
 
@@ -113,13 +119,15 @@ class TransactionState:
         """The write is committed: publish it and answer its request."""
         record = write.record
         known = self.store.transactions.get(record.transactional_id)
-        before = None if known is None else known.stored.producer_id
-        self.store.replay(record)
-        if known is not None and record.value is not None:
+        if known is None or record.value is None:
+            self.store.replay(record)
+        else:
+            before = known.stored.producer_id
+            self.store.replay(record)
             known.pending = None
             known.last_epoch = write.last_epoch
             known.last_start_ms = max(known.last_start_ms, record.value.started_ms)
-            known.last_producer_id = before if before is not None else known.last_producer_id
+            known.last_producer_id = before
         write.done()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -33,16 +32,22 @@ class State(enum.IntEnum):
         return "".join(map(str.capitalize, self.name.split("_")))
 
 
-DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+EMPTY, ONGOING = State.EMPTY, State.ONGOING
+PREPARE_COMMIT, PREPARE_ABORT = State.PREPARE_COMMIT, State.PREPARE_ABORT
+COMPLETE_COMMIT, COMPLETE_ABORT = State.COMPLETE_COMMIT, State.COMPLETE_ABORT
+"""The states as names of the module: as attributes of their class they cost as much as a call (see `kafka_wire.errors.NO_ERROR`)."""
+
+DECIDED = (PREPARE_COMMIT, PREPARE_ABORT)
 """The decision is in the log; markers are pending at its partitions."""
 
-CLOSED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+CLOSED = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 """No transaction is open."""
 
 
-class Stored(NamedTuple):
-    """One record of the log. ``client_version`` is the flow of the client that wrote to it last (KIP-890): 0, or 2 where every
-    transaction ends with a new epoch. ``started_ms`` is -1 before the first transaction."""
+@dataclass(slots=True)
+class Stored:
+    """One record of the log, never changed. ``client_version`` is the flow of the client that wrote to it last (KIP-890): 0, or 2 where
+    every transaction ends with a new epoch. ``started_ms`` is -1 before the first transaction."""
 
     producer_id: int
     epoch: int

@@ -11,7 +11,7 @@ epoch is assigned to one producer. From every state: a new producer can commit, 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -161,7 +161,7 @@ class _TransactionGround(ShardEnvironment[TransactionShard]):
 
 def _known(stored: Stored) -> Stored:
     """Without what not every version of the records says."""
-    return stored._replace(previous_producer_id=-1, next_producer_id=-1, client_version=0)
+    return replace(stored, previous_producer_id=-1, next_producer_id=-1, client_version=0)
 
 
 def _value(record: Any) -> Any:
