@@ -103,16 +103,11 @@ async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     return json.loads(_line(event))
 
 
-def groups_of(events: Iterable[Event]) -> list[str]:
-    """The groups that events speak of, in the order in which they appear."""
-    return groups_in(events)
-
-
 def story(journal: Journal) -> str:
     """What happened to each group lately, and the requests that still wait: what a test that failed has to tell."""
     from broker_sim.explain import recent
 
-    lines = [recent(journal.events, group) for group in groups_of(journal.events)]
+    lines = [recent(journal.events, group) for group in groups_in(journal.events)]
     waiting = [request_text(request) for request in journal.open_requests.values() if request["api"] != "Fetch"]
     return "\n".join([*lines, f"unanswered: {', '.join(waiting)}"] if waiting else lines)
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.api.handles.partitions import fill_partition, values
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.control.operations import find, perform
+from broker_sim.journal import groups_in
 from broker_sim.metadata.topics import KafkaError
 from broker_sim.scenario.attached import ADDRESS, Attached
 from broker_sim.scenario.clients import Clients, OnReport, check_given, kind_or_command, processes
@@ -180,6 +181,8 @@ class _Stage:
         self.story: list[str] = []
         self.ended: dict[str, str] = {}
         self.heard_once: dict[str, None] = {}
+        self.epochs: dict[str, str] = {}
+        """The last line about a group with epochs, by its id."""
         self.clients = make_clients(scenario.clients, kafka.bootstrap, self.on_report, options.clients)
         self.virtual = virtual
         self.program = Attached(options.attach)
@@ -249,6 +252,12 @@ class _Stage:
             line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is deleted")
             self.story.append(line)
             self.options.progress(f"{self.at(event)}  {line}")
+        elif kind == "epochs":
+            line = f"{event['group']}: {_TOLD[kind].format(**event)}"
+            if self.epochs.get(event["group"]) != line:  # most of these events change a member alone
+                self.epochs[event["group"]] = line
+                self.story.append(line)
+                self.options.progress(f"{self.at(event)}  {line}")
         elif kind == "client":
             line = f"client {event['client']}: {event['says']}" + (f", {event['text']}" if event["text"] else "")
             if event["says"] in _HEARD and line not in self.heard_once:
@@ -457,6 +466,7 @@ class _Stage:
 
 _TOLD = {
     "group": "{state}, generation {generation}, members: {size}",
+    "epochs": "{state}, group epoch {group_epoch}, target epoch {target_epoch}, members: {size}",
     "mark": "== {text}",
     "state": "{log}: {state}, {action}",
     "leader": "{log}: {reason}, led by broker {leader} in epoch {epoch}",
@@ -557,7 +567,7 @@ async def play(
         await asyncio.gather(*stage.tasks, return_exceptions=True)
         await stage.clients.stop_all()
         await stage.program.stop()
-    groups = list(dict.fromkeys(event["group"] for event in stage.events if event["event"] == "group"))
+    groups = groups_in(stage.events)
     seconds = _now_s() - stage.started_s
     known = _known(scenario, options) if code else []
     return ScenarioOutcome(

@@ -348,12 +348,13 @@ def _on(cluster: Cluster | ClusterThread, function: Callable[[Cluster], Any]) ->
 
 def _story(kafka: Cluster, test: str, pictures: Path | None) -> str:
     """What happened to each group lately, the requests that wait, and where the pictures are."""
-    from broker_sim.control.on_journal import groups_of, story
+    from broker_sim.control.on_journal import story
+    from broker_sim.journal import groups_in
 
     journal = kafka.journal
     lines = [story(journal)]
     if pictures is not None:
-        lines += timelines(journal.events, groups_of(journal.events), pictures, test)
+        lines += timelines(journal.events, groups_in(journal.events), pictures, test)
     return "\n".join(lines).strip("\n")
 
 

@@ -228,13 +228,13 @@ class SimPlugin:
 
     def failure_text(self, item: pytest.Item, finding: FoundFailure) -> str:
         """The section of a failed test."""
-        from broker_sim.control.on_journal import groups_of
+        from broker_sim.journal import groups_in
 
         lines = story(item, finding)
         directory = item.config.getoption("--kafka-timeline")
         if directory is not None:
             events = finding.run.events
-            lines += self.draw(events, groups_of(events), Path(directory), item.nodeid)
+            lines += self.draw(events, groups_in(events), Path(directory), item.nodeid)
         return "\n".join(lines)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -348,10 +348,10 @@ def _value(value: object) -> str:
 
 
 def _pictures(run: SeedRun) -> list[str]:
-    from broker_sim.control.on_journal import groups_of
     from broker_sim.explain.terminal import timeline
+    from broker_sim.journal import groups_in
 
-    groups = groups_of(run.events)
+    groups = groups_in(run.events)
     named = [group for group in groups if group in str(run.error)]
     lines = []
     for group in (named or groups)[:2]:

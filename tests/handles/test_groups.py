@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from broker_sim import Cluster, Err, UsageError, WaitTimeout
-from broker_sim.control.on_journal import groups_of, story
+from broker_sim.control.on_journal import story
+from broker_sim.journal import groups_in
 from broker_sim.storage import partition_for
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.k16_list_groups import ListGroupsRequest
@@ -150,7 +151,7 @@ async def test_a_probe_commits_beside_the_group_and_leaves_nothing(as_version: s
         assert (billing.state, kafka.group(probe.group).state) == ("Dead", "Dead")
         member = await Member.connect(kafka)
         assert (await member.wire.send(ListGroupsRequest(), 4)).groups == []
-        assert probe.group not in groups_of(kafka.journal.events)
+        assert probe.group not in groups_in(kafka.journal.events)
         assert any(event.get("group") == probe.group for event in kafka.journal.events)  # it is there, for whoever asks
         assert probe.group not in story(kafka.journal)
         with billing.offsets_log.not_leader():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.scenario.commands import shipped
+from broker_sim.scenario.commands import picture, shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse, read
 from broker_sim.scenario.runner import ScenarioOptions
@@ -65,3 +65,16 @@ def test_an_upgrade_does_not_depend_on_how_soon_the_old_member_hears_of_it() -> 
     slow = told.replace(before, before.replace("300ms", "9s"))
     outcome = play(parse(loads(slow)), ScenarioOptions(seed=5))
     assert outcome.code == 0, outcome.report()
+
+
+def test_a_run_reports_the_epochs_of_its_groups(tmp_path: Path) -> None:
+    """In its progress and its history, where a classic group's generations are, and in a timeline."""
+    lines: list[str] = []
+    options = ScenarioOptions(seed=5, progress=lines.append)
+    outcome = play(read(shipped() / "consumer-group-member-never-revokes.yaml"), options)
+    assert outcome.groups == ["billing"]
+    assert "billing: Reconciling, group epoch 2, target epoch 2, members: 2" in outcome.story
+    assert len(outcome.story) == len(set(outcome.story)), "a change of a member alone is no line"
+    assert any(line.endswith("  billing: Reconciling, group epoch 2, target epoch 2, members: 2") for line in lines)
+    picture(outcome, tmp_path / "billing.svg")
+    assert "<svg" in (tmp_path / "billing.svg").read_text()

@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from broker_sim.common.text import unknown
-from broker_sim.journal import request_text
+from broker_sim.journal import groups_in, request_text
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.errors import is_users_code
 from broker_sim.simulation.hosts import BrokerHost, Host
@@ -148,7 +148,7 @@ def logs(cluster: SimCluster) -> list[str]:
 def groups(cluster: SimCluster, events: Iterable[dict[str, Any]]) -> list[str]:
     """Each group of the journal as its coordinator has it, with what it has committed."""
     lines = []
-    for name in dict.fromkeys(event["group"] for event in events if event["event"] == "group"):
+    for name in groups_in(events):
         group = cluster.group(name)
         lines.append(repr(group).removeprefix("<").removesuffix(">"))
         committed = ", ".join(

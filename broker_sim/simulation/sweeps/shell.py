@@ -20,6 +20,7 @@ from typing import Any
 from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.explain import explain
 from broker_sim.explain.terminal import timeline
+from broker_sim.journal import groups_in
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.reports.moment import groups, hosts, logs, under_way, value_at
 from broker_sim.simulation.reports.parting import event_text, names_of
@@ -208,7 +209,7 @@ class Shell:
         self._say(timeline(self._events(), self._group(rest), _WIDTH))
 
     def _group(self, name: str) -> str:
-        known = sorted({event["group"] for event in self._events() if event["event"] == "group"})
+        known = sorted(groups_in(self._events()))
         if name not in known:
             raise UsageError(f"the group is missing; expected one of {', '.join(known) or '(none exists yet)'}")
         return name
