@@ -84,8 +84,8 @@ def _attached(text: str) -> list[str]:
     options = [word for word in command if word.startswith("-")]
     if words[0] != "--" and options:
         raise argparse.ArgumentTypeError(
-            f"whose is {options[0]}? The program's: --attach -- {' '.join(command)[:80]}; "
-            "broker-sim's own stand before --attach"
+            f"{options[0]} may belong to the program or to broker-sim: write --attach -- {' '.join(command)[:80]} for the program's; "
+            "options of broker-sim precede --attach"
         )
     return command
 
