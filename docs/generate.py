@@ -325,7 +325,7 @@ def redrawn(path: Path) -> str:
 NOT_DONE: dict[str, tuple[tuple[int, ...], str]] = {
     "security": ((38, 39, 40, 41, 50, 51), "No TLS"),
     "quotas": ((48, 49), "Throttle times are always 0"),
-    "replica placement": ((34, 43, 45, 46), "A partition has one log; its replicas are names"),
+    "replica placement": ((34, 43, 45, 46), "A partition has one log; its replicas exist in the metadata only"),
     "telemetry": ((71, 72), ""),
     "the controller's own": ((55, 57, 64, 74, 80, 81), ""),
 }

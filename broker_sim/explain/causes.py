@@ -29,11 +29,11 @@ TIMERS: dict[str, Kind] = {
     "rebalance": "timer",
     "expire": "deleted",
 }
-"""What it means that a timer of a group has fired. The append's tells by what it does to the group."""
+"""The kind of cause of each timer of a group. The timer `append` has several: see `_by_timer`."""
 
 
 class Causes:
-    """Remembers what explains later events: who was heard last, on which connection, which connections closed, which topics grew."""
+    """Remembers what explains later events: each member's last request and its connection, closed connections, grown topics."""
 
     def __init__(self, past: History) -> None:
         self.past = past
@@ -76,11 +76,11 @@ class Causes:
         ]
 
     def partitions_created(self, event: Event, ts_ms: int, order: int) -> None:
-        asked = self.asked.pop(number(event, "request") or 0, [])
-        said = rows(table(event, "body"), {}) if text(event, "error") is not None else []
-        if said or text(event, "error") is None:
-            failed = {row.topic for row in said if row.error}
-            for name, total in asked:
+        requested = self.asked.pop(number(event, "request") or 0, [])
+        results = rows(table(event, "body"), {}) if text(event, "error") is not None else []
+        if results or text(event, "error") is None:
+            failed = {row.topic for row in results if row.error}
+            for name, total in requested:
                 if name not in failed:
                     self._has(name, total, ts_ms, order, asked=True)
 
@@ -98,10 +98,10 @@ class Causes:
 
     def topics_deleted(self, event: Event, ts_ms: int) -> None:
         """The answer of a DeleteTopics: topics without an error are gone."""
-        asked = self.doomed.pop(number(event, "request") or 0, [])
-        said = {row.topic: row.error for row in rows(table(event, "body"), {})}
-        for name in asked:
-            if not said.get(name, text(event, "error") or ""):
+        requested = self.doomed.pop(number(event, "request") or 0, [])
+        errors = {row.topic: row.error for row in rows(table(event, "body"), {})}
+        for name in requested:
+            if not errors.get(name, text(event, "error") or ""):
                 self.deleted[name] = ts_ms
 
     def note_partition_counts(self, event: Event, ts_ms: int, order: int) -> None:
@@ -186,12 +186,12 @@ class Causes:
         api = text(cause, "api") or (call.api if call is not None else "")
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
-        came, gone = [name for name in new if name not in old], [name for name in old if name not in new]
+        added, removed = [name for name in new if name not in old], [name for name in old if name not in new]
         result = Cause("unknown", ts_ms, call=call, reason=None if call is None else call.reason)
         if api == "LeaveGroup":
-            result.kind, result.members = "left", gone
+            result.kind, result.members = "left", removed
         elif api == "JoinGroup":
-            self._by_join(result, text(cause, "member"), before, after, came, gone)
+            self._by_join(result, text(cause, "member"), before, after, added, removed)
         elif api == "DeleteGroups":
             result.kind = "deleted"
         return result
@@ -202,24 +202,24 @@ class Causes:
         member: str | None,
         before: GroupSnapshot | None,
         after: GroupSnapshot | None,
-        came: list[str],
-        gone: list[str],
+        added: list[str],
+        removed: list[str],
     ) -> None:
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
-        old_instances = {text(old[name], "instance"): name for name in gone}
-        if came and gone and text(new[came[0]], "instance") in old_instances:
-            result.kind, result.members = "replaced", came
-        elif came:
+        old_instances = {text(old[name], "instance"): name for name in removed}
+        if added and removed and text(new[added[0]], "instance") in old_instances:
+            result.kind, result.members = "replaced", added
+        elif added:
             result.kind = "first" if before is None or (before.state == EMPTY and not old) else "joined"
-            result.members = came
-        elif gone:
-            result.kind, result.members = "no_room", gone
+            result.members = added
+        elif removed:
+            result.kind, result.members = "no_room", removed
         else:
             name = member or ("" if result.call is None else result.call.member)
             result.members = [name] if name else []
             if name not in new:
-                result.kind = "unknown"  # MEMBER_ID_REQUIRED: somebody has an id now, no more
+                result.kind = "unknown"  # MEMBER_ID_REQUIRED: the client has got a member id, and has not joined yet
                 return
             self._by_rejoin(result, name, before, old.get(name, {}), new[name])
 
@@ -272,16 +272,16 @@ class Causes:
         timer = text(cause, "timer")
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
-        gone = [name for name in old if name not in new]
+        removed = [name for name in old if name not in new]
         if timer == "append":
             if before is not None and after is not None and before.state == COMPLETING and after.state == PREPARING:
                 return Cause("append_failed", ts_ms, error="REQUEST_TIMED_OUT")
             return Cause("appended", ts_ms)
-        result = Cause(TIMERS.get(timer or "", "unknown"), ts_ms, members=gone)
+        result = Cause(TIMERS.get(timer or "", "unknown"), ts_ms, members=removed)
         if timer == "pending" and (member := text(cause, "member")):
             result.members = [member]
         if timer == "session":
-            result.members = gone or [member for member in [text(cause, "member")] if member]
+            result.members = removed or [member for member in [text(cause, "member")] if member]
             for member in result.members[:1]:
                 result.last_call = self.last_call.get(member)
                 connection = None if result.last_call is None else result.last_call.connection
@@ -292,10 +292,10 @@ class Causes:
     def group_removed(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
         """The group was deleted, or unloaded from this coordinator."""
         if cause.kind != "unloaded":
-            said = "the group was deleted" if cause.kind == "deleted" else "the group became Dead"
+            words = "the group was deleted" if cause.kind == "deleted" else "the group became Dead"
             if cause.kind == "went_over":
-                said = WENT_OVER
-            self.incidents.append(Incident("deleted", cause.ts_ms, said, order))
+                words = WENT_OVER
+            self.incidents.append(Incident("deleted", cause.ts_ms, words, order))
             return
         waited = 0 if before is None else len(before.waiting("JoinGroup")) + len(before.waiting("SyncGroup"))
         answered = f"; its {waited} deferred requests were answered NOT_COORDINATOR" if waited > 1 else ""

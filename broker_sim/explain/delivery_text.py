@@ -54,15 +54,17 @@ def _summary(partition: SharePartitionHistory, reader: ShareGroupReader) -> str:
         "gaps": ends["gap"],
         "archived at the limit": sum(1 for _ in _at_the_limit(partition)),
     }
-    said = [f"{number} {what}" for what, number in done.items() if number]
+    clauses = [f"{number} {what}" for what, number in done.items() if number]
     again = sum(len(deliveries) > 1 for deliveries in partition.records.values())
-    said += [f"{again} delivered more than once"] if again else []
+    clauses += [f"{again} delivered more than once"] if again else []
     held: dict[str, list[int]] = {}
     for offset, delivery in partition.held():
         held.setdefault(delivery.member, []).append(offset)
-    said += [f"{reader.names.get(member, member)} has {_ranges(offsets)}" for member, offsets in held.items()]
+    clauses += [f"{reader.names.get(member, member)} has {_ranges(offsets)}" for member, offsets in held.items()]
     begins = "" if partition.start_offset is None else f", start offset {partition.start_offset}"
-    return f"Of {partition.log}{begins}: {count(records, 'record')} delivered{', ' + joined(said) if said else ''}."
+    return (
+        f"Of {partition.log}{begins}: {count(records, 'record')} delivered{', ' + joined(clauses) if clauses else ''}."
+    )
 
 
 def _at_the_limit(partition: SharePartitionHistory) -> Iterator[tuple[int, list[RecordDelivery]]]:

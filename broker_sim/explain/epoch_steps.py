@@ -225,9 +225,9 @@ class EpochSteps:
         if len(shown) >= size:
             return shown
         known = {**self.known, **shown}
-        gone = text(cause, "member")
-        if len(known) > size and gone in known and gone not in shown:
-            del known[gone]
+        member = text(cause, "member")
+        if len(known) > size and member in known and member not in shown:
+            del known[member]
         return known
 
     def _kind(self, event: Event) -> str:

@@ -151,12 +151,12 @@ class _EpochReader:
             return "the group was deleted"
         if not step.classic_members:
             return "the group became Dead"
-        gone = (
+        removed = (
             f", as {self._named(step.removed)} {'was' if len(step.removed) == 1 else 'were'} removed"
             if step.removed
             else ""
         )
-        return f"the group was downgraded to the classic protocol with {self._named(step.classic_members)}{gone}"
+        return f"the group was downgraded to the classic protocol with {self._named(step.classic_members)}{removed}"
 
     def _removed(self, step: EpochStep) -> str:
         names, api = self._named(step.removed), text(step.cause, "api")
@@ -164,8 +164,8 @@ class _EpochReader:
         if out is not None:
             return f"{names} was removed: {out}"
         client = self.clients.get(number(step.cause, "request") or 0)
-        gone = [step.before[member] for member in step.removed]
-        if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in gone):
+        removed_members = [step.before[member] for member in step.removed]
+        if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in removed_members):
             return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
         return f"{names} left" if api is not None else f"{names} is no longer a member"
 
@@ -287,11 +287,11 @@ class _EpochReader:
         if ts_ms - since_ms < _WORTH_TELLING_MS:
             return
         what = _unit_words(units)
-        who, whom = self.names.get(member, member), self.names.get(owner, owner)
+        waiting, holding = self.names.get(member, member), self.names.get(owner, owner)
         time = duration_text(ts_ms - since_ms)
-        words = f"{who} waited {time} for {what}, which {whom} had not revoked"
+        words = f"{waiting} waited {time} for {what}, which {holding} had not revoked"
         if not over:
-            words = f"{who} has waited {time} for {what}, which {whom} has not revoked"
+            words = f"{waiting} has waited {time} for {what}, which {holding} has not revoked"
         self._note(ts_ms, words)
 
     def end(self, last_ms: int) -> list[TimelineEntry]:
@@ -317,14 +317,14 @@ _ROLES = (ACTIVE, "standby", "warm-up")
 
 def _unit_words(units: Sequence[Unit]) -> str:
     """``orders-2 and orders-3``; ``tasks 0_1 and 0_2``; ``standby task 0_3``."""
-    said = [] if units[0].role else [_places(unit for unit in units if not unit.role)]
+    parts = [] if units[0].role else [_places(unit for unit in units if not unit.role)]
     for role in _ROLES:
         ids = [f"{unit.name}_{unit.number}" for unit in units if unit.role == role]
         if ids:
-            said.append(
+            parts.append(
                 f"{'' if role == ACTIVE else role + ' '}{'task' if len(ids) == 1 else 'tasks'} {shortened(ids)}"
             )
-    return joined(said)
+    return joined(parts)
 
 
 def _lower(words: str) -> str:

@@ -206,8 +206,8 @@ class GroupSnapshot:
         """Add the members that the event did not show: those of ``before``, without those that it ``shown`` to be gone."""
         if self.whole or before is None:
             return
-        gone = set() if shown is None or shown.whole else shown.members.keys() - self.members.keys()
-        self.members = {name: member for name, member in before.members.items() if name not in gone} | self.members
+        removed = set() if shown is None or shown.whole else shown.members.keys() - self.members.keys()
+        self.members = {name: member for name, member in before.members.items() if name not in removed} | self.members
 
     def waiting(self, api: str) -> list[str]:
         """The members with a parked request of this API."""

@@ -167,11 +167,11 @@ class Offsets:
             return None
 
         member = "" if call is None else call.member
-        gone = [log for log, (_, new) in back.items() if (tail := tails.get(log)) and tail[0] <= new <= tail[1]]
+        lost = [log for log, (_, new) in back.items() if (tail := tails.get(log)) and tail[0] <= new <= tail[1]]
         then = "a member that starts there reads the records between again"
-        if gone:
-            rest = "" if len(gone) == len(back) else f"; else {then}"
-            then = f"the records between are lost{'' if len(gone) == len(back) else f' of {shortened(sorted(gone))}'}{rest}"
+        if lost:
+            rest = "" if len(lost) == len(back) else f"; else {then}"
+            then = f"the records between are lost{'' if len(lost) == len(back) else f' of {shortened(sorted(lost))}'}{rest}"
         others = (
             {log: owner for log in sorted(back) if (owner := self._owners.get(log, member)) != member} if member else {}
         )

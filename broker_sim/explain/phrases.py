@@ -97,24 +97,24 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
         whom = joined([past.name(member_id) if brief else member(past, member_id) for member_id in cause.members])
     else:
         whom = listed(past, cause.members)
-    said = f" (it said: {quoted(cause.reason)})" if cause.reason else ""
+    reason = f" (reason: {quoted(cause.reason)})" if cause.reason else ""
     kind = cause.kind
     if kind == "first":
-        return f"{whom} joined the empty group{said}"
+        return f"{whom} joined the empty group{reason}"
     if kind == "joined":
-        return f"{whom} joined{said}"
+        return f"{whom} joined{reason}"
     if kind == "left":
-        return f"{whom} left{said}" if cause.members else f"a member left{said}"
+        return f"{whom} left{reason}" if cause.members else f"a member left{reason}"
     if kind == "expired":
         return _expired(past, cause, whom, brief)
     if kind == "changed":
-        return f"{whom} joined again {_changes(cause)}{_refused(cause)}{said}"
+        return f"{whom} joined again {_changes(cause)}{_refused(cause)}{reason}"
     if kind == "leader_rejoined":
         grown = f", as topics had more partitions: {joined(cause.grown_topics)}" if cause.grown_topics else ""
         changed = f" {cause.metadata}" if cause.metadata else ""
-        return f"the leader {whom} joined again{changed}{grown}{_refused(cause)}{said}"
+        return f"the leader {whom} joined again{changed}{grown}{_refused(cause)}{reason}"
     if kind == "replaced":
-        return f"the static member {whom} rejoined with a new member id{said}"
+        return f"the static member {whom} rejoined with a new member id{reason}"
     if kind == "sync_timeout":
         return f"{whom} sent no SyncGroup within the rebalance timeout and was removed"
     if kind == "append_failed":

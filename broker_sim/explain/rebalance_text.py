@@ -193,8 +193,8 @@ def _leavers(past: History, rebalance: Rebalance) -> list[str]:
     leavers = [member for cause in left for member in cause.members]
     if leavers:
         reasons = list(dict.fromkeys(cause.reason for cause in left if cause.reason))
-        said = f" (it said: {quoted(reasons[0])})" if len(reasons) == 1 else ""
-        clauses.append(f"{listed(past, leavers)} also left{said}, {after(left[-1].ts_ms - began)}")
+        reason = f" (reason: {quoted(reasons[0])})" if len(reasons) == 1 else ""
+        clauses.append(f"{listed(past, leavers)} also left{reason}, {after(left[-1].ts_ms - began)}")
     return clauses
 
 
@@ -245,9 +245,11 @@ def _refused_commits(past: History, removal: Removal, refused: list[Call]) -> li
         return []
     kinds = Counter(call.outcome for call in refused)
     topics = dict.fromkeys(row.topic for call in refused for row in call.rows if row.error)
-    gone = [f"{topic} was deleted at {clock(removal.deleted[topic])}" for topic in topics if topic in removal.deleted]
-    said = [*(f"{outcome} {times(number)}" for outcome, number in kinds.most_common(FEW)), *gone]
-    return [f"{count(len(refused), 'refused commit')} ({'; '.join(said)})"]
+    deleted = [
+        f"{topic} was deleted at {clock(removal.deleted[topic])}" for topic in topics if topic in removal.deleted
+    ]
+    parts = [*(f"{outcome} {times(number)}" for outcome, number in kinds.most_common(FEW)), *deleted]
+    return [f"{count(len(refused), 'refused commit')} ({'; '.join(parts)})"]
 
 
 def _closing(rebalance: Rebalance) -> str:
@@ -402,10 +404,12 @@ def life_of(past: History, rebalance: Rebalance) -> str:
     following = rebalance.following
     until = past.last_ms if following is None else following.began_ms
     calls = past.calls_between(rebalance.ended_ms, None if following is None else until)
-    gone = next((ts_ms for ts_ms, state, _ in past.states if state == DEAD and ts_ms >= rebalance.ended_ms), None)
+    dead_ms = next((ts_ms for ts_ms, state, _ in past.states if state == DEAD and ts_ms >= rebalance.ended_ms), None)
     lasted = f"Stable for {duration_text(until - rebalance.ended_ms)}"
-    if gone is not None and gone <= until:
-        words = [f"It was Stable for {duration_text(gone - rebalance.ended_ms)}, until {_end_of_group(past, gone)}."]
+    if dead_ms is not None and dead_ms <= until:
+        words = [
+            f"It was Stable for {duration_text(dead_ms - rebalance.ended_ms)}, until {_end_of_group(past, dead_ms)}."
+        ]
     elif following is None:
         words = [f"It has been {lasted}."]
     else:

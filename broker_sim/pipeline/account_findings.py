@@ -44,11 +44,11 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             continue  # that many are told as a group that rebalances often, or loses its members
         first, who = lost[0]
         ms = at_of(first)
-        said = first["started_ms"] if first["cause"] == "session timeout" else None
+        expired_ms = first["started_ms"] if first["cause"] == "session timeout" else None
         by = first["ended_ms"] if first.get("held_by") == "session" and first["ended_ms"] is not None else ms
         words = (
-            f"The session of {named(who)} in {group} expired {'at' if said else 'by'} {when(said or by or 0)}, and the group"
-            f" rebalanced"
+            f"The session of {named(who)} in {group} expired {'at' if expired_ms else 'by'} {when(expired_ms or by or 0)}, and the"
+            " group rebalanced"
         )
         back = _returned(first, rows, set(who))
         if back == "same":
@@ -83,7 +83,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             advice,
             group,
             first["coordinator_partition"],
-            said or ms,
+            expired_ms or ms,
             at_of(lost[-1][0]),
             certainty,
             records_of(row for row, _ in lost),

@@ -11,7 +11,7 @@ __all__ = ["compacted_records", "compaction"]
 
 
 def _gap(row: Row) -> int:
-    """How many records between the first and the last of a partition are gone."""
+    """How many records between the first and the last of a partition are missing."""
     return int(row["last_offset"] - row["first_offset"] + 1 - row["records"])
 
 
@@ -30,39 +30,41 @@ def compaction(facts: ReportFacts) -> list[str]:
     if not facts.logged:
         return [NO_LOG]
     if not facts.whole:
-        return [f"Looked at were {facts.scope} alone: what the cleaner took can't be told from what was not asked for."]
+        return [
+            f"Only {facts.scope} was read: deleted records can't be distinguished from records outside of this scope."
+        ]
     held = [row for row in facts.partitions if row["records"]]
     holed = [row for row in held if _gap(row) > 0]
     begun = [row for row in held if row["first_offset"] > 0]
     lines = []
     if holed:
-        gone = sum(map(_gap, holed))
-        all_ = gone + sum(row["records"] for row in held)
+        missing = sum(map(_gap, holed))
+        all_ = missing + sum(row["records"] for row in held)
         where = named([str(row["log_partition"]) for row in holed], 8)
         lines.append(
-            f"{gone:,} of {all_:,} records ({gone / all_:.0%}) between the first and the last of their partitions are gone: the cleaner"
-            f" took them, in {count(len(holed), 'partition')} ({where})."
+            f"{missing:,} of {all_:,} records ({missing / all_:.0%}) between the first and the last of their partitions are missing:"
+            f" the log cleaner deleted them, in {count(len(holed), 'partition')} ({where})."
         )
     if begun:
         do = "does" if len(begun) == 1 else "do"
-        lines.append(f"{count(len(begun), 'partition')} {do} not begin at offset 0: what stood before is not there.")
-        gone, all_ = compacted_records(facts)
+        lines.append(f"{count(len(begun), 'partition')} {do} not begin at offset 0: earlier records were deleted.")
+        missing, all_ = compacted_records(facts)
         lines.append(
-            f"Up to the last record of each partition {gone:,} of {all_:,} ({gone / all_:.0%}) are gone in all."
+            f"Up to the last record of each partition {missing:,} of {all_:,} ({missing / all_:.0%}) are missing in all."
         )
     if not holed and not begun:
         lines.append(
-            "Nothing is missing between the first and the last record of any partition: the cleaner has taken nothing."
+            "No record is missing between the first and the last one of any partition: the log cleaner has deleted none."
         )
     else:
         lines += [
-            "Of a cleaned segment each key's last record is left: intermediate commits, and with them regressions that were made good"
-            " later, are not seen; commit counts and the curves of committed offsets are too low and too coarse there.",
-            "Of a group's generations only the last one is left: earlier rebalances are known from the journal alone.",
-            "Deleted offsets and groups vanish with their tombstones after delete.retention.ms.",
+            "A compacted segment has only the last record of each key: intermediate commits are missing, and so are decreased offsets"
+            " that a later commit corrected; commit counts and the curves of committed offsets are too low and too coarse there.",
+            "It contains only the last generation of a group: earlier rebalances are known from the journal alone.",
+            "Deleted offsets and groups are missing after delete.retention.ms, when their tombstones are deleted.",
         ]
     if facts.journal is None:
         lines.append(
-            "There is no journal: stuck periods, why members are gone and what was delivered twice are not in the log."
+            "There is no journal: the log does not contain stuck periods, causes of removals and duplicate deliveries."
         )
     return lines

@@ -85,9 +85,9 @@ def _no_findings(facts: ReportFacts) -> Finding:
         words += " A log alone does not show stuck partitions, or records that were delivered twice."
     if not facts.logged:
         words += f" {NO_LOG}"
-    gone, all_ = compacted_records(facts)
-    if all_ and gone / all_ >= MUCH_COMPACTED:
-        words += f" {gone / all_:.0%} of the log's records were deleted by compaction or retention: what they contained is unknown."
+    compacted, all_ = compacted_records(facts)
+    if all_ and compacted / all_ >= MUCH_COMPACTED:
+        words += f" {compacted / all_:.0%} of the log's records were deleted by compaction or retention; their contents are unknown."
     return Finding("nothing", "good", 0, words)
 
 

@@ -259,10 +259,10 @@ def departures(generation: Generation, seen: Progress) -> tuple[str, str, list[s
     if generation.old is None or generation.closed_ms is None:
         return None
     stay = {member.member for member in generation.new}
-    gone = [member for member in generation.old if member.member not in stay]
+    removed = [member for member in generation.old if member.member not in stay]
     back = {member.client_id for member in generation.new} if generation.new else set()
     reasons: list[tuple[str, str, str]] = []
-    for member in gone:
+    for member in removed:
         if member.instance is not None and any(other.instance == member.instance for other in generation.new):
             continue  # the same static member
         known = _last_sign(member, seen, generation.before_stored_ms)

@@ -91,16 +91,16 @@ _SPARES = {
 
 
 def _storms(facts: ReportFacts) -> Iterable[Finding]:
-    """Groups that went from generation to generation."""
+    """Groups with many generations in a short time."""
     for group, rows in _generations(facts):
         for run in _runs(rows):
             unstored = _unstored(run)
-            came, went = _moves(run, came=True), _moves(run, came=False)
+            joined_clients, removed_clients = _moves(run, came=True), _moves(run, came=False)
             begun, lasted_ms = _begun(run), _at(run[-1]) - _at(run[0])
             words = f"{group} had {count(begun, 'generation')} within {duration_text(lasted_ms)} from {when(_at(run[0]))} on"
             if unstored:
                 words += f", {unstored} of them without a record: restarted before they were Stable, or removed by compaction"
-            words += _moves_text(came, went) + _known_causes(run)
+            words += _moves_text(joined_clients, removed_clients) + _known_causes(run)
             orderly = is_orderly(run) and unstored * 2 < begun
             yield Finding(
                 "storm",
@@ -168,21 +168,21 @@ def _client_of(member: str) -> str:
 def _moves_text(came: Counter[str], went: Counter[str]) -> str:
     if not came and not went:
         return "; the records show no member that joined or left"
-    said = [
+    clauses = [
         f"; {verb}: {named(f'{name} {times(number)}' for name, number in moved.most_common())}"
         for moved, verb in ((came, "joined"), (went, "left or expired"))
         if moved
     ]
-    return "".join(said)
+    return "".join(clauses)
 
 
 def is_orderly(run: list[Row]) -> bool:
     """Whether members only joined, or each left and rejoined once or twice, in these rebalances."""
-    came, went = _moves(run, came=True), _moves(run, came=False)
+    joined_clients, removed_clients = _moves(run, came=True), _moves(run, came=False)
     size = max((row["size_after"] or 0) for row in run)
-    if len(came) <= 1 < size:  # all of one name
-        return came.total() <= MOST_RETURNS * size and went.total() <= MOST_RETURNS * size
-    return all(number <= MOST_RETURNS for moved in (came, went) for number in moved.values())
+    if len(joined_clients) <= 1 < size:  # all of one name
+        return joined_clients.total() <= MOST_RETURNS * size and removed_clients.total() <= MOST_RETURNS * size
+    return all(number <= MOST_RETURNS for moved in (joined_clients, removed_clients) for number in moved.values())
 
 
 def _late(facts: ReportFacts) -> Iterable[Finding]:

@@ -341,13 +341,15 @@ class ModernGroup:
 
 def _cause(epoch: _Epoch) -> dict[str, Any]:
     """Why it began, and who began it."""
-    came = [name for name in epoch.new if name not in epoch.old]
-    gone = [name for name in epoch.old if name not in epoch.new]
-    who = came or gone
-    cause = "unknown" if came and gone else "join" if came else "gone" if gone else "metadata change"
+    joined = [name for name in epoch.new if name not in epoch.old]
+    removed = [name for name in epoch.old if name not in epoch.new]
+    who = joined or removed
+    cause = "unknown" if joined and removed else "join" if joined else "gone" if removed else "metadata change"
     detail = None
     if epoch.step is not None:
-        detail = "unknown" if came and gone else "joined" if came else epoch.step.removed_by if gone else "changed"
+        detail = (
+            "unknown" if joined and removed else "joined" if joined else epoch.step.removed_by if removed else "changed"
+        )
         cause = CAUSES.get(detail, "unknown") if cause == "gone" else cause
     return {
         "cause": cause,

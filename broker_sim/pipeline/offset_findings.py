@@ -110,9 +110,9 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
             words += f"; up to {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} lost"
         else:
             words += f"; up to {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
-        said = _client_lines(facts, group, rows)
-        if said:
-            words += f"; {_CLIENT_LINES[said[0]['what']]}"
+        log_lines = _client_lines(facts, group, rows)
+        if log_lines:
+            words += f"; {_CLIENT_LINES[log_lines[0]['what']]}"
         if len(rows) > 1:
             words += f". It did so {times(len(rows))} (up to {count(total, 'record')} in all)"
         weight = {"bad": 600.0, "warn": 500.0, "note": 60.0}[severity] + min(len(rows), 90)
@@ -126,9 +126,9 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
             worst["log_partition"],
             worst["at_ms"],
             max(row["at_ms"] for row in rows),
-            "certain" if said or how in ("reset", "deleted", "truncated") else "likely" if how else "possible",
+            "certain" if log_lines or how in ("reset", "deleted", "truncated") else "likely" if how else "possible",
             tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_partition"] is not None),
-            tuple(f"{mark['file']}:{mark['line']}" for mark in said),
+            tuple(f"{mark['file']}:{mark['line']}" for mark in log_lines),
         )
 
 
@@ -197,9 +197,9 @@ def _deletions(facts: ReportFacts) -> Iterable[Finding]:
         )
         words = f"{group} lost its committed {'offset' if row['offsets'] == 1 else 'offsets'} {where} at {when(row['at_ms'])}"
         idle = None if row["idle_ms"] is None else duration_text(row["idle_ms"])
-        said = _deletion(facts, row)
-        if said is not None:
-            words += f": {_DELETED[said['what']]}" + (f", {idle} after the last commit" if idle is not None else "")
+        log_line = _deletion(facts, row)
+        if log_line is not None:
+            words += f": {_DELETED[log_line['what']]}" + (f", {idle} after the last commit" if idle is not None else "")
         elif row.get("reason") in _REASONS:
             words += f": {_REASONS[row['reason']]}" + (f", {idle} after the last commit" if idle is not None else "")
         elif row["how"] == "expired":
@@ -228,7 +228,7 @@ def _deletions(facts: ReportFacts) -> Iterable[Finding]:
             None,
             "certain",
             ((row["log_partition"], row["first_offset"]),) if row.get("first_offset") is not None else (),
-            () if said is None else (f"{said['file']}:{said['line']}",),
+            () if log_line is None else (f"{log_line['file']}:{log_line['line']}",),
         )
 
 
@@ -337,8 +337,8 @@ def _lag(facts: ReportFacts) -> Iterable[Finding]:
                 )
                 yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
             continue
-        now, gone = known[-1]["lag"], rows[-1]["deleted"]
-        left = f" (without {count(gone, 'partition')} whose offsets are deleted)" if gone else ""
+        now, deleted = known[-1]["lag"], rows[-1]["deleted"]
+        left = f" (without {count(deleted, 'partition')} whose offsets are deleted)" if deleted else ""
         last = next((row for row in reversed(rows) if row["commits"]), None)
         if (
             now >= LAGS

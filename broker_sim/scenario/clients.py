@@ -47,16 +47,16 @@ APPS = {
     "confluent": "confluent_app",
     "kafka-python": "kafka_python_app",
     "crowd": "crowd",
-    "epochs": "epochs_app",
+    "consumer": "epochs_app",
     "share": "share_app",
     "streams": "streams_app",
     "transactional": "transactional_app",
 }
-OWN = ("crowd", "epochs", "share", "streams", "transactional")
+OWN = ("crowd", "consumer", "share", "streams", "transactional")
 """Kinds that are no library's: what takes the place of all clients does not take theirs."""
 _NEEDS = {
     "crowd": "kafka_wire",
-    "epochs": "kafka_wire",
+    "consumer": "kafka_wire",
     "share": "kafka_wire",
     "streams": "kafka_wire",
     "transactional": "kafka_wire",

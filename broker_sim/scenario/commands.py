@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.recording import RunRecording
 
 from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, expected, visible, visible_lines
 
 __all__ = ["register", "run", "scenario"]
@@ -83,8 +84,8 @@ def _attached(text: str) -> list[str]:
     options = [word for word in command if word.startswith("-")]
     if words[0] != "--" and options:
         raise argparse.ArgumentTypeError(
-            f"whose is {options[0]}? The program's: --attach -- {' '.join(command)[:80]}; "
-            "broker-sim's own stand before --attach"
+            f"{options[0]} may belong to the program or to broker-sim: write --attach -- {' '.join(command)[:80]} for the program's; "
+            "options of broker-sim precede --attach"
         )
     return command
 
@@ -333,13 +334,15 @@ def _progress(line: str) -> None:
 
 def _clients(given: list[str]) -> dict[str, str]:
     """``KIND``, ``NAME=KIND`` or ``NAME=COMMAND`` -> by name, "*" for all."""
+    from broker_sim.scenario.model import FORMER_KINDS
+
     commands: dict[str, str] = {}
+    what = "--client: the kind of client"
     for option in given:
         name, equals, rest = option.partition("=")
-        if equals and " " not in name and "/" not in name:
-            commands[name] = rest
-        else:
-            commands["*"] = option
+        if not equals or " " in name or "/" in name:
+            name, rest = "*", option
+        commands[current(name, FORMER_KINDS, what)] = current(rest, FORMER_KINDS, what)
     return commands
 
 

@@ -179,7 +179,7 @@ class EventMatcher(Matcher):
         return self.count(self.hits)
 
     def now(self, run: ScenarioState) -> str:
-        return f"it was seen {self.hits} times"
+        return f"it occurred {self.hits} time{'' if self.hits == 1 else 's'}"
 
 
 class ClientMatcher(EventMatcher):
@@ -206,7 +206,11 @@ class FaultMatcher(Matcher):
         return self.name in run.faults and self.hits(run.faults[self.name].hits)
 
     def now(self, run: ScenarioState) -> str:
-        return f"it hit {run.faults[self.name].hits} times" if self.name in run.faults else "it isn't installed yet"
+        return (
+            f"it matched {run.faults[self.name].hits} requests"
+            if self.name in run.faults
+            else "it is not installed yet"
+        )
 
 
 class OffsetRegression(Matcher):

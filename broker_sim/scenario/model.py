@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.fields.kafka import ErrorCode
 from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, SettingValue
@@ -57,8 +58,10 @@ T = TypeVar("T")
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "ScenarioStep", "TopicPlan", "parse", "read"]
 
 SETTINGS_OF = MapOf(SettingValue())
-KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "streams", "transactional", "outside")
-SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "epochs", "outside")
+KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "consumer", "share", "streams", "transactional", "outside")
+FORMER_KINDS = {"epochs": "consumer"}
+"""Former kinds of clients -> the present ones."""
+SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "consumer", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
 BROKER_ACTIONS = ("down", "up", "restart")
@@ -329,7 +332,9 @@ def _clients(table: Table) -> list[ClientPlan]:
     from broker_sim.scenario.apps import SETTINGS
 
     name, many = table.take("name", text), table.take("count", Count(1, MAX_CLIENTS), 1)
-    kind, start = table.take("kind", Choice(KINDS, "kind of client"), "aiokafka"), table.take("start", flag, True)
+    place = table.where("kind")
+    kinds = Choice(KINDS, "kind of client", lambda kind: current(kind, FORMER_KINDS, "the kind of client", place))
+    kind, start = table.take("kind", kinds, "aiokafka"), table.take("start", flag, True)
     joins = table.take("joins", flag, True)
     settings = {key: table.take(key, reader, None) for key, reader in SETTINGS.items()}
     settings = {key: value for key, value in settings.items() if value is not None}

@@ -81,7 +81,7 @@ def never_met(
     unmet = [
         state for state in states if not any(_meets(event, state.log, logs_of) for event in _during(state, events))
     ]
-    why = "no request spoke of it, and nothing was appended"
+    why = "no request named the partition, and nothing was appended"
     return [(f"no request met {state.log} while it was {state.state}: {why}", state.where) for state in unmet]
 
 
@@ -121,9 +121,12 @@ def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, s
         names = [plan.name for plan in plans]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         who = f"the client{'s' if len(names) > 1 else ''} {', '.join(names[:_SHOWN])}{more}"
-        hint = "; it is somebody else's: --attach starts a program" if plans[0].kind == "outside" else ""
+        hint = "; it is a client of another program: start that with --attach" if plans[0].kind == "outside" else ""
         problems.append(
-            (f"{who} never {what}, so nothing was tried on {'them' if len(names) > 1 else 'it'}{hint}", where)
+            (
+                f"{who} never {what}, so the expectations prove nothing about {'them' if len(names) > 1 else 'it'}{hint}",
+                where,
+            )
         )
     return problems
 

@@ -60,7 +60,7 @@ APPS = {
     "aiokafka": "aiokafka_app",
     "kafka-python": "kafka_python_app",
     "crowd": "crowd",
-    "epochs": "epochs_app",
+    "consumer": "epochs_app",
     "share": "share_app",
     "streams": "streams_app",
     "transactional": "transactional_app",

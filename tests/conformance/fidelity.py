@@ -58,14 +58,14 @@ For users who need to know which behaviours equal those of a real broker. Genera
 edit.
 
 Each row is a behaviour that `tests/conformance` asserts on the wire. The same code runs against the simulator and against a real
-broker: for both generations of the group coordinator, and for 4.4 where that release changed the behaviour ("-": not tested on this
-release). The brokers: {versions}. Every response of a test is also compared, field by field, with the response of the real broker
-(recorded in `tests/conformance/truth/`); only ids, times and ports are normalised. A number is the item of the catalogue in the
-coordinator's specification, `s2.6` its section.
+broker: 3.4 with the Scala coordinator, 4.1 with the Java coordinator, and 4.4 if that release changed the behaviour ("-": not tested on
+this release). The brokers: {versions}. Every response of a test is also compared, field by field, with the response of the real broker
+(recorded in `tests/conformance/truth/`); only ids, times and ports are normalised. The number of a row is that of the behaviour in
+the list from which these tests were written, `s2.6` a section of that list; "cases" is the number of variants that are tested.
 
 - **equal**: the assertions hold and no field differs.
-- **different**: a known difference, with its reason below.
-- **failing**: different without an explanation.
+- **different**: a known difference; its reason is in the next section.
+- **failing**: a difference without an explanation.
 """
 
 

@@ -120,7 +120,7 @@ def test_a_member_that_leaves_gives_its_reason() -> None:
     script.answer(number)
     words = said(script, 2)
     assert words.startswith("No rebalance to generation 2")
-    assert 'because app-2 at /127.0.0.1 left (it said: "consumer poll timeout has expired.").' in said(script)
+    assert 'because app-2 at /127.0.0.1 left (reason: "consumer poll timeout has expired.").' in said(script)
     assert "It waits for app-1 to join again." in said(script)
     assert said(script).endswith("It has not ended after 0 ms.")
 

@@ -70,7 +70,7 @@ def test_of_a_log_alone_it_is_said_what_can_not_be_said() -> None:
     assert only(known) == (
         "Nothing unusual was found in 2 groups, 100 committed offsets and 3 rebalances. A log alone does not show stuck partitions,"
         " or records that were delivered twice. 99% of the log's records were deleted by compaction or"
-        " retention: what they contained is unknown."
+        " retention; their contents are unknown."
     )
     whole = facts(counts={"rebalances": 3}, journal=None, partitions=[{**log, "records": 10_000, "first_offset": 0}])
     assert only(whole).endswith("or records that were delivered twice.")
@@ -455,12 +455,12 @@ def test_compaction_is_told_from_what_is_missing() -> None:
 
     whole = compaction(facts(partitions=[log(3, 100, 0, 99)]))
     assert whole == [
-        "Nothing is missing between the first and the last record of any partition: the cleaner has taken nothing."
+        "No record is missing between the first and the last one of any partition: the log cleaner has deleted none."
     ]
     cleaned = compaction(facts(partitions=[log(3, 100, 0, 99), log(12, 100, 50, 949)], journal=None))
     assert cleaned[0].startswith(
-        "800 of 1,000 records (80%) between the first and the last of their partitions are gone"
+        "800 of 1,000 records (80%) between the first and the last of their partitions are missing"
     )
-    assert cleaned[1] == "1 partition does not begin at offset 0: what stood before is not there."
-    assert cleaned[2] == "Up to the last record of each partition 850 of 1,050 (81%) are gone in all."
+    assert cleaned[1] == "1 partition does not begin at offset 0: earlier records were deleted."
+    assert cleaned[2] == "Up to the last record of each partition 850 of 1,050 (81%) are missing in all."
     assert cleaned[-1].startswith("There is no journal")

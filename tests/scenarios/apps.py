@@ -21,7 +21,7 @@ def java(version: str) -> str:
 
 APPS: dict[str, Callable[[], str]] = {
     "crowd": lambda: "crowd",
-    "epochs": lambda: "epochs",
+    "consumer": lambda: "consumer",
     "share": lambda: "share",
     "streams": lambda: "streams",
     "aiokafka": lambda: "aiokafka",

@@ -16,8 +16,8 @@ from broker_sim.scenario.virtual import play
 OTHERWISE = {
     "consumer-group-member-never-revokes": ("config: {revokes: false}", "config: {revokes: true}"),
     "consumer-group-heartbeat-answer-is-lost": (
-        "{name: app-1, kind: epochs, group: billing, topics: [orders], heartbeat_interval: 300ms, max_poll_interval: 15s}",
-        "{name: app-1, kind: epochs, group: billing, topics: [orders], heartbeat_interval: 300ms, max_poll_interval: 15s, "
+        "{name: app-1, kind: consumer, group: billing, topics: [orders], heartbeat_interval: 300ms, max_poll_interval: 15s}",
+        "{name: app-1, kind: consumer, group: billing, topics: [orders], heartbeat_interval: 300ms, max_poll_interval: 15s, "
         "config: {repeats: false}}",
     ),
     "consumer-group-member-is-fenced": ("session.timeout.ms: 3000}", "session.timeout.ms: 60000}"),

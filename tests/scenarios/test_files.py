@@ -184,6 +184,9 @@ def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_pres
     ):
         (matcher,) = parse(loads(text)).expect[0].matchers
     assert matcher.what == "pending_offsets group billing, action superseded"
+    text = "topics: [{name: a}]\nclients:\n  - {name: b, group: c, topics: [a], kind: epochs}\nexpect: [{group: c, members: 1}]"
+    with pytest.warns(FutureWarning, match=r":3: the kind of client 'epochs' is now called 'consumer'"):
+        assert parse(loads(text)).clients[0].kind == "consumer"
     text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
     with pytest.raises(WrongFile, match="committed: 'decresed' is neither 'decreased' nor a map"):
         parse(loads(text.replace("went_back", "decresed")))

@@ -343,7 +343,7 @@ async def test_what_happened_and_what_never_did(expectation: str, held: bool) ->
 async def test_what_broke_a_never_is_told_with_its_moment() -> None:
     outcome = await play(f"{MARKS}  - {{never: {{event: mark, text: second}}, after: a}}\n")
     assert re.search(
-        r"BROKEN  never from 'a' on: mark text second - it was seen 1 times at \+ +0\.\d{3} s \(mark \d+\)",
+        r"BROKEN  never from 'a' on: mark text second - it occurred 1 time at \+ +0\.\d{3} s \(mark \d+\)",
         outcome.report(),
     )
 

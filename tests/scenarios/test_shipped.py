@@ -23,7 +23,7 @@ OLD_JAVA = {name for name in NAMES if name.startswith(("stuck", "not-coordinator
 WITHOUT_CLIENTS = {
     "join-storm": "crowd",
     **{name: "aiokafka" for name in NAMES if name.startswith("transaction-")},
-    **{name: "epochs" for name in NAMES if name.startswith("consumer-group-")},
+    **{name: "consumer" for name in NAMES if name.startswith("consumer-group-")},
     **{name: "share" for name in NAMES if name.startswith("share-group-")},
     **{name: "streams" for name in NAMES if name.startswith("streams-")},
 }

@@ -42,7 +42,7 @@ expect:
 UNMET = [
     (
         "log: orders-0, state: slow, latency: 10ms, for: 0ms",
-        "no request met orders-0 while it was slow: no request spoke of it",
+        "no request met orders-0 while it was slow: no request named the partition",
     ),
     ("log: offsets(another), state: stuck", "no request met __consumer_offsets-"),
     ("op: order.hold, api: LeaveGroup", "the hold of LeaveGroup never held a request"),
@@ -105,7 +105,7 @@ async def test_a_client_that_never_joined_breaks_a_verdict_that_would_hold_of_no
     outcome = await play(text, clients={"app": SILENT})
     assert [(one.held, one.text) for one in outcome.results] == [
         (True, "never: a committed offset of billing decreased"),
-        (False, "the client app never asked to join 'billing', so nothing was tried on it"),
+        (False, "the client app never asked to join 'billing', so the expectations prove nothing about it"),
     ]
     assert outcome.code == 1
     outcome = await play(text.replace("kind: crowd,", "kind: crowd, joins: false,"), clients={"app": SILENT})
@@ -148,7 +148,8 @@ def test_whose_an_option_is_stands_in_the_dashes(tmp_path: Path) -> None:
         (("--attach", "--"), "argument --attach: the program is missing"),
         (
             ("--attach", "true", "--quiet"),
-            "whose is --quiet? The program's: --attach -- true --quiet; broker-sim's own",
+            "--quiet may belong to the program or to broker-sim: write --attach -- true --quiet for the"
+            " program's; options of broker-sim",
         ),
     ):
         done = cli(str(path), *arguments)
@@ -208,6 +209,6 @@ def test_a_client_of_somebody_elses_that_nobody_starts_proves_nothing(tmp_path: 
     done = cli(str(path), "--quiet")
     assert done.returncode == 1
     assert (
-        "the client theirs never asked to join 'mine', so nothing was tried on it; it is somebody else's: --attach"
-        in done.stdout
+        "the client theirs never asked to join 'mine', so the expectations prove nothing about it; it is a"
+        " client of another program: start that with --attach" in done.stdout
     )

@@ -72,7 +72,7 @@ expect:
 """
 
 
-@pytest.mark.parametrize("kind", ["aiokafka", "kafka-python", "epochs"])
+@pytest.mark.parametrize("kind", ["aiokafka", "kafka-python", "consumer"])
 def test_a_pattern_follows_topics_that_come_and_go(kind: str) -> None:
     outcome = play_text(PATTERN.replace("kind: aiokafka", f"kind: {kind}"))
     assert outcome.code == 0, outcome.report()

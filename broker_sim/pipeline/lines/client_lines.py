@@ -25,7 +25,7 @@ KINDS = {
     "commit failed": "a commit was answered with an error, or not at all",
     "coordinator lost": "the coordinator did not answer, or said that it is none",
     "coordinator found": "a coordinator was found",
-    "poll timeout": "the client says that its poll timeout (max.poll.interval.ms) ran out, and leaves the group",
+    "poll timeout": "the client's poll timeout (max.poll.interval.ms) expired, and it leaves the group",
     "session lost": "the coordinator does not know the member any more, or did not answer for the session's time",
     "fenced instance": "another client came with the same group.instance.id",
     "rejoins": "the client joins again, and why",

@@ -35,7 +35,7 @@ OFFSET_REGRESSIONS = TableSchema(
         ColumnSpec("topic", STRING, "topic", "offset_log"),
         ColumnSpec("partition", INT, "partition", "offset_log"),
         ColumnSpec("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
-        ColumnSpec("log_offset", LONG, "of the commit that went back; order by it", "offset_log"),
+        ColumnSpec("log_offset", LONG, "of the commit with the lower offset; order by it", "offset_log"),
         ColumnSpec("before_log_offset", LONG, "of the commit before it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
         *moment("before", "when the commit before it took effect", "offset_log"),

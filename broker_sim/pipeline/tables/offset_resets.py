@@ -37,7 +37,7 @@ OFFSET_RESETS = TableSchema(
         ColumnSpec(
             "back",
             LONG,
-            "by how many offsets: of all partitions that went back; at most so many records are read again",
+            "by how many offsets committed offsets decreased, in all partitions; at most so many records are read again",
             "offset_log",
         ),
         ColumnSpec(

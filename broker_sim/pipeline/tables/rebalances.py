@@ -116,7 +116,7 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "held_by",
             STRING,
-            "what it waited for the longest: `session` (that ran out), `rebalance timeout` (members that did not rejoin), `rejoin` (of"
+            "what it waited for the longest: `session` (that expired), `rebalance timeout` (members that did not rejoin), `rejoin` (of"
             " the last member), `leave`, `pending member`, `initial delay`, `leader` (its assignment), `log` (that stored it),"
             " `unknown`; null where no steps or lines tell",
             "journal",
@@ -127,7 +127,7 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "held_closed",
             ArrayOf(STRING),
-            "of sessions that ran out: the members whose connection had been closed before",
+            "of expired sessions: the members whose connection had been closed before",
             "journal",
         ),
         ColumnSpec("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
@@ -157,7 +157,7 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "waited_ms",
             LONG,
-            "from the log: how long members that had committed regularly had been silent when the window closed; null where that"
+            "from the log: how long members that had committed regularly had not committed when the join phase ended; null where that"
             " shows no"
             " waiting",
             "log",

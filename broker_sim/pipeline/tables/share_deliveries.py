@@ -1,4 +1,4 @@
-"""The table share_deliveries: records of share groups (KIP-932) that came back, were given up, or whose place was set from outside.
+"""The table share_deliveries: share groups' (KIP-932) records that were released, archived, or skipped by a start offset reset.
 
 Rules:
 1. `pipeline.share_logs` reads `__share_group_state`; the names of its topics come from other logs: a share group's own
@@ -40,8 +40,8 @@ SHARE_DELIVERIES = TableSchema(
         ColumnSpec(
             "outcome",
             STRING,
-            "`acknowledged`, `archived` (rejected, or delivered as often as they may be: no member gets them again), `passed` (the"
-            " start offset went over them), `reset` (the start offset was set from outside); null: they wait to be delivered again",
+            "`acknowledged`, `archived` (rejected, or at the delivery limit: no member gets them again), `passed` (the"
+            " start offset passed them), `reset` (a request set the start offset); null: they are available for delivery again",
             _STATE,
         ),
         *moment("first", "when they were first made available again; if never, when they were archived", _STATE),
