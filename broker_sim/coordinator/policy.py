@@ -102,8 +102,12 @@ class Policy:
     CurrentAssignmentBuilder). Else by the next one."""
     unsubscribed_topics_are_revoked: bool
     """A heartbeat that changes the subscription of a member of a consumer group takes the partitions of other topics away at once, and
-    a target assignment counts without topics that the member no longer subscribes to (CurrentAssignmentBuilder, measured with 4.4).
-    Else they stay until the next assignment, which 4.2 and before compute in the same heartbeat."""
+    a target assignment counts without topics that the member no longer subscribes to (CurrentAssignmentBuilder, measured with 4.2.1
+    and 4.4). Else they stay until the next assignment, which 4.1 and before compute in the same heartbeat."""
+    former_instance_ids_stay: bool
+    """A member of a consumer group that joins again with another instance id still holds the former one, too, and if the member is
+    removed, no member may have that id any more (ConsumerGroup.updateStaticMember, removeStaticMember; measured with 4.1.0, 4.2.1
+    and 4.3.1)."""
     other_assignor_moves_group: bool
     """A consumer group's epoch is incremented when another assignor than before has most votes (KAFKA-20434). Else the vote counts when
     the epoch is next incremented."""
@@ -254,6 +258,7 @@ SCALA = Policy(
     members_join_again=False,
     revoked_partitions_are_free=False,
     unsubscribed_topics_are_revoked=False,
+    former_instance_ids_stay=False,
     other_assignor_moves_group=False,
     refused_join_completes=True,
     clean_up_counts_from_start=True,
@@ -338,6 +343,7 @@ JAVA = Policy(
     members_join_again=False,
     revoked_partitions_are_free=False,
     unsubscribed_topics_are_revoked=False,
+    former_instance_ids_stay=True,
     other_assignor_moves_group=False,
     refused_join_completes=False,
     clean_up_counts_from_start=False,
@@ -381,17 +387,18 @@ JAVA = Policy(
 
 _JAVA_4_2 = replace(
     JAVA,
+    members_join_again=True,
     revoked_partitions_are_free=True,
+    unsubscribed_topics_are_revoked=True,
     has_streams_records=True,
     share_assignor="simple",
+    nameless_share_member_gets_text=False,
     share_offsets_may_be_altered=True,
     missing_share_topics_come_first=False,
 )
 _JAVA_4_3 = replace(
     _JAVA_4_2,
     first_epoch=1,
-    members_join_again=True,
-    unsubscribed_topics_are_revoked=True,
     kept_partitions_commit_late=True,
     assignment_epochs_are_stored=True,
     commits_by_name_store_topic_ids=True,
@@ -401,10 +408,10 @@ _JAVA_4_3 = replace(
     share_initialization_waits_for_target=True,
     share_deletion_clears_state=True,
     old_share_epoch_gets_previous=True,
-    nameless_share_member_gets_text=False,
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,
+    former_instance_ids_stay=False,
     disabled_migration_refuses_joins=True,
     other_assignor_moves_group=True,
     has_static_streams_members=True,

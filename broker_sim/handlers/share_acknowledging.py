@@ -21,8 +21,11 @@ from kafka_wire.errors import Err
 _IDS_ARE_FREE = (4, 2)
 """The first release for which a member id is any text: before, it is a uuid, and two texts of one uuid are one member."""
 
+_LONGEST_ID = 36
+"""Characters of a member id from then on: those of a uuid's text."""
+
 _GROUPS_ARE_NAMED = (4, 3)
-"""The first release that refuses a request without a group's id."""
+"""The first release that refuses a request without a group's id; in 4.2 an exception is thrown."""
 
 _UUID_BYTES = 16
 
@@ -47,8 +50,11 @@ def member_of(ctx: RequestContext, group_id: str | None, member_id: str | None) 
     """The member id in partitions' leaders, or the error; 4.1 fails with an exception at an id that is no uuid."""
     release = ctx.broker.state.config.release
     if release >= _IDS_ARE_FREE:
-        without_group = group_id is None and release >= _GROUPS_ARE_NAMED
-        return Err.INVALID_REQUEST if without_group or not member_id else member_id
+        if len(member_id or "") > _LONGEST_ID:
+            return Err.INVALID_REQUEST
+        if (group_id is None or member_id is None) and member_id != "" and release < _GROUPS_ARE_NAMED:
+            return Err.UNKNOWN_SERVER_ERROR
+        return Err.INVALID_REQUEST if group_id is None or not member_id else member_id
     try:
         raw = base64.urlsafe_b64decode((member_id or "") + "=" * (-len(member_id or "") % 4))
     except (binascii.Error, ValueError):

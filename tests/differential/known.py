@@ -16,7 +16,7 @@ class Known:
     real: str
     simulated: str
     reason: str
-    versions: tuple[str, ...] = ("3.4", "3.9", "4.1", "4.4")
+    versions: tuple[str, ...] = ("3.4", "3.9", "4.1", "4.2", "4.4")
 
 
 KNOWN: tuple[Known, ...] = (

@@ -99,7 +99,7 @@ class Reader:
             value = [item for item in value if not self._of_another(item.name)]
         if name == "api_keys":  # what the simulator does not do is no difference: docs/coverage.md lists it
             value = [item for item in value if item.api_key in by_key()]
-        if name == "configs" and (api == "DescribeConfigs" or self._version in ("3.9", "4.4")):
+        if name == "configs" and (api == "DescribeConfigs" or self._version in ("3.9", "4.2", "4.4")):
             # what a release has beside what the simulator knows
             value = [item for item in value if item.name in known_settings(self._version)]
         if name in ("supported_features", "finalized_features"):

@@ -14,7 +14,7 @@ from tests.differential.play import Peer
 from tests.differential.worlds import RealWorld, ServedWorld
 from tests.support.real_kafka import RealKafka
 
-REFERENCES = {"3.4": "3.4.0", "3.9": "3.9.1", "4.1": "4.1.0", "4.4": "4.4.0"}
+REFERENCES = {"3.4": "3.4.0", "3.9": "3.9.1", "4.1": "4.1.0", "4.2": "4.2.1", "4.4": "4.4.0"}
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
 
@@ -55,6 +55,7 @@ def settings(version: str, brokers: int = 1) -> dict[str, object]:
     if version == "4.4":
         common["group.consumer.assignment.interval.ms"] = 0  # whether a heartbeat falls into the interval is chance
         common["group.streams.assignment.interval.ms"] = 0
+    if version in ("4.2", "4.4"):
         common["group.streams.initial.rebalance.delay.ms"] = 0
         common["group.streams.max.size"] = 3
     if brokers > 1:

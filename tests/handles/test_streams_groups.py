@@ -54,8 +54,10 @@ async def test_who_waited_for_whose_task_is_told_in_words() -> None:
         assert "app-2 waited 12 s" in recent(kafka.journal.events, "g")
         drawn = group.timeline()
         assert "Stable in epoch 3" in drawn
-        lanes = {line.split()[0]: line.count("─") for line in drawn.splitlines() if line.startswith("  app-")}
-        assert lanes["app-1"] >= lanes["app-2"] > 5, "both are drawn for as long as they are members"
+        lanes = {line.split()[0]: line.split()[1] for line in drawn.splitlines() if line.startswith("  app-")}
+        assert len(lanes["app-1"]) >= len(lanes["app-2"]) > 5, "both are drawn for as long as they are members"
+        assert "v" in lanes["app-1"], "it was to give tasks up"
+        assert "~" in lanes["app-2"], "and this one waited for them"
         assert [problem for event in kafka.journal.events for problem in problems(event)] == []
         await close(a, b)
 

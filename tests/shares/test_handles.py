@@ -210,7 +210,8 @@ async def test_a_timeline_shows_who_had_records_and_whose_lock_ended() -> None:
         text = group.timeline()
         lanes = {line.split()[0]: line for line in text.splitlines() if line.strip().startswith(("ann", "bob"))}
         assert "E" in lanes["ann"], text
-        assert "▪" in lanes["bob"], text
+        assert "▫" in lanes["bob"], text
         assert "lock or share session ended" in text
+        assert "has records that were delivered before" in text
         picture = html(kafka.journal.events, GROUP)
         assert "ann has orders-0 0 to 1: expired" in picture

@@ -103,7 +103,7 @@ async def test_a_fetch_waits_where_compaction_has_removed_all_records_up_to_the_
         assert (partition.high_watermark, partition.log.size_bytes) == (3, 0)
         begin_s = asyncio.get_running_loop().time()
         assert await ann.acquired(max_wait_ms=500) == []
-        assert asyncio.get_running_loop().time() - begin_s >= 0.5, "the next fetch would be answered as fast, and so on"
+        assert asyncio.get_running_loop().time() - begin_s > 0.4, "the next fetch would be answered as fast, and so on"
         waiting = ann.wire.start(request(ann), ann.version)
         await produce(await connect(kafka.bootstrap), 1)
         assert [one.first_offset for one in (await waiting).responses[0].partitions[0].acquired_records] == [3]

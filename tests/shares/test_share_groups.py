@@ -23,6 +23,7 @@ from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.k77_share_group_describe import ShareGroupDescribeRequest
+from kafka_wire.messages.k78_share_fetch import ShareFetchRequest
 from kafka_wire.messages.k83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeStateData,
@@ -158,8 +159,6 @@ async def test_a_fetch_waits_until_a_lock_ends_or_a_record_comes() -> None:
 
 
 def request(member: Member, **how: int) -> Any:
-    from kafka_wire.messages.k78_share_fetch import ShareFetchRequest
-
     limits = {"max_wait_ms": 60_000, "min_bytes": 1, "max_records": 500, "batch_size": 500, **how}
     return ShareFetchRequest(GROUP, member.member_id, member.session_epoch, **limits)
 
@@ -249,6 +248,21 @@ async def test_in_4_1_a_member_id_is_a_uuid_and_what_is_given_back_does_not_coun
         bob = await another(kafka, ann)
         assert await bob.acquired() == [(0, 0, 1)]
         await bob.wire.close()
+
+
+@pytest.mark.parametrize(("as_version", "without"), [("4.2", Err.UNKNOWN_SERVER_ERROR), ("4.3", Err.INVALID_REQUEST)])
+async def test_since_4_2_a_member_id_is_a_text_of_at_most_36_characters(as_version: str, without: Err) -> None:
+    """Measured on 4.2.1, 4.3.1 and 4.4.0."""
+    async with cluster(as_version=as_version) as (_, ann):
+
+        async def fetched(member_id: str | None, group_id: str | None = GROUP) -> Err:
+            fetch = ShareFetchRequest(group_id, member_id, 0, max_wait_ms=0, max_bytes=1, max_records=1)
+            return Err((await ann.wire.send(fetch, 1)).error_code)
+
+        assert await fetched("x" * 36) is Err.NONE
+        assert await fetched("x" * 37) is Err.INVALID_REQUEST
+        assert await fetched("") is await fetched("", None) is Err.INVALID_REQUEST
+        assert await fetched(None) is await fetched("x", None) is await fetched(None, None) is without
 
 
 async def test_where_they_are_off_4_1_says_so_and_shows_no_feature() -> None:
@@ -530,6 +544,7 @@ async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> No
             return rows or Err(group.error_code)
 
         assert await alter(("t", {0: 3}), ("no", {0: 1}), ("t", {1: 4})) == [("t", [0, 1]), ("no", [0])]
+        assert await alter(("no", {0: 1}), ("t", {0: 3}), ("no", {}), ("no", {0: 1})) == [("no", [0, 0]), ("t", [0])]
         assert await alter(("t", {}), ("no", {})) == [("t", [])]
         assert await told(("t", [1, 0, 1]), ("no", [0, 0]), ("t", [1]), ("no", [2])) == [
             ("t", [(0, 3), (1, 4)]),

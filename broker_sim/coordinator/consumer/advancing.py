@@ -70,7 +70,11 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> bool:
 
     members = {member_id: reads_of(member_id) for member_id in java_order(latest.members)}
     partitions = {image.topic_id: image.partitions for image in reads}
-    instances = {member_id: instance_id for instance_id, member_id in latest.static_members.items()}
+    instances = {
+        holder: member.instance_id
+        for holder in latest.static_members.values()
+        if (member := latest.members.get(holder))
+    }
     subscribed = Subscribed(partitions, members, latest.targets, instances)  # type: ignore[arg-type]
     assigned = ASSIGNORS[group.assignor](subscribed)
     for member_id in members:

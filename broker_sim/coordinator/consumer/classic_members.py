@@ -68,7 +68,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     changes = Changes(group)
     replaces_last = False
     if instance_id is not None:
-        holder = group.latest.static_members.get(instance_id)
+        holder = group.latest.holder(instance_id)
         if member_id == "":
             member_id = new_member_id(shard)
             if holder is not None:
@@ -172,7 +172,7 @@ def _classic(
 ) -> tuple[Err, log.ConsumerGroupMemberMetadataValue | None]:
     """A classic member that comes with its generation, or why it doesn't."""
     if instance_id is not None:
-        holder = group.latest.static_members.get(instance_id)
+        holder = group.latest.holder(instance_id)
         if holder != member_id:
             return (Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID), None
     member = group.latest.members.get(member_id)
@@ -245,7 +245,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
     for leaver in request.leavers:
         member_id = leaver.member_id
         if leaver.instance_id is not None:
-            holder = group.latest.static_members.get(leaver.instance_id)
+            holder = group.latest.holder(leaver.instance_id)
             if holder is None or (member_id and holder != member_id):
                 errors.append(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
                 continue

@@ -63,16 +63,23 @@ class ConsumerState(EpochState[bytes, Member]):
     each regular expression matches."""
 
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
+    former_instance_ids_stay: bool = False  # see `Policy`
     named: Counter[str] = field(default_factory=Counter)  # topic -> members that name it
     patterns: Counter[str] = field(default_factory=Counter)  # regular expression -> members that subscribe by it
     assignors: dict[str, int] = field(default_factory=dict)  # assignor -> members that ask for it
     matched: dict[str, log.ConsumerGroupRegularExpressionValue] = field(default_factory=dict)
 
+    def holder(self, instance_id: str) -> str | None:
+        """The present member with an instance id, or None."""
+        holder = self.static_members.get(instance_id)
+        return holder if holder in self.members else None
+
     def put_member(self, member_id: str, member: Member | None) -> None:
         before = self.members.get(member_id)
         if before is not None:
             self._count(before, -1)
-            if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
+            gives_up = member is None or not self.former_instance_ids_stay
+            if gives_up and before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
                 del self.static_members[before.instance_id]
         if member is not None:
             self._count(member, 1)
@@ -92,6 +99,7 @@ class ConsumerState(EpochState[bytes, Member]):
     def copy(self) -> Self:
         other = self._copy_into(type(self)(self.layout, self.first_epoch))
         other.static_members, other.matched = dict(self.static_members), dict(self.matched)
+        other.former_instance_ids_stay = self.former_instance_ids_stay
         other.named, other.patterns = Counter(self.named), Counter(self.patterns)
         other.assignors = dict(self.assignors)
         return other
@@ -150,6 +158,8 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     def made(cls, group_id: str, policy: Policy) -> Self:
         made = super(ConsumerGroup, cls).made(group_id, policy)
         made.older_epochs_commit = policy.kept_partitions_commit_late
+        for state in (made.stored, made.latest):
+            state.former_instance_ids_stay = policy.former_instance_ids_stay
         return made
 
     # what every kind of group answers (`Group`)

@@ -200,7 +200,7 @@ def _admit(shard: ShardState, changes: Changes, request: Request, member_id: str
     assert isinstance(group, ConsumerGroup)
     joins, instance_id = request.member_epoch == 0, request.instance_id
     if instance_id is not None:
-        holder = group.latest.static_members.get(instance_id)
+        holder = leaving.holder_of(group, instance_id)
         if holder is not None and joins:
             _take_over(shard, changes, holder, member_id, request)
             return

@@ -21,9 +21,17 @@ from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 
 
+def holder_of(group: ConsumerGroup, instance_id: str) -> str | None:
+    """The member with an instance id, or None. Raises Refused if it was the former instance id of a member that is removed."""
+    holder = group.latest.static_members.get(instance_id)
+    if holder is not None and holder not in group.latest.members:
+        raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {holder} is not a member of group {group.group_id}.")
+    return holder
+
+
 def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
     """Raises Refused if no member has the instance id."""
-    holder = group.latest.static_members.get(instance_id)
+    holder = holder_of(group, instance_id)
     if holder is None:
         raise Refused(Err.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder != member_id:

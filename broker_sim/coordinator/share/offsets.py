@@ -67,20 +67,23 @@ def altering(topics: Topics, request: AlterShareGroupOffsetsRequest) -> Generato
     answers_by_name: dict[
         str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]
     ] = {}  # one that is named twice has one row
+    unknown_topics: dict[str, tuple[AlterShareGroupOffsetsResponseTopic, set[int]]] = {}
     for topic in request.topics:
         if pace.full():
             yield
         image = topics.by_name.get(topic.topic_name)
-        answer_topic, numbers = answers_by_name.get(topic.topic_name) or (
+        known = unknown_topics if image is None else answers_by_name
+        answer_topic, numbers = known.get(topic.topic_name) or (
             AlterShareGroupOffsetsResponseTopic(topic.topic_name),
             set(),
         )
         named: set[int] = set()
-        if topic.topic_name not in answers_by_name and (image is not None or topic.partitions):
-            result.answer.responses.append(answer_topic)
+        if image is not None or topic.partitions:
+            if topic.topic_name not in known:
+                result.answer.responses.append(answer_topic)
+            known[topic.topic_name] = answer_topic, numbers
         if image is not None:
             answer_topic.topic_id = image.topic_id
-            answers_by_name[topic.topic_name] = answer_topic, numbers
         for partition in topic.partitions:
             if pace.full():
                 yield

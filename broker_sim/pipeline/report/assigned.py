@@ -8,7 +8,7 @@ from typing import Any
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.epochs import holding_words
 from broker_sim.explain.phrases import count
-from broker_sim.pipeline.report.sheet import Chart
+from broker_sim.pipeline.report.sheet import LEAST_PX, Chart
 
 __all__ = ["assigned"]
 
@@ -43,8 +43,12 @@ def assigned(group: str, rows: Sequence[Row], time: Time) -> str:
     with chart.plot():
         chart.axis(TOP, bottom, apart=84)
         for number, name in enumerate(kept):
+            drawn = -LEAST_PX
             for row in members[name]:
-                _holding(chart, row, TOP + ROW * number + 5)
+                end = chart.x(_until_ms(row, time))
+                if end - drawn >= LEAST_PX:  # those that share a pixel are one
+                    drawn = end
+                    _holding(chart, row, time, TOP + ROW * number + 5)
     chart.cuts(TOP - 4, bottom)
     if len(members) > len(kept):
         chart.canvas.text(0, bottom + 14, f"and {count(len(members) - len(kept), 'member')} more", "muted small")
@@ -54,12 +58,16 @@ def assigned(group: str, rows: Sequence[Row], time: Time) -> str:
 
 def _revoked_ms(row: Row, time: Time) -> int:
     """How long a member took to give up what it was to."""
-    return int((row["to_ms"] or time[1]) - row["from_ms"]) if row["revoking"] else 0
+    return _until_ms(row, time) - int(row["from_ms"]) if row["revoking"] else 0
 
 
-def _holding(chart: Chart, row: Row, top: float) -> None:
+def _until_ms(row: Row, time: Time) -> int:
+    return int(time[1] if row["to_ms"] is None else row["to_ms"])
+
+
+def _holding(chart: Chart, row: Row, time: Time, top: float) -> None:
     words = holding_words(row["client"], row["has"], row["revoking"], row["missing"])
-    until_ms = chart.scale.to_ms if row["to_ms"] is None else row["to_ms"]
+    until_ms = _until_ms(row, time)
     x, end = chart.x(row["from_ms"]), chart.x(until_ms)
     style = "revoking" if row["revoking"] else "awaiting" if row["missing"] else "owned"
     idle = "" if any(unit.role in ("", "active") for unit in (*row["has"], *row["revoking"])) else " veil"

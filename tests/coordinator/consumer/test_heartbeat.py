@@ -228,6 +228,30 @@ def test_a_member_that_joins_again_with_another_instance_id_gets_nothing_until_t
     assert core.told("B", epoch) == (epoch + 1, {"t": [2]})
 
 
+@pytest.mark.parametrize("release", [(4, 1), (4, 2), (4, 3)], ids=["4.1", "4.2", "4.3"])
+def test_until_4_3_a_member_that_has_taken_another_instance_id_holds_the_former_one_too(
+    release: tuple[int, int],
+) -> None:
+    core = Crowd(release)
+    core.told("A", 0)
+    epoch, _ = core.told("B", 0, instance_id="i")
+    core.told("B", 0, instance_id="j")
+    assert core.refused("C", 0, instance_id="i") is Err.UNRELEASED_INSTANCE_ID
+    assert core.refused("C", epoch, instance_id="i") is Err.FENCED_INSTANCE_ID
+    core.told("B", -1, instance_id="j")
+    assert core.refused("C", 0, instance_id="i") is Err.UNKNOWN_MEMBER_ID, "no member may have it any more"
+    core.told("C", 0, instance_id="j")
+
+
+def test_from_4_4_on_a_former_instance_id_is_free() -> None:
+    core = Crowd((4, 4))
+    core.told("A", 0)
+    epoch, _ = core.told("B", 0, instance_id="i")
+    core.told("B", 0, instance_id="j")
+    assert core.refused("B", epoch, instance_id="i") is Err.UNKNOWN_MEMBER_ID
+    core.told("C", 0, instance_id="i")
+
+
 @BOTH
 def test_a_static_member_leaves_for_now_and_another_takes_its_place(release: tuple[int, int]) -> None:
     core = Crowd(release)
