@@ -33,7 +33,7 @@ from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
 from broker_sim.storage.producer_state import ProducerState, encode_snapshot
 from broker_sim.storage.record_slices import RecordSlice, whole
-from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
+from broker_sim.storage.results import CLIENT, AppendInfo, LogBatch, Origin, TimestampOffset
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment, should_roll
 from broker_sim.storage.transactions import AbortedTransaction, EndedTransactions
 from broker_sim.storage.validation import check_client_batch, check_size
@@ -143,14 +143,14 @@ class PartitionLog:
         first = parse_header(batch) if header is None else header
         if first.length + LENGTH_END == len(batch):
             own_time = not config.is_log_append_time and not first.attributes & TIMESTAMP_TYPE_BIT
-            if own_time and origin is Origin.CLIENT:
+            if own_time and origin is CLIENT:
                 return self._append_one(batch, first, leader_epoch, now_ms, checked)
             heads = [(0, first)]
         else:
             heads = list(batches(batch))
         markers: dict[int, EndMarker | None] = {}
         for pos, header in heads:
-            if origin is not Origin.CLIENT:
+            if origin is not CLIENT:
                 check_size(header, config, self.name)
                 if header.producer_id >= 0:
                     markers[pos] = marker = end_marker(batch, pos, header) if header.is_control else None

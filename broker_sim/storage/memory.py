@@ -26,9 +26,9 @@ class MemorySegment:
         "_ends",
         "_index_offsets",
         "_index_positions",
+        "_indexed",
         "_last_offsets",
         "_latest",
-        "_since_index",
         "base_offset",
         "created_ms",
         "first_timestamp",
@@ -57,7 +57,7 @@ class MemorySegment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_timestamp: int | None = None
-        self._since_index = 0
+        self._indexed = 0  # where the last entry of the offset index is
         del self._index_positions[:], self._index_offsets[:]
 
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
@@ -68,12 +68,12 @@ class MemorySegment:
 
     def append_one(self, data: bytes, last_offset: int, timestamp: int) -> None:
         self._batches.append(data)
-        if self._since_index > _INDEX_INTERVAL:
-            self._index_positions.append(self.size)
+        size = self.size
+        if size - self._indexed > _INDEX_INTERVAL:
+            self._index_positions.append(size)
             self._index_offsets.append(last_offset)
-            self._since_index = 0
-        self._since_index += len(data)
-        self.size = size = self.size + len(data)
+            self._indexed = size
+        self.size = size = size + len(data)
         self.next_offset = last_offset + 1
         self._ends.append(size)
         self._last_offsets.append(last_offset)

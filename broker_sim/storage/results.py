@@ -18,6 +18,10 @@ class Origin(enum.Enum):
     COORDINATOR = "coordinator"
 
 
+CLIENT = Origin.CLIENT
+"""A name of the module, as each Produce looks at it (see `kafka_wire.errors.NO_ERROR`)."""
+
+
 class AppendInfo(NamedTuple):
     """Where an append went. `log_append_time_ms` is -1 for CreateTime; `duplicate` marks a producer's resend."""
 

@@ -42,6 +42,7 @@ from kafka_wire.record_errors import SHOWN_RECORDS, UnknownCodec
 
 STEP_RECORDS = 2000
 """Records of one piece of work: some milliseconds where each is looked at by itself."""
+_NEWEST_CODEC = int(Codec.ZSTD)
 _SHORT_BYTES = 8192
 
 
@@ -109,7 +110,7 @@ def _check_header(data: bytes, pos: int, header: BatchHeader, config: LogConfig,
         )
     check_size(header, config, name)
     check_crc(data, pos, header)
-    if header.attributes & CODEC_MASK > Codec.ZSTD:  # met before the rest (UnifiedLog.analyzeAndValidateRecords)
+    if header.attributes & CODEC_MASK > _NEWEST_CODEC:  # met before the rest (UnifiedLog.analyzeAndValidateRecords)
         raise UnknownCodec(f"Unknown compression type id: {header.attributes & CODEC_MASK}")
     count = header.record_count
     if header.last_offset_delta + 1 <= 0:
