@@ -31,6 +31,7 @@ from broker_sim.scenario.attached import ADDRESS, Attached
 from broker_sim.scenario.clients import Clients, OnReport, check_given, kind_or_command, processes
 from broker_sim.scenario.expectations import Matcher
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, ScenarioStep
+from broker_sim.scenario.progress import Progress
 from broker_sim.scenario.sending import commit_as, delete_as
 from broker_sim.scenario.vacuity import Lasting, absent, came_from_outside, never_held, never_hit, never_met
 from broker_sim.storage.errors import StorageError
@@ -178,11 +179,8 @@ class _Stage:
         self.nevers: list[tuple[Expectation, list[Matcher]]] = []
         self.broken: dict[int, str] = {}
         self.began: dict[str, bool] = {}
-        self.story: list[str] = []
+        self.progress = Progress(options.progress)
         self.ended: dict[str, str] = {}
-        self.heard_once: dict[str, None] = {}
-        self.epochs: dict[str, str] = {}
-        """The last line about a group with epochs, by its id."""
         self.clients = make_clients(scenario.clients, kafka.bootstrap, self.on_report, options.clients)
         self.virtual = virtual
         self.program = Attached(options.attach)
@@ -207,14 +205,14 @@ class _Stage:
         for matcher in self.matchers:
             matcher.seen(event, self)
         self._look_at_nevers(event)
-        self._say(kind, event)
+        self.progress.report(event)
         self.changed.set()
 
     def program_ended(self) -> None:
         """The user's program has ended by itself."""
         if not self.program.code:  # else the verdict says it
             self.ended[_PROGRAM] = self.program.words
-        self.options.progress(f"{self.at(self.events[-1])}  {_PROGRAM} {self.program.words}")
+        self.progress.line(self.events[-1], f"{_PROGRAM} {self.program.words}")
         self.changed.set()
 
     def need_program(self, what: str) -> None:
@@ -239,36 +237,12 @@ class _Stage:
             for matcher in matchers:
                 matcher.seen(event, self)
                 if matcher.holds(self):
-                    self.broken[number] = f"{matcher.now(self)} at {self.at(event)} ({event['event']} {event['seq']})"
+                    self.broken[number] = (
+                        f"{matcher.now(self)} at {self.progress.at(event)} ({event['event']} {event['seq']})"
+                    )
 
     def _is_on(self, never: Expectation) -> bool:
         return (never.begin is None or never.begin in self.began) and (never.end is None or never.end not in self.began)
-
-    def _say(self, kind: str, event: Event) -> None:
-        if kind == "group":
-            after = event["after"]
-            if event["before"] and after and _progress_of(event["before"]) == _progress_of(after):
-                return
-            line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is deleted")
-            self.story.append(line)
-            self.options.progress(f"{self.at(event)}  {line}")
-        elif kind == "epochs":
-            line = f"{event['group']}: {_TOLD[kind].format(**event)}"
-            if self.epochs.get(event["group"]) != line:  # most of these events change a member alone
-                self.epochs[event["group"]] = line
-                self.story.append(line)
-                self.options.progress(f"{self.at(event)}  {line}")
-        elif kind == "client":
-            line = f"client {event['client']}: {event['says']}" + (f", {event['text']}" if event["text"] else "")
-            if event["says"] in _HEARD and line not in self.heard_once:
-                self.heard_once[line] = None
-                self.options.progress(f"{self.at(event)}  {line[:300]}")
-        elif kind in _TOLD:
-            self.options.progress(f"{self.at(event)}  {_TOLD[kind].format(**event)}")
-
-    def at(self, event: Event) -> str:
-        """The broker's time since the start."""
-        return f"+{(event['ts_ms'] - self.events[0]['ts_ms']) / 1000:8.3f} s"
 
     async def until(self, matchers: list[Matcher], within_s: float, what: str) -> None:
         """Wait until all matchers hold. Raises _Late, _ProgramFailed."""
@@ -464,31 +438,11 @@ class _Stage:
     finished_s = 0.0
 
 
-_TOLD = {
-    "group": "{state}, generation {generation}, members: {size}",
-    "epochs": "{state}, group epoch {group_epoch}, target epoch {target_epoch}, members: {size}",
-    "mark": "== {text}",
-    "state": "{log}: {state}, {action}",
-    "leader": "{log}: {reason}, led by broker {leader} in epoch {epoch}",
-    "load": "{log}: load {action}",
-    "broker": "broker {broker}: {action}",
-    "fault_added": "fault {fault}: {rule}",
-    "fault_removed": "fault {fault} is removed after {hits} hits",
-}
-"""The events that are progress, and their texts."""
-
 _PROGRAM = "the program of --attach"
-
-_HEARD = ("started", "exited", "left", "error", "commit_failed")
-"""What clients say that is progress, the same words once."""
 
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _progress_of(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
-    return snapshot["state"], snapshot["generation"], snapshot["size"]
 
 
 async def run(scenario: Scenario, options: ScenarioOptions | None = None) -> ScenarioOutcome:
@@ -571,7 +525,7 @@ async def play(
     seconds = _now_s() - stage.started_s
     known = _known(scenario, options) if code else []
     return ScenarioOutcome(
-        scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended, known
+        scenario.name, code, results, late, seconds, stage.events, groups, stage.progress.story, stage.ended, known
     )
 
 
