@@ -25,7 +25,7 @@ _REFUSALS = "StreamsGroupHeartbeat"
 _DEAD = "Dead"
 _OUT = {
     "session": "its session expired",
-    "revocation": "it did not revoke its partitions within its rebalance timeout",
+    "revocation": "it had not revoked what it was to give up within its rebalance timeout",
     "join": "it did not rejoin within its rebalance timeout",
 }
 """Why a member was removed, by the timer that removed it."""

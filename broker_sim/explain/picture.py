@@ -93,7 +93,7 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     lead, *paragraphs = story(events, past)
     return page(
         "explain/timeline.html",
-        title=title or f"{group}: rebalances of a consumer group",
+        title=title or f"{group}: rebalances",
         font=Markup(FONT),
         picture=Markup(picture.document()),
         lead=lead.text,

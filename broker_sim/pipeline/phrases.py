@@ -36,7 +36,7 @@ _WHY = {
     "gone": "{who} left, or {its} expired",
     "rejoin": "{who} joined again",
     "poll timeout": "{who} reported that its poll timeout (max.poll.interval.ms) expired, and left",
-    "rebalance timeout": "{who} did not revoke its partitions within its rebalance timeout",
+    "rebalance timeout": "{who} had not revoked what it was to give up within its rebalance timeout",
     "session timeout": "the session of {who} expired",
     "metadata change": "{who} joined with other metadata, or topics had changed",
     "downgrade": "the group was downgraded to the classic protocol, as {who} was removed",

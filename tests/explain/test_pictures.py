@@ -272,12 +272,12 @@ def test_tasks_of_a_streams_group_are_in_its_lanes() -> None:
     words = texts(picture)
     assert {"epoch", "is to give up some", "reconciling: members give up and take over"} <= set(words)
     assert not {"generation", "JoinGroup waits"} & set(words)
-    assert any("app-1 was out, as it had not given up" in text for text in words), "the explanation beneath"
+    assert any("app-1 was removed: it had not revoked" in text for text in words), "the explanation beneath"
     lines = timeline(revokes_late().events, "billing").splitlines()
     lanes = {line.split()[0]: line for line in lines if line.startswith("  app-")}
     assert re.search(r"═+.*v{5}", lanes["app-1"])
     assert re.search(r"~{5}.*═+", lanes["app-2"])
-    assert any("epoch 4: app-1 was out" in line for line in lines)
+    assert any("epoch 4: app-1 was removed" in line for line in lines)
 
 
 def test_delivery_counts_and_archived_records_of_a_share_group_are_in_its_lanes() -> None:

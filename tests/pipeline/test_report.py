@@ -225,7 +225,7 @@ def test_the_timeline_has_a_row_for_each_group_the_troubled_ones_first() -> None
     for width in (WIDE, NARROW):
         told = "\n".join(title for lane in shown for title in titles(svg(row(lane, lanes.time(known), width))))
         assert "22:14:58.500  generation 1: app-1 joined\nit began again before it was Stable after 5 s" in told
-        assert "orders-0 went back from 1,200 to 950, by 250" in told
+        assert "orders-0 decreased from 1,200 to 950, by 250" in told
         assert "__consumer_offsets-12 took nothing from 22:14:58.000 to 22:15:39.000" in told
 
 
@@ -330,7 +330,7 @@ def test_a_fall_of_an_offset_is_marked_where_it_was() -> None:
     falls = [regression(300_000, 400, 100)]
     picture = svg(committed("billing · orders-0", [kept(at * 10_000, at * 10) for at in range(60)], falls, TIME, []))
     assert "22:18:20.000  from 400 back to 100, by 300 (rebalance)" in titles(picture)
-    assert any("went back once" in (element.text or "") for element in picture.iter())
+    assert any("decreased once" in (element.text or "") for element in picture.iter())
     (arrow,) = [element.attrib["d"] for element in picture.iter() if element.attrib.get("class") == "fall"]
     x, down = re.match(r"M([\d.]+) [\d.]+V([\d.]+)", arrow).groups()  # type: ignore[union-attr]
     assert abs(float(x) - (46 + (380 - 54) / 2)) < 1
@@ -348,15 +348,15 @@ def test_the_heat_has_a_cell_for_every_partition_and_marks_the_stuck_one() -> No
         assert cells[13] == "__consumer_offsets-13: nothing in it"
 
 
-def test_members_that_are_gone_without_a_reason_are_shown_as_gone() -> None:
+def test_members_that_are_gone_without_a_reason_are_shown_as_removed() -> None:
     rows = [churned(joins=4, departures=3), churned("audit", joins=2, leaves=1, expirations=1, departures=2)]
     told = titles(svg(churn(rows, WIDE)))
     assert [one for one in told if ": " in one] == [
         "billing: 4 joined",
-        "billing: 3 gone",
+        "billing: 3 removed",
         "audit: 2 joined",
         "audit: 1 left",
-        "audit: 1 session ran out",
+        "audit: 1 session expired",
     ]
 
 
@@ -392,11 +392,11 @@ def test_assignments_show_who_had_which_tasks_and_who_gave_them_up_late() -> Non
     assert "22:14:20.000 to 22:18:20.000  app-2 waits for tasks 0_2 and 0_3" in tips
     assert "22:18:20.000 to 22:23:20.000  app-2 has tasks 0_0, 0_1, 0_2 and 0_3" in tips, "to the end"
     words = [one.text for one in picture.iter() if one.tag.endswith("text")]
-    assert "app-1 gave up late: 4 min" in words
+    assert "app-1 revoked late: 4 min" in words
     assert words.count("4") == 3, "numbers of tasks, those to give up included"
     crowd = [holding(f"app-{n}", 0, None, has="0") for n in range(20)] + [holding("slow", 0, 5000, revoking="1")]
     words = [one.text for one in svg(assigned("counts", crowd, TIME)).iter() if one.tag.endswith("text")]
-    assert "slow" in words, "who gave up late stays"
+    assert "slow" in words, "who revoked late stays"
     assert f"and {21 - MOST_MEMBERS} members more" in words
     restless = [holding("app-1", at, at + 10, has="0", revoking="1") for at in range(0, 600_000, 10)]
     assert len(assigned("counts", restless, TIME)) < 100_000
@@ -411,9 +411,9 @@ def test_deliveries_show_offsets_over_time_by_their_end() -> None:
     ]
     picture = svg(delivered("jobs · orders-0", rows, (T0, T0 + 10_000, ())))
     tips = titles(picture)
-    assert "22:13:21.000  offset 7 came back twice, delivered 3 times: archived at 22:13:29.000" in tips
-    assert "22:13:22.000  offsets 20 to 29 came back once, delivered twice: acknowledged at 22:13:23.000" in tips
-    assert "22:13:24.000  offset 40 came back once, delivered twice: not delivered again yet" in tips
+    assert "22:13:21.000  offset 7 returned twice, delivered 3 times: archived at 22:13:29.000" in tips
+    assert "22:13:22.000  offsets 20 to 29 returned once, delivered twice: acknowledged at 22:13:23.000" in tips
+    assert "22:13:24.000  offset 40 returned once, delivered twice: not delivered again yet" in tips
     assert "22:13:26.000  start offset set from 50 to 10" in tips
     bars = {one.get("class"): one for one in picture.iter() if one.tag.endswith("rect")}
     assert {"bad", "lock", "warn"} <= set(bars)

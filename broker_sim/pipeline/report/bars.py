@@ -1,4 +1,4 @@
-"""Bars from left to right: who came and went in each group."""
+"""Bars from left to right: the members that joined each group, and those that were removed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROW = 26
 KINDS = (
     ("joins", "came", "joined"),
     ("leaves", "left", "left"),
-    ("expirations", "lost", "session ran out"),
+    ("expirations", "lost", "session expired"),
     ("timeouts", "late", "did not rejoin in time"),
-    ("gone", "left", "gone"),
+    ("gone", "left", "removed"),
 )
 """column, style, what it says."""
 
@@ -27,7 +27,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     narrow = width < 600
     left, right = (0, 4) if narrow else (170, 150)
     row_height = 40 if narrow else ROW
-    chart = Chart(width, "Members that came and went")
+    chart = Chart(width, "Joined and removed members")
     canvas = chart.canvas
     numbers = [_numbers(row) for row in rows]
     most = max((sum(counts.values()) for counts in numbers), default=1) or 1
@@ -66,7 +66,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, int]:
-    """How many of each kind; members that left for an unknown reason count as gone."""
+    """How many of each kind; members that left for an unknown reason count as removed."""
     counts = {name: int(row.get(name) or 0) for name, _, _ in KINDS}
     counts["gone"] = int(row.get("departures") or 0) if row.get("leaves") is None else 0
     return counts

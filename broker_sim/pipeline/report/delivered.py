@@ -60,7 +60,7 @@ def _records(chart: Chart, row: Row, top: float, bottom: float, labelled: bool) 
     ends = f"{outcome} at {clock(until_ms)}" if outcome else "not delivered again yet"
     deliveries = row["deliveries"] or 0
     back = (
-        f"{clock(row['first_ms'])}  {offsets} came back {times(row['returns'] or 0)}, "
+        f"{clock(row['first_ms'])}  {offsets} returned {times(row['returns'] or 0)}, "
         if row["returns"]
         else f"{offsets} "
     )

@@ -81,7 +81,7 @@ def _lane(facts: ReportFacts, group: str) -> GroupLane:
     lane.stuck = [(from_ms, to_ms, words) for from_ms, to_ms, words in _stuck(facts, group)]
     for row in facts.of_group(facts.regressions, group):
         words = (
-            f"{clock(row['at_ms'])}  {row['topic']}-{row['partition']} went back from {number(row['from_offset'])} to "
+            f"{clock(row['at_ms'])}  {row['topic']}-{row['partition']} decreased from {number(row['from_offset'])} to "
             f"{number(row['to_offset'])}, by {number(row['by'])}"
         )
         lane.falls.append((row["at_ms"], words))

@@ -65,7 +65,7 @@ def _lag_curve(chart: Chart, points: Sequence[Row], known: Sequence[Row], most: 
 def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time, stuck: Spans) -> str:
     """The committed offset of one partition of one group, its log's end where known, and each fall of it."""
     chart = Chart(SMALL, f"Committed offset of {key}", left=LEFT, right=8, span=time, every=True)
-    note = f"went back {times(len(falls))}" if falls else ""
+    note = f"decreased {times(len(falls))}" if falls else ""
     head(chart, key, note, bad=bool(falls))
     steps = _steps(points, falls)
     values = [value for _, value in steps if value is not None] + [

@@ -163,7 +163,7 @@ def _tiles(facts: ReportFacts) -> Iterator[dict[str, object]]:
         (facts.groups, "group", "groups", False),
         (facts.commits, "committed offset", "committed offsets", False),
         (facts.counts.get("rebalances", 0), "rebalance", "rebalances", False),
-        (facts.counts.get("offset_regressions", 0), "offset went back", "offsets went back", True),
+        (facts.counts.get("offset_regressions", 0), "offset decreased", "offsets decreased", True),
         (facts.counts.get("offset_deletions", 0), "offset deleted", "offsets deleted", False),
     ]
     if facts.journal is not None or facts.lines:  # the offsets log alone proves none, so that a 0 would be a lie
@@ -299,8 +299,8 @@ def _committed(facts: ReportFacts) -> Section | None:
         key = f"{group} · {topic}-{partition}"
         picture = committed(key, rows, falls, lanes.time(facts), lanes.stuck_spans(facts, group))
         charts.append(GroupPicture(group, Markup(picture), len(charts) >= FIRST_CURVES))
-    lead = "Blue: what was committed; dashed: the log's end, where it is known; red: where the offset went back."
-    more = _left(facts.left_out.get("committed", 0), "partition", "those that went back the most are shown")
+    lead = "Blue: what was committed; dashed: the log's end, where it is known; red: where the offset decreased."
+    more = _left(facts.left_out.get("committed", 0), "partition", "those that decreased the most are shown")
     return Section("committed", "Committed offsets", lead, many=charts, left=more)
 
 
@@ -335,7 +335,7 @@ def _churn(facts: ReportFacts) -> Section | None:
     rows.sort(key=lambda row: (-(row["expirations"] or 0), -(row["joins"] or 0) - (row["leaves"] or 0), row["group"]))
     left = len(rows) - MOST_CHURN + facts.left_out.get("member_churn", 0)
     picture = _both(lambda width: churn(rows[:MOST_CHURN], width))
-    return Section("churn", "Members that came and went", pictures=picture, left=_left(left, "group"))
+    return Section("churn", "Joined and removed members", pictures=picture, left=_left(left, "group"))
 
 
 def _duplicates(facts: ReportFacts) -> Section | None:
@@ -487,9 +487,9 @@ def _deliveries(facts: ReportFacts) -> Section | None:
         )
         for row in facts.deliveries
     ]
-    head = ("share group", "partition", "offsets", "first", "end", "until its end", "deliveries", "came back")
+    head = ("share group", "partition", "offsets", "first", "end", "until its end", "deliveries", "returns")
     lead = (
-        "Records of share groups that came back to be delivered again, or that nobody gets any more (archived: rejected, or"
+        "Records of share groups that became available again, or that no member gets any more (archived: rejected, or"
         " delivered as often as they may be). What was delivered once and acknowledged is no row. A bar is a range of offsets"
         " from the first return to its end, ×3 the number of its deliveries; green: acknowledged, red: archived, orange: not"
         " delivered again yet, grey: the start offset went over it."
@@ -520,7 +520,7 @@ def _assigned(facts: ReportFacts) -> Section | None:
     ]
     lead = (
         "What the members of consumer, share and streams groups had: partitions or tasks, and how many. Blue: all that it was to"
-        " have; orange: it was to give some up; violet: it waited for what another member had; pale: standby tasks alone."
+        " have; orange: it was to revoke some; violet: it waited for what another member had; pale: standby tasks alone."
     )
     more = _left(facts.left_out.get("assignments", 0), "group")
     return Section("assignments", "Assignments", lead, many=charts, left=more)

@@ -30,7 +30,7 @@ LEGEND = (
     ("tick", "a generation was stored: when its rebalance began is not in the log"),
     ("complete", "completing: the assignment is awaited"),
     ("g0", "Stable, a colour for each generation"),
-    ("fell", "a committed offset went back"),
+    ("fell", "a committed offset decreased"),
     ("hatched", "its offsets partition was stuck"),
     ("flag", "a finding: click it"),
 )
@@ -38,7 +38,7 @@ LEGEND = (
 
 @dataclass(slots=True)
 class GroupLane:
-    """One group: its rebalances in order, when its partition was stuck, when offsets of it went back (ms, words), and what was found of
+    """One group: its rebalances in order, when its partition was stuck, when offsets of it decreased (ms, words), and what was found of
     it (ms, the finding's id in the page, severity, words)."""
 
     group: str
