@@ -126,7 +126,10 @@ def findings(folder: Path, out: Path, *how: str) -> list[dict[str, Any]]:
 
 TOLD = {
     "hanging-3.4": ("warn", "it hung from"),
-    "lost-abort-3.4": ("bad", "it came when its own was aborted, and was committed with the next one"),
+    "lost-abort-3.4": (
+        "bad",
+        "the record arrived after its own transaction was aborted, and was committed with the next one",
+    ),
     "marker-without-a-leader": ("warn", "its last marker was written 10.1 s after its end was decided"),
     "timeout-in-a-rebalance": (
         "warn",

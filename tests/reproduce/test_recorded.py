@@ -122,7 +122,7 @@ def test_a_leader_that_is_elected_again_moves_nobody(kept: dict[str, Path], tmp_
     folder = kept["stuck-shrunk-3.4.0-2"]
     code, told = reproduced(kept, folder.name, tmp_path / "out", capsys, "--group", "quotes-batch", *logs_of(folder))
     assert code == 1, told
-    assert "a leader that is elected again does nothing to a group" in told["err"]
+    assert "the re-election of a leader does not change a group" in told["err"]
 
 
 def test_a_release_that_is_none_is_said_in_a_line(kept: dict[str, Path], tmp_path: Path, capsys: Any) -> None:

@@ -13,7 +13,7 @@ from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.transaction import ending, opening, shard
 from broker_sim.coordinator.transaction.commands import AddPartitions, InitProducerId
-from broker_sim.coordinator.transaction.transaction import DECIDED, State, Stored
+from broker_sim.coordinator.transaction.transaction import DECIDED, State
 from broker_sim.handlers import in_transaction, k09_offset_fetch, k24_add_partitions_to_txn, k26_end_txn
 from broker_sim.metadata.topics import Partition
 from broker_sim.simulation.faults.kinds import Fault
@@ -156,7 +156,7 @@ def siblings_of_a_partition_that_is_not_there_are_told_that_they_were_added(p: P
 def _without_a_bump(p: Patches, at: str) -> None:
     """What is done under ``at`` aborts an open transaction under its own epoch."""
     inside = [False]
-    real = Stored._replace
+    real = ending.replace
 
     def replace(stored: Any, **changes: Any) -> Any:
         if inside[0] and changes.get("state") is State.PREPARE_ABORT:
@@ -173,7 +173,7 @@ def _without_a_bump(p: Patches, at: str) -> None:
 
         return done
 
-    p.put(Stored, "_replace", replace)
+    p.put(ending, "replace", replace)
     table: dict[Any, Any] = shard._TIMERS if at == "timeout" else shard._REQUESTS
     key: Any = at if at == "timeout" else InitProducerId
     p.item(table, key, within(table[key]))
@@ -191,14 +191,14 @@ def a_timeout_fences_nobody(p: Patches) -> None:
 
 @mutation(40, "tellers")
 def who_begins_anew_commits_what_the_last_one_left(p: Patches) -> None:
-    real = Stored._replace
+    real = ending.replace
 
     def replace(stored: Any, **changes: Any) -> Any:
         if changes.get("state") is State.PREPARE_ABORT and "started_ms" not in changes:
             changes["state"] = State.PREPARE_COMMIT
         return real(stored, **changes)
 
-    p.put(Stored, "_replace", replace)
+    p.put(ending, "replace", replace)
 
 
 @mutation(50, "tellers", LEADERLESS)
