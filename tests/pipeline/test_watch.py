@@ -308,7 +308,7 @@ async def test_a_stuck_partition_is_told_while_it_is_stuck_and_the_watch_ends_by
                 print(f"told {time.monotonic() - began:.1f} s after the commit: {text}")
                 await commit
             assert "of billing" in text
-            await asyncio.to_thread(said, watch.stdout, "takes appends again")
+            await asyncio.to_thread(said, watch.stdout, "commits appends again")
             await wire.close()
             watch.send_signal(signal.SIGTERM)
             code = await asyncio.to_thread(watch.wait, WAIT_S)
