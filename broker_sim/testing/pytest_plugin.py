@@ -304,7 +304,11 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that failed shows what became of its groups."""
-    if call.excinfo is not None and "broker_sim.journal" in sys.modules and not item.config.getoption("fulltrace", False):
+    if (
+        call.excinfo is not None
+        and "broker_sim.journal" in sys.modules
+        and not item.config.getoption("fulltrace", False)
+    ):
         from broker_sim.testing.library_frames import cut_library_frames
 
         cut_library_frames(call.excinfo.value)

@@ -93,7 +93,9 @@ def test_a_transaction_that_hangs_is_found_and_aborted(kafka: ClusterThread, ver
     assert [row for row in run(kafka, version, "find-hanging", "--broker-id", "1") if "777" in row] == []
     (stray,) = transactions(kafka.journal.events).hanging
     assert (stray.producer_id, stray.offset, str(stray.ended_by)[:5]) == (777, 0, "admin")
-    assert "it hangs, and read_committed consumers get no later records" in explain_transactions(kafka.journal.events, width=9999)
+    assert "it hangs, and read_committed consumers get no later records" in explain_transactions(
+        kafka.journal.events, width=9999
+    )
 
 
 def test_the_transaction_log_is_read_by_kafka_dump_log(version: str, tmp_path: Path) -> None:
