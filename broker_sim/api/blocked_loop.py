@@ -23,16 +23,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import linecache
-import os
 import select
 import sys
-import sysconfig
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType, FrameType
+
+from broker_sim.common.code_owner import is_users
 
 __all__ = ["BlockedLoop", "ready"]
 
@@ -44,9 +43,6 @@ _FIRST_PART = 1 / 3
 _OFTEN, _OF = 8, 12
 """At so many of the last looks the loop was blocked by code that yields: in nine seconds."""
 
-_PATHS = sysconfig.get_paths()
-_NOT_THE_USERS = ("<", *(_PATHS[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")))
-_OURS = str(Path(__file__).parents[1]) + os.sep
 _DEBUGGERS = ("bdb", "pdb", "pydevd", "debugpy")
 
 
@@ -97,10 +93,9 @@ class BlockedLoop:
         """The innermost frame of the user's code on the loop's thread; None in a debugger."""
         innermost, frame = None, sys._current_frames().get(self._thread_id)
         while frame is not None:
-            file = frame.f_code.co_filename
             if frame.f_globals.get("__name__", "").partition(".")[0] in _DEBUGGERS:
                 return None
-            if innermost is None and not file.startswith((*_NOT_THE_USERS, _OURS)):
+            if innermost is None and is_users(frame.f_code):
                 innermost = frame
             frame = frame.f_back
         return innermost

@@ -38,11 +38,8 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     past = history(events, group)
     if generation is not None and (past.existed or past.calls):
         return _fill(_generation_paragraphs(past, generation), width)
-    told = story(events, past)
-    return _fill(
-        (part.text if part.kind == "lead" else f"{clock(part.ts_ms)}  {part.text}" for part in told),
-        width,
-    )
+    parts = story(events, past)
+    return _fill((part.text if part.kind == "lead" else f"{clock(part.ts_ms)}  {part.text}" for part in parts), width)
 
 
 def story(events: list[Event], past: History) -> list[Paragraph]:
@@ -52,13 +49,13 @@ def story(events: list[Event], past: History) -> list[Paragraph]:
     if shared is not None:
         return [Paragraph(past.first_ms, "lead", shared[0]), *_dated(_shared_entries(events, past, shared[1]))]
     by_epochs = epochs.summary(events, group)
-    classic = [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)] if past.existed else []
+    parts: list[Paragraph] = []
+    if past.existed or (past.calls and by_epochs is None):
+        parts += [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
     if by_epochs is not None:
         lead = " ".join([by_epochs[0], *_commits_by_epochs(past)])
-        return [*classic, Paragraph(past.first_ms, "lead", lead), *_dated(_entries(past, by_epochs[1]))]
-    if not past.existed and not past.calls:
-        return [Paragraph(past.first_ms, "lead", _unknown_group(events, group))]
-    return classic or [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
+        parts += [Paragraph(past.first_ms, "lead", lead), *_dated(_entries(past, by_epochs[1]))]
+    return parts or [Paragraph(past.first_ms, "lead", _unknown_group(events, group))]
 
 
 def _dated(entries: Iterable[epochs.TimelineEntry]) -> list[Paragraph]:

@@ -307,10 +307,9 @@ class _Wanted:
         answered: bool,
         fields: Mapping[str, object],
     ) -> None:
+        event = None if event is None else current_kind(event)
         if event is not None and event not in EVENTS:
-            event = current_kind(event)
-            if event not in EVENTS:
-                raise unknown("event", event, EVENTS)
+            raise unknown("event", event, EVENTS)
         if answered and event not in (None, "response"):
             raise UsageError(f"answered=True looks for a response, not for {event!r}")
         self.event = event or ("response" if answered else "request" if api is not None else None)

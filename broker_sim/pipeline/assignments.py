@@ -94,7 +94,10 @@ def assignments(rows: Iterable[Row], topics: Mapping[str, str]) -> list[Row]:
     records of `TYPES` of an offset_log, in order; ``topics``: topic id -> name."""
     groups: dict[str, _GroupReader] = {}
     for row in rows:
-        groups.setdefault(row["group"], _GroupReader(topics)).take(row)
+        reader = groups.get(row["group"])
+        if reader is None:
+            reader = groups[row["group"]] = _GroupReader(topics)
+        reader.take(row)
     return [
         {
             "group": group,

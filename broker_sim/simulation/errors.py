@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
+
+from broker_sim.common.code_owner import is_users
 
 __all__ = [
     "LibraryMoved",
@@ -47,30 +48,11 @@ class LibraryMoved(SimError):
     """A library changed where a simulation pins it: runs would not be repeatable."""
 
 
-_OURS = str(Path(__file__).parents[2] / "broker_sim")
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib")})
-
-
-def is_ours(frame: FrameType) -> bool:
-    """Whether code of this package runs in ``frame``."""
-    return frame.f_code.co_filename.startswith(_OURS)
-
-
-def is_users(frame: FrameType) -> bool:
-    """Whether ``frame`` runs the user's code: not this package, not the standard library, not an installed package."""
-    return is_users_code(frame.f_code)
-
-
-def is_users_code(code: CodeType) -> bool:
-    """Whether the code is the user's: not this package's, nor the standard library's, nor an installed package's."""
-    return not code.co_filename.startswith((_OURS, *_LIBRARIES, "<"))
-
-
 def caller(frame: FrameType | None = None) -> str:
     """`` at consumer.py:17``: the line of the user's code that called this, or that runs in ``frame``; "" without such code."""
     frame = frame or sys._getframe(1)
     while frame is not None:
-        if is_users(frame):
+        if is_users(frame.f_code):
             return f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

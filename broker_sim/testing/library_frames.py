@@ -7,20 +7,13 @@ have to be set in each of its modules. ``--full-trace`` shows all of them, as it
 
 from __future__ import annotations
 
-import os
-from types import TracebackType
-
-import broker_sim
+from broker_sim.common.code_owner import is_users
 
 __all__ = ["cut_library_frames"]
 
-_LIBRARY = (os.path.dirname(broker_sim.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep)
-_INSTALLED = f"{os.sep}site-packages{os.sep}"
-"""The site-packages directory is in the one of the standard library, and what a test has installed is not this package's."""
-
 
 def cut_library_frames(error: BaseException) -> None:
-    """Drop the frames behind the last one outside of this package and the standard library; for other errors, do nothing."""
+    """Drop the frames behind the last one of the user's code; for other errors, do nothing."""
     from broker_sim.common.text import UsageError
     from broker_sim.journal import WaitTimeout
 
@@ -28,15 +21,8 @@ def cut_library_frames(error: BaseException) -> None:
         return
     last, entry = None, error.__traceback__
     while entry is not None:
-        if not _is_library(entry):
+        if is_users(entry.tb_frame.f_code):
             last = entry
         entry = entry.tb_next
     if last is not None:
         last.tb_next = None
-
-
-def _is_library(entry: TracebackType) -> bool:
-    file = entry.tb_frame.f_code.co_filename
-    if file.startswith(_LIBRARY[0]):
-        return True
-    return file.startswith(_LIBRARY[1]) and _INSTALLED not in file

@@ -30,8 +30,9 @@ def assigned(group: str, rows: Sequence[Row], time: Time) -> str:
         members.setdefault(row["member"], []).append(row)
     slowest = max(rows, key=lambda row: _revoked_ms(row, time), default=None)
     late_ms = 0 if slowest is None else _revoked_ms(slowest, time)
-    late = slowest is not None and late_ms >= WORTH_SAYING_MS
-    note = f"{slowest['client']} revoked late: {duration_text(late_ms)}" if slowest is not None and late else ""
+    note = ""
+    if slowest is not None and late_ms >= WORTH_SAYING_MS:
+        note = f"{slowest['client']} revoked late: {duration_text(late_ms)}"
     shown = sorted(members, key=lambda name: -max(_revoked_ms(row, time) for row in members[name]))[:MOST_MEMBERS]
     kept = [name for name in members if name in shown]
     chart.canvas.text(0, 14, group, "ink name", group, room=chart.width - 6.2 * len(note) - 16)

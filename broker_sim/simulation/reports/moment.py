@@ -13,10 +13,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from broker_sim.common.code_owner import is_users
 from broker_sim.common.text import unknown
 from broker_sim.journal import groups_in, request_text
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.errors import is_users_code
 from broker_sim.simulation.hosts import BrokerHost, Host
 from broker_sim.simulation.virtual.process import DEAD
 from broker_sim.simulation.world import Simulation
@@ -55,7 +55,7 @@ def places(task: asyncio.Task[Any]) -> list[Place]:
         )  # fmt: skip
         if frame is not None:
             code: CodeType = frame.f_code
-            result.append(Place(code.co_filename, frame.f_lineno, code.co_name, is_users_code(code)))
+            result.append(Place(code.co_filename, frame.f_lineno, code.co_name, is_users(code)))
         coro = next(
             (inner for name in ("cr_await", "gi_yieldfrom", "ag_await") if (inner := getattr(coro, name, None)) is not None), None
         )  # fmt: skip

@@ -20,7 +20,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker_sim.simulation.errors import caller, is_ours, is_users
+from broker_sim.common.code_owner import is_ours, is_users
+from broker_sim.simulation.errors import caller
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
@@ -45,8 +46,8 @@ def is_uninterrupted(frame: FrameType | None) -> bool:
         return True
     theirs = False
     while frame is not None:
-        theirs = theirs or is_users(frame)
-        if frame.f_code in _UNINTERRUPTED or (is_ours(frame) and not theirs):
+        theirs = theirs or is_users(frame.f_code)
+        if frame.f_code in _UNINTERRUPTED or (is_ours(frame.f_code) and not theirs):
             return True
         frame = frame.f_back
     return False
