@@ -36,8 +36,9 @@ from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
 from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch as rb
 from kafka_wire import transaction_log
+from kafka_wire.batch_layouts import BatchLayouts
 from kafka_wire.codec import DecodeError, decode
-from kafka_wire.last_values import KeyValue, is_plain, last_values
+from kafka_wire.last_values import KeyValue, is_plain
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
 from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name, offset_commit_key
@@ -371,6 +372,7 @@ class _Reading:
         self.index, self.content = index, content
         self.latest: dict[bytes, bytes | None] = {}  # of a commit's key: the last value, where it is not decoded yet
         self.versions = set(range(_FIRST_FLEXIBLE + content.needs_later_reader))
+        self.layouts = BatchLayouts(self.latest, self.versions)
 
     def read(self, path: Path) -> None:
         content = self.content
@@ -388,12 +390,12 @@ class _Reading:
             if value is not None:
                 self._take(key, value)
 
-    def _records(self, batch: bytes, header: rb.BatchHeader) -> Iterator[KeyValue | None]:
+    def _records(self, batch: bytes, header: rb.BatchHeader) -> Iterable[KeyValue | None]:
         if header.is_control:
             return iter([(header.base_offset, None, None)])
         self.content.records += header.record_count
         if is_plain(header):
-            return last_values(batch, 0, header, self.latest, self.versions)
+            return self.layouts.last_values(batch, 0, header)
         return ((record.offset, record.key, record.value) for record in rb.records(batch, 0, header))
 
     def _take(self, encoded: bytes | None, value: bytes | None) -> str | None:

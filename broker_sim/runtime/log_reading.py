@@ -9,7 +9,8 @@ from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.metadata.topics import Partition
 from broker_sim.storage.results import LogBatch
 from kafka_wire import record_batch
-from kafka_wire.last_values import is_plain, last_values
+from kafka_wire.batch_layouts import BatchLayouts
+from kafka_wire.last_values import is_plain
 
 LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
 """Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""
@@ -18,7 +19,8 @@ LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
 def feeding(loader: ShardLoader, partition: Partition) -> Generator[None, None, None]:
     """Give ``loader`` all records of a partition's log, from its start to its end (beyond the high watermark, as Kafka loads). Yields
     after each that it reads, and after some of those that others supersede. Raises what reading and `ShardLoader.add` raise."""
-    latest, versions = loader.latest, loader.versions
+    latest = loader.latest
+    layouts = BatchLayouts({} if latest is None else latest, loader.versions)
     for batch in log_batches(partition):
         header = batch.header
         if latest is None or not is_plain(header):
@@ -30,7 +32,7 @@ def feeding(loader: ShardLoader, partition: Partition) -> Generator[None, None, 
                 yield
             continue
         superseded = header.record_count
-        for record in last_values(batch.data, batch.position, header, latest, versions):
+        for record in layouts.last_values(batch.data, batch.position, header):
             if record is not None:
                 loader.add(*record)
                 superseded -= 1
