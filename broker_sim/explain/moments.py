@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.events import Call
+from broker_sim.explain.events import Call, number
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import after, because, count, incident_words, listed, outcome_of, span_title
 from broker_sim.explain.replacements import replacement_notes
@@ -144,12 +144,17 @@ def _failure(past: History, run: list[Call]) -> Moment:
     )
 
 
+def _long_poll_ms(call: Call) -> int:
+    """How long the client allows the broker to wait for records: a ShareFetch without a response until then is no trouble."""
+    return number(call.body, "max_wait_ms") or 0
+
+
 def _waiting(past: History) -> Iterator[Moment]:
     """Requests without a response, old ones first."""
     open_calls = [
         call
         for call in past.calls
-        if call.answered_ms is None and call.action is None and past.last_ms - call.ts_ms >= 1000
+        if call.answered_ms is None and call.action is None and past.last_ms - call.ts_ms >= 1000 + _long_poll_ms(call)
     ]
     for call in open_calls[:5]:
         who = past.name(call.member) if call.member else call.client_id or "a client"

@@ -326,6 +326,16 @@ def test_requests_that_wait_are_in_the_recent_history() -> None:
     ]
 
 
+def test_a_share_fetch_may_wait_for_records_as_long_as_its_client_allows() -> None:
+    script = Script().formed([A]).at(10)
+    script.ask("ShareFetch", A, max_wait_ms=5000)
+    assert "ShareFetch" not in recent(script.at(15.5).events, "billing")
+    script.event("mark", text="later")
+    assert "ShareFetch" not in recent(script.events, "billing")
+    script.at(16).event("mark", text="too late")
+    assert recent(script.events, "billing").endswith("ShareFetch of app-1 has had no response since 10:00:10.000 (6 s)")
+
+
 def test_commits_that_were_stored_although_their_answer_said_no() -> None:
     script = Script().formed([A]).at(10)
     number = script.ask("OffsetCommit", A, topics=["orders-0"])
