@@ -72,6 +72,7 @@ def test_errors_that_the_broker_answered_spoil_a_run(monkeypatch: pytest.MonkeyP
         kload(Running("127.0.0.1:1", 1), 1, ["heartbeat"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", [0, 1, 2])
 def test_the_requests_whose_steps_are_told_are_all_answered_and_leave_what_they_should(flow: int) -> None:
     bench = asyncio.run(steps.transactions(flow, 8))  # which raises where the log is not as it should be
@@ -80,10 +81,12 @@ def test_the_requests_whose_steps_are_told_are_all_answered_and_leave_what_they_
     assert set(bench.cost_ns) == set(bench.asked)
 
 
+@pytest.mark.slow
 def test_every_member_takes_part_in_a_rebalance_whose_steps_are_told() -> None:
     bench = asyncio.run(steps.rebalances(3, 4))
     assert bench.asked == {"JoinGroup": 9, "SyncGroup": 9, "Heartbeat": 9}
 
 
+@pytest.mark.slow
 def test_the_longest_request_of_a_large_consumer_group_is_found() -> None:
     assert asyncio.run(steps.large_consumer_group(3)) > 0

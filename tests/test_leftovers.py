@@ -232,6 +232,7 @@ LEFT = {
 """What each planted test leaves; all others leave nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side_by_side", [False, True], ids=["one process", "side by side"])
 def test_who_leaves_something_behind_is_named_and_nobody_else(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, side_by_side: bool

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyarrow import parquet
 
 from broker_sim import Cluster
@@ -22,6 +23,7 @@ def told(journal: Path, out: Path) -> list[tuple[Any, ...]]:
     return [(row["cause"], row["who_clients"], row["cause_changes"]) for row in rows]
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_cooperative_rebalance_and_a_topic_that_grows(tmp_path: Path) -> None:
     explained = ""
 

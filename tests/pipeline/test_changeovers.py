@@ -32,7 +32,7 @@ def rebalances_of(release: str, tmp_path: Path, *, lines: bool) -> dict[str, lis
     return {group: sorted(rows, key=lambda row: row["generation"]) for group, rows in found.items()}
 
 
-@pytest.mark.parametrize("lines", [False, True], ids=["records", "records and lines"])
+@pytest.mark.parametrize("lines", sampled([True, False], 2), ids=["records and lines", "records"])
 @pytest.mark.parametrize("release", sampled(["4.4.0", "4.1.0"], 2))
 def test_a_downgrade_is_told_with_who_was_the_last_consumer(release: str, lines: bool, tmp_path: Path) -> None:
     found = rebalances_of(release, tmp_path, lines=lines)
@@ -61,7 +61,7 @@ def test_a_downgrade_is_told_with_who_was_the_last_consumer(release: str, lines:
             assert words in line
 
 
-@pytest.mark.parametrize("lines", [False, True], ids=["records", "records and lines"])
+@pytest.mark.parametrize("lines", sampled([True, False], 2), ids=["records and lines", "records"])
 @pytest.mark.parametrize("release", sampled(["4.4.0", "4.1.0"], 2))
 def test_where_a_static_member_comes_back_with_the_classic_protocol_there_is_no_rebalance(
     release: str, lines: bool, tmp_path: Path

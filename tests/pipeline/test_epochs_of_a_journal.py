@@ -149,6 +149,7 @@ def test_a_share_group(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_classic_group_that_goes_over_and_back(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         old = await Classic.connect(kafka, group="g", client_id="old")

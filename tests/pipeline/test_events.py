@@ -25,6 +25,7 @@ from tests.pipeline.support_journal import (
     rows,
     snapshot,
 )
+from tests.support.sampling import sampled
 
 WHERE = LineSource("run", 1, "journal")
 
@@ -253,7 +254,7 @@ def test_a_request_about_several_groups() -> None:
     assert [(one["group"], one["partition"]) for one in row["partitions"]] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
 
 
-@pytest.mark.parametrize("name", [*SCENARIOS, "large"])
+@pytest.mark.parametrize("name", sampled([*SCENARIOS, "large"], 3))
 def test_every_event_of_a_real_run_is_a_row_and_nothing_is_lost(name: str) -> None:
     events = large().events if name == "large" else played(name).events
     table = arrow(events).to_pylist()

@@ -14,6 +14,7 @@ from broker_sim.cli.main import main
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.handles.members import TOPIC, Member
 from tests.pipeline.journal_runs import leave
+from tests.support.sampling import sampled
 
 CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
@@ -32,7 +33,7 @@ async def read_all(kafka: Cluster) -> Member:
     return member
 
 
-@pytest.mark.parametrize("source", ["data", "journal"])
+@pytest.mark.parametrize("source", sampled(["data", "journal"], 2))
 def test_what_was_read_again_had_been_committed(source: str, tmp_path: Path) -> None:
     async def play() -> None:
         places: dict[str, Any] = {"data_dir": tmp_path / "data", "journal": tmp_path / "journal"}

@@ -200,6 +200,7 @@ def test_some_columns_alone(batch: bytes, names: list[str]) -> None:
     st.lists(st.lists(st.sampled_from([0, 1, 5, 5, 5, 63, 64, 8191, 8192, 2_000_000]), max_size=6), max_size=6),
     st.data(),
 )
+@pytest.mark.slow
 def test_records_are_found_by_their_lengths(sizes: list[list[int]], data: st.DataObject) -> None:
     """Of one length or of many; a batch that tells another number than it has, or whose lengths don't add up, has none."""
     payload, starts, stops, told, expected = b"", [], [], [], []

@@ -78,6 +78,7 @@ def test_many_seeds_are_named_in_part() -> None:
     assert "late with the seeds 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more\n" in text_of(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [pytest.param("run", marks=pytest.mark.slow), "simulate"])
 def test_the_commands_tell_it_as_json(verb: str) -> None:
     path = str(find("leader-changes"))

@@ -109,7 +109,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
         yield thread
 
 
-@pytest.mark.parametrize("name", sampled(_NAMES, 6))
+@pytest.mark.parametrize("name", sampled(_NAMES, 10))
 def test_a_turn_of_the_loop_is_short_whatever_is_asked(broker: ClusterThread, name: str) -> None:
     make: Make = dict(fillings(_TOPIC_ID, _SIZE))[name]
     request, version = make()

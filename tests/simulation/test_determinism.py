@@ -38,7 +38,8 @@ def in_fresh_processes(
     return told
 
 
-@pytest.mark.parametrize("order", [pytest.param("fifo", marks=pytest.mark.slow), "tasks"])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["fifo", "tasks"])
 def test_fresh_processes_with_other_hash_seeds_run_the_same(order: str) -> None:
     told = in_fresh_processes(["two", "7", order], ["1", "2", "random"])
     assert len({one["journal"] for one in told}) == 1

@@ -25,6 +25,7 @@ from broker_sim.simulation.virtual.process import DEAD
 from kafka_wire.errors import Err
 from tests.simulation.workload import GROUP, Group, begin
 from tests.support import processes
+from tests.support.sampling import sampled
 
 FEW = {"offsets.topic.num.partitions": 5}
 
@@ -37,7 +38,7 @@ def group_on(sim: Simulation, **options: Any) -> Group:
     return begin(sim, kafka=cluster(sim, **options), members=2, every_s=0.3, request_timeout_ms=10_000)
 
 
-@pytest.mark.parametrize("at_call", [None, 1, 2, 7])
+@pytest.mark.parametrize("at_call", sampled([None, 1, 2, 7], 3))
 @pytest.mark.parametrize("how", ["kill", "power_loss"])
 def test_a_group_goes_on_after_its_brokers_have_died(how: str, at_call: int | None) -> None:
     with simulate(11) as sim:
@@ -421,6 +422,7 @@ def test_what_another_one_finds_on_a_disk_is_a_run_of_its_own() -> None:
 _PROGRAM = """
 import json
 from broker_sim.simulation.sweeps.trial import Case, run
+from tests.support.sampling import sampled
 told = [(o.journal_hash, o.schedule_hash, o.failure) for o in (run(Case(w, s)) for w, s in (("disk", 3), ("power", 5), ("power", 7)))]
 print(json.dumps(told))
 """

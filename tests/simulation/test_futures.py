@@ -23,6 +23,7 @@ from broker_sim.simulation.sweeps.turns import Branch, Turned, flat
 from broker_sim.simulation.virtual.forking import Fork, Gone, why_not
 from broker_sim.simulation.virtual.loop import SimLoop
 from tests.simulation.planted import commits_are_not_loaded
+from tests.support.sampling import sampled
 
 
 @pytest.mark.slow
@@ -49,7 +50,7 @@ HARM = (
 )
 
 
-@pytest.mark.parametrize("forked", [False, True])
+@pytest.mark.parametrize("forked", sampled([True, False], 2))
 def test_what_a_turn_brings_explains_what_comes_of_it(monkeypatch: pytest.MonkeyPatch, forked: bool) -> None:
     monkeypatch.setattr("broker_sim.simulation.sweeps.trial.drawn", lambda *_: HARM)
     case = Case("lives", 800003, 6.0, members=3, as_version="3.4", order="fifo", journal=True, plan=())
@@ -219,6 +220,7 @@ def test_variations_are_plans() -> None:
         assert all(0 <= fault.t_s <= 10 for fault in plan)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_guided_and_forks(tmp_path: Path) -> None:
     options = SweepOptions(("hostile",), range(6), duration_s=2.0, repeat=0.0, corpus=tmp_path, guided=True, fork=2)
     summary = sweep(options)

@@ -268,6 +268,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_what_the_marker_cannot_mean_is_told_in_a_line(pytester: pytest.Pytester) -> None:
     result = play(pytester, "\n".join(WRONG), "-o", "asyncio_mode=auto")
     assert result.ret == 1
@@ -431,6 +432,7 @@ def test_a_hash_seed_of_the_users_own_stays_and_is_told(
     result.stdout.fnmatch_lines(["again: PYTHONHASHSEED=42 pytest *::test_it --sim-seed 0"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpinned")
 def test_a_users_own_fixture_of_that_name_is_theirs(pytester: pytest.Pytester) -> None:
     code = """
@@ -446,6 +448,7 @@ def test_it(sim):
     play(pytester, code).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_skips_and_expected_failures_are_what_they_are(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.sim(seeds=3)
@@ -484,6 +487,7 @@ def test_long(sim):
     result.stdout.fnmatch_lines(["*Timeout (>100.0s) from pytest-timeout*", "*seed * was running*"])
 
 
+@pytest.mark.slow
 def test_other_fixtures_parameters_and_classes(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.sim(seeds=3, order="tasks")

@@ -63,7 +63,7 @@ def options(*workloads: str, seeds: range, **more: Any) -> SweepOptions:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("group", "hostile") else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
+    "name", [name if name in ("hostile",) else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
 )
 def test_a_workload_does_its_work_and_comes_through_its_faults(name: str) -> None:
     outcome = run(Case(name, 11, 20.0))
@@ -464,7 +464,7 @@ def alike(case: Case) -> tuple[CaseOutcome, CaseOutcome]:
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("mixed", "cooperative") else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS],
+    [name if name in ("cooperative",) else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS],
 )
 def test_the_quick_pass_is_the_same_run_with_the_same_checks(name: str) -> None:
     quick, _ = alike(Case(name, 2, 8.0, journal=True))
