@@ -61,6 +61,7 @@ def test_a_downgrade_is_told_with_who_was_the_last_consumer(release: str, lines:
             assert words in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", sampled([True, False], 2), ids=["records and lines", "records"])
 @pytest.mark.parametrize("release", sampled(["4.4.0", "4.1.0"], 2))
 def test_where_a_static_member_comes_back_with_the_classic_protocol_there_is_no_rebalance(

@@ -137,6 +137,7 @@ expect:
 """
 
 
+@pytest.mark.slow
 def test_whose_an_option_is_stands_in_the_dashes(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(HELD)

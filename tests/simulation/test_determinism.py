@@ -89,6 +89,7 @@ def test_the_same_seed_again_in_one_process_is_the_same_run_and_others_are_not()
     assert len({first, *others}) == 6
 
 
+@pytest.mark.slow
 def test_runs_differ_from_the_first_difference_on_and_not_before() -> None:
     def hashes(crash: bool) -> list[str]:
         with simulate(4) as sim:

@@ -23,7 +23,6 @@ from broker_sim.simulation.sweeps.turns import Branch, Turned, flat
 from broker_sim.simulation.virtual.forking import Fork, Gone, why_not
 from broker_sim.simulation.virtual.loop import SimLoop
 from tests.simulation.planted import commits_are_not_loaded
-from tests.support.sampling import sampled
 
 
 @pytest.mark.slow
@@ -50,7 +49,8 @@ HARM = (
 )
 
 
-@pytest.mark.parametrize("forked", sampled([True, False], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("forked", [False, True])
 def test_what_a_turn_brings_explains_what_comes_of_it(monkeypatch: pytest.MonkeyPatch, forked: bool) -> None:
     monkeypatch.setattr("broker_sim.simulation.sweeps.trial.drawn", lambda *_: HARM)
     case = Case("lives", 800003, 6.0, members=3, as_version="3.4", order="fifo", journal=True, plan=())
@@ -77,6 +77,7 @@ def test_faults_that_a_turn_takes_away_explain_nothing() -> None:
     assert waived((other,)) == ()
 
 
+@pytest.mark.slow
 def test_moments_that_were_followed_are_not_followed_again() -> None:
     follow = Follow(branches=1, most=100)
     case = Case("hostile", 3, 2.0, journal=True)
@@ -86,6 +87,7 @@ def test_moments_that_were_followed_are_not_followed_again() -> None:
     assert run(case, follow=follow).futures == []
 
 
+@pytest.mark.slow
 def test_moments_may_be_given() -> None:
     out = run(Case("hostile", 3, 2.0, journal=False), follow=Follow(branches=1, at=(0.5, 1.25)))
     assert [each.case.turns[-1].at_s for each in out.futures] == [0.5, 1.25]

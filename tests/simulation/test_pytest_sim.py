@@ -174,6 +174,7 @@ def test_a_planted_bug_of_a_consumer_is_found_made_small_and_drawn(pytester: pyt
     assert f"timeline of billing: pictures{os.sep}{picture.name}" in told
 
 
+@pytest.mark.slow
 def test_an_error_of_the_test_itself_is_a_failure_without_faults(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.sim(seeds=range(50), faults=Swarm())
