@@ -19,7 +19,7 @@ from benchmarks.mutants import mutants
 from benchmarks.pipeline import pipeline
 from benchmarks.programs import Unavailable, built
 from benchmarks.rows import rows
-from benchmarks.scale import Figure, flatness, memory, start_up, transactional_ids, transactions
+from benchmarks.scale import Figure, cluster_start, flatness, memory, start_up, transactional_ids, transactions
 from benchmarks.seam import seam
 from benchmarks.simulation import simulation
 from benchmarks.systems import System, has_uvloop, simulator
@@ -144,6 +144,8 @@ def _measured(arguments: argparse.Namespace, ours: list[System]) -> Iterator[Fig
             yield from flatness(system, arguments.seconds, _say)
         if _wanted(arguments, "hostile"):
             yield from hostile(system)
+    if _wanted(arguments, "start"):
+        yield cluster_start()
     if _wanted(arguments, "loading"):
         yield from loading(_say, kafka=not arguments.no_kafka)
     if _wanted(arguments, "seam"):
