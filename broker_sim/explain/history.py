@@ -419,7 +419,7 @@ class _HistoryReader:
         self.around.finish()
         clients = [info.client_id for info in past.members.values()]
         past.deliveries = self.deliveries if self.deliveries.partitions else None
-        past.transactions, past.held = concern(self.transactions, self.group, clients, past.last_ms)
+        past.transactions, past.blocked = concern(self.transactions, self.group, clients, past.last_ms)
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         for rebalance, following in pairwise(past.rebalances):

@@ -175,9 +175,9 @@ EVENTS: dict[str, dict[str, str]] = {
         "epoch": "its epoch",
         "error?": "of `failed`",
     },
-    "stable": {
+    "last_stable_offset": {
         "log": "partition",
-        "action": "`held`: an open transaction holds it; `free`: none does",
+        "action": "`blocked`: an open transaction holds it; `unblocked`: none does",
         "last_stable_offset": "the last stable offset",
         "high_watermark": "the high watermark",
         "producer_id": "producer id of that transaction; null for none",
@@ -283,7 +283,7 @@ STORIES = {
     "pending_offsets": "Pending transactional offsets of a group were added or discarded.",
     "transaction": "The state of a transactional id changed.",
     "marker": "A transaction marker was sent to a partition, written, or failed.",
-    "stable": "The open transaction that holds the last stable offset of a partition changed.",
+    "last_stable_offset": "The open transaction that holds the last stable offset of a partition changed.",
     "share": "A partition's leader loaded or discarded the state of a share group.",
     "delivery": "Records of a share group were acquired, acknowledged or released.",
     "state": "A fault state of a log partition was set or cleared.",
@@ -357,14 +357,17 @@ PARTS: dict[str, dict[str, str]] = {
 """The objects inside of events."""
 
 
-FORMER_EVENTS = {"staged": "pending_offsets"}
+FORMER_EVENTS = {"staged": "pending_offsets", "stable": "last_stable_offset"}
 """Former kinds of events -> the present ones."""
-FORMER_ACTIONS = {"pending_offsets": {"staged": "pending", "passed over": "superseded"}}
+FORMER_ACTIONS = {
+    "pending_offsets": {"staged": "pending", "passed over": "superseded"},
+    "last_stable_offset": {"held": "blocked", "free": "unblocked"},
+}
 """Kind of event -> former values of its field ``action`` -> the present ones."""
 
 
 def with_current_names(event: Event) -> Event:
-    """An event of a journal that an earlier version wrote, with the present kind and action; other events are returned unchanged."""
+    """An event of a journal that an earlier version wrote, with its present names; other events are returned unchanged."""
     kind = event.get("event")
     now = FORMER_EVENTS.get(kind) if isinstance(kind, str) else None
     if now is None:

@@ -241,7 +241,7 @@ def _holder(facts: ReportFacts, row: Row) -> str:
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for transaction in facts.transactions:
         if (
-            at in (transaction["held"] or ())
+            at in (transaction["blocked"] or ())
             and transaction["from_ms"] <= to_ms
             and (transaction["to_ms"] or to_ms) >= row["from_ms"]
         ):
@@ -411,9 +411,9 @@ _IN_SPITE = ("fenced", "timed out")
 
 def _readers_waited(row: Row) -> str:
     """Where readers waited, who, and for how long."""
-    if not row["held"] or (row["held_ms"] or 0) < 1000:
+    if not row["blocked"] or (row["blocked_ms"] or 0) < 1000:
         return ""
-    words = f"; it held the last stable offset of {named(row['held'])} for {duration_text(row['held_ms'])}"
+    words = f"; it held the last stable offset of {named(row['blocked'])} for {duration_text(row['blocked_ms'])}"
     return words + (f", where {named(row['readers'])} waited" if row["readers"] else "")
 
 
@@ -475,7 +475,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         advice = "Its producer may have hung or died, or its transactions take longer than transaction.timeout.ms."
     if row["groups"]:
         words += f"; pending offsets of {named(row['groups'])} were discarded with it"
-    slow = (row["held_ms"] or 0) >= LONG_MS or row["ends"] == "timed out"
+    slow = (row["blocked_ms"] or 0) >= LONG_MS or row["ends"] == "timed out"
     return Finding(
         "transaction",
         "warn" if slow else "note",

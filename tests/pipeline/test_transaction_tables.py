@@ -76,8 +76,8 @@ def test_a_journal_s_rows_are_the_explanation_s(name: str, played: Callable[[str
     assert [(row["transactional_id"], row["from_ms"], row["to_ms"], row["ends"]) for row in own] == [
         (one.transactional_id, one.begun_ms, one.completed_ms, one.ends or None) for one in found.transactions
     ]
-    assert [row["held"] for row in own] == [
-        [f"{one.log} at {one.offset}" for one in each.held] for each in found.transactions
+    assert [row["blocked"] for row in own] == [
+        [f"{one.log} at {one.offset}" for one in each.blocked] for each in found.transactions
     ]
     assert [(row["partitions"], row["lost_abort"]) for row in rows if row.get("hangs")] == [
         ([one.log], one.lost_abort) for one in found.hanging
@@ -102,8 +102,8 @@ def test_the_logs_tell_the_journal_s_story(name: str, played: Callable[[str], Pa
             assert abs(row["from_ms"] - one.begun_ms) <= close
             assert one.completed_ms is not None
             assert abs(row["to_ms"] - one.completed_ms) <= close
-            assert sorted(row["held"] or ()) == sorted(f"{held.log} at {held.offset}" for held in one.held)
-    stray = [(row["partitions"], row["held"], bool(row["lost_abort"])) for row in rows if row["hangs"]]
+            assert sorted(row["blocked"] or ()) == sorted(f"{held.log} at {held.offset}" for held in one.blocked)
+    stray = [(row["partitions"], row["blocked"], bool(row["lost_abort"])) for row in rows if row["hangs"]]
     assert stray == [([one.log], [f"{one.log} at {one.offset}"], one.lost_abort) for one in found.hanging]
 
 
@@ -189,7 +189,7 @@ def test_what_is_written_after_its_own_abort_is_late_and_nothing_else(tmp_path: 
     committed = partition(tmp_path / "commit", data(0, T0), marker(1, T0 + 5000, commit), data(2, T0))
     assert [row["late"] for row in committed] == [False, False], "of what is committed nothing was missing"
     (row,) = [row for row in seen_rows(late, "run", states=False) if row["hangs"]]
-    assert (row["end"], row["lost_abort"], row["held"]) == (None, False, ["orders-0 at 2"])
+    assert (row["end"], row["lost_abort"], row["blocked"]) == (None, False, ["orders-0 at 2"])
 
 
 def test_whom_nobody_knows_hangs_where_the_coordinator_s_log_is_there(tmp_path: Path) -> None:
@@ -205,12 +205,19 @@ def test_whom_nobody_knows_hangs_where_the_coordinator_s_log_is_there(tmp_path: 
         "partitions": ["orders-0"],
     }
     (row,) = seen_rows([{**known, "source": "state"}, *rows], "run")
-    assert (row["hangs"], row["held"], row["held_ms"]) == (None, ["orders-0 at 0"], 0)
+    assert (row["hangs"], row["blocked"], row["blocked_ms"]) == (None, ["orders-0 at 0"], 0)
 
 
 def test_each_end_has_its_sentence() -> None:
     row = dict.fromkeys(TRANSACTIONS.names)
-    row |= {"producer_id": 7, "from_ms": T0, "open_ms": 5000, "partitions": ["orders-0"], "source": "state", "held": []}
+    row |= {
+        "producer_id": 7,
+        "from_ms": T0,
+        "open_ms": 5000,
+        "partitions": ["orders-0"],
+        "source": "state",
+        "blocked": [],
+    }
     told = {}
     for what, more in {
         "hangs": {"hangs": True},
@@ -313,5 +320,5 @@ def test_a_real_broker_s_logs_tell_how_each_transaction_ended(version: str, tmp_
     assert ends["slow-app"] == ["timed out"]
     assert [row for row in rows if row["hangs"]] == []
     first = [row for row in rows if row["transactional_id"] == "orders-app"][:4]
-    held = [bool(row["held"]) for row in (*first, *(row for row in rows if row["transactional_id"] == "slow-app"))]
+    held = [bool(row["blocked"]) for row in (*first, *(row for row in rows if row["transactional_id"] == "slow-app"))]
     assert held == [True] * 5, "the others are within the slow one, which holds the last stable offset alone"

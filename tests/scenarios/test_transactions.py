@@ -185,9 +185,9 @@ def test_a_group_s_explanation_and_timeline_tell_the_same(name: str) -> None:
     story, drawn = " ".join(explain(events, "audit", width=10_000).split()), timeline(events, "audit", 140)
     held = "waited there" in story
     assert held is (name not in ("transaction-lost-abort-4.1", "transaction-end-answer-is-lost")), story
-    assert ("read_committed held at" in drawn) is held
+    assert ("read_committed blocked at" in drawn) is held
     for picture in (svg(events, "audit"), html(events, "audit")):
-        assert ("read_committed held at" in picture) is held
+        assert ("read_committed blocked at" in picture) is held
 
 
 def test_a_lane_for_each_transactional_id_that_commits_for_the_group() -> None:

@@ -172,7 +172,7 @@ async def test_the_story_of_one_that_timed_out_and_of_who_waited() -> None:
         assert await client.end() is Err.PRODUCER_FENCED
         (one,) = orders.history()
         assert (one.ends, one.over, one.timeout_ms) == ("timed out", True, 20_000)
-        (held,) = one.held
+        (held,) = one.blocked
         assert (held.log, held.offset, list(held.readers)) == ("orders-0", 0, ["wire"])
         assert held.to_ms is not None
         assert held.to_ms - held.from_ms >= 20_000
@@ -236,7 +236,7 @@ async def test_the_story_of_an_abort_that_was_lost() -> None:
 
 
 def test_what_is_no_journal_of_ours_tells_nothing_and_breaks_nothing() -> None:
-    for kind in ("transaction", "marker", "pending_offsets", "stable", "request", "response"):
+    for kind in ("transaction", "marker", "pending_offsets", "last_stable_offset", "request", "response"):
         for event in ({"event": kind}, {"event": kind, "transactional_id": 5, "action": [], "log": {}, "offsets": 3}):
             assert transactions([event]).transactions == []
     assert explain_transactions([]).startswith("0 transactions in the journal")
