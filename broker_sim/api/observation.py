@@ -104,7 +104,7 @@ class Observation:
         )
 
     def _lost(self, partition: Partition, lost: LostRecords) -> None:
-        self.write("lost", log=partition.name, **lost._asdict())
+        self.write("data_loss", log=partition.name, **lost._asdict())
 
     def forget(self) -> PartitionFaults | None:
         """Nothing is in force any more; returns the states that logs were in. The journal stays."""

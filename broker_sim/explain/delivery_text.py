@@ -120,7 +120,7 @@ def _ending(delivery: RecordDelivery) -> str:
     words = {
         "expired": f"whose acquisition lock expired after {lasted}",
         "given back": f"whose share session ended after {lasted}",
-        "dropped": "until the partition got another leader",
+        "unloaded": "until the partition got another leader",
         "gap": "which acknowledged it as a gap",
         "aborted": "whose transaction was aborted",
         "deleted": "until the log was deleted up to there",

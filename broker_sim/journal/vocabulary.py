@@ -183,11 +183,11 @@ EVENTS: dict[str, dict[str, str]] = {
         "producer_id": "producer id of that transaction; null for none",
         "epoch": "its epoch; null for none",
     },
-    "share": {
+    "share_partition": {
         "log": "partition of data",
         "group": "share group",
         "action": "`loaded`: its leader has read the group's state from the share coordinator; `not loaded`: that failed; "
-        "`dropped`: the leader discarded the state: another leader, no member left, or an error of the share coordinator",
+        "`unloaded`: the leader discarded the state: another leader, no member left, or an error of the share coordinator",
         "leader_epoch": "leader epoch of the partition at that leader",
         "start_offset?": "share partition start offset: the earliest record in flight or available",
         "error?": "the error in the members' responses",
@@ -224,7 +224,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "epoch": "leader epoch",
         "reason": "why, in words",
     },
-    "lost": {
+    "data_loss": {
         "log": "partition",
         "part": "`tail`: the new leader lacks the last records; `head`: it lacks the first ones",
         "first": "offset of the first lost record",
@@ -284,11 +284,11 @@ STORIES = {
     "transaction": "The state of a transactional id changed.",
     "marker": "A transaction marker was sent to a partition, written, or failed.",
     "last_stable_offset": "The open transaction that holds the last stable offset of a partition changed.",
-    "share": "A partition's leader loaded or discarded the state of a share group.",
+    "share_partition": "A partition's leader loaded or discarded the state of a share group.",
     "delivery": "Records of a share group were acquired, acknowledged or released.",
     "state": "A fault state of a log partition was set or cleared.",
     "leader": "The leader or leader epoch of a partition changed.",
-    "lost": "A log lost committed records, as in an unclean election or after a restored backup.",
+    "data_loss": "A log lost committed records, as in an unclean election or after a restored backup.",
     "broker": "A broker was stopped or started.",
     "cluster": "All brokers of a simulation failed at once, or were started again from their disk.",
     "load": "A coordinator loaded or unloaded its partition.",
@@ -357,10 +357,16 @@ PARTS: dict[str, dict[str, str]] = {
 """The objects inside of events."""
 
 
-FORMER_EVENTS = {"staged": "pending_offsets", "stable": "last_stable_offset"}
+FORMER_EVENTS = {
+    "staged": "pending_offsets",
+    "stable": "last_stable_offset",
+    "share": "share_partition",
+    "lost": "data_loss",
+}
 """Former kinds of events -> the present ones."""
 FORMER_ACTIONS = {
     "pending_offsets": {"staged": "pending", "passed over": "superseded"},
+    "share_partition": {"dropped": "unloaded"},
     "last_stable_offset": {"held": "blocked", "free": "unblocked"},
 }
 """Kind of event -> former values of its field ``action`` -> the present ones."""

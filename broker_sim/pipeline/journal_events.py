@@ -541,7 +541,7 @@ def _leader(event: Event, row: Row) -> None:
     row["broker"], row["text"] = number(event, "leader"), text(event, "reason")
 
 
-def _lost(event: Event, row: Row) -> None:
+def _data_loss(event: Event, row: Row) -> None:
     row["topic"], row["partition"] = _split(row.get("log") or "")
     row["action"] = text(event, "part")
     row["base_offset"], row["last_offset"] = number(event, "first"), number(event, "last")
@@ -567,7 +567,7 @@ _READERS: dict[str, Callable[[Event, Row], None]] = {
     "client": _client,
     "state": _state,
     "leader": _leader,
-    "lost": _lost,
+    "data_loss": _data_loss,
     "connection": _connection,
     "fault": _rule,
     "fault_added": _rule,

@@ -53,16 +53,16 @@ class ShareObserver:
         assert live.share is not None
         self._of_partition(live, "loaded", start_offset=live.share.start_offset)
 
-    def dropped(self, live: LivePartition, error: Err) -> None:
+    def unloaded(self, live: LivePartition, error: Err) -> None:
         """The partition is not loaded for the group any more."""
         if live.share is None:
             self._of_partition(live, "not loaded", error=error.name)
         else:
-            self._of_partition(live, "dropped", start_offset=live.share.start_offset, error=error.name)
+            self._of_partition(live, "unloaded", start_offset=live.share.start_offset, error=error.name)
 
     def _of_partition(self, live: LivePartition, action: str, **fields: Any) -> None:
         self.journal.write(
-            "share",
+            "share_partition",
             log=live.partition.name,
             group=live.key.group_id,
             action=action,

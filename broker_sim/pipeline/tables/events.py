@@ -161,8 +161,8 @@ EVENTS = TableSchema(
         ColumnSpec(
             "action",
             STRING,
-            "opened, closed, set, healed, down, started ..; of `lost` tail or head; of an answer what became of it where it did not go"
-            " out whole",
+            "opened, closed, set, healed, down, started ..; of `data_loss` tail or head; of an answer what became of it where it did"
+            " not go out whole",
             _LINE,
         ),
         ColumnSpec("log", STRING, "partition, by the name of its directory: `__consumer_offsets-12`", _LINE),
@@ -212,8 +212,8 @@ EVENTS = TableSchema(
         ColumnSpec("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
         ColumnSpec("kinds", ArrayOf(STRING), "kinds of the appended records: offsets, group, tombstone", _APPEND),
         ColumnSpec("records", LONG, "how many were appended, or read by a load", "append, load"),
-        ColumnSpec("base_offset", LONG, "of the first record; -1 where nothing was written", "append, lost"),
-        ColumnSpec("last_offset", LONG, "of the last record; -1 where nothing was written", "append, lost"),
+        ColumnSpec("base_offset", LONG, "of the first record; -1 where nothing was written", "append, data_loss"),
+        ColumnSpec("last_offset", LONG, "of the last record; -1 where nothing was written", "append, data_loss"),
         ColumnSpec("high_watermark", LONG, "of the partition after it", "append, committed"),
         ColumnSpec("epoch", INT, "leader epoch", "leader"),
         ColumnSpec("says", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
