@@ -155,7 +155,7 @@ SHARE = Shape(
 )
 DELIVERY = Shape(
     "Delivery",
-    "one delivery of a record; end: accepted, released, rejected, gap, expired, given back, ...; empty while the member has it",
+    "one delivery of a record; end: accepted, released, rejected, gap, expired, session closed, ...; empty while the member has it",
     {
         "member": "string",
         "ts_ms": "integer",

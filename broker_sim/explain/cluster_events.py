@@ -161,11 +161,11 @@ class ClusterEvents:
 
     def _client(self, event: Event) -> None:
         """What a scenario's client saw; only what went wrong for it."""
-        client, says, words = text(event, "client"), text(event, "says"), text(event, "text")
+        client, report, words = text(event, "client"), text(event, "reports"), text(event, "text")
         code = number(table(event, "details"), "code")
-        if client is None or not (says in TROUBLES or (says == "exited" and code)):
+        if client is None or not (report in TROUBLES or (report == "exited" and code)):
             return
-        ending = TROUBLES.get(str(says), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
+        ending = TROUBLES.get(str(report), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
         self.client_events.append(Incident("client", self.ts_ms, ending, self.order, client))
 
     def _incident(self, kind: str, words: str) -> None:

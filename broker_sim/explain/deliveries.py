@@ -16,15 +16,15 @@ from broker_sim.explain.events import Event, items, number, text
 
 __all__ = ["REDELIVERED_AFTER", "RecordDelivery", "ShareGroupReader", "SharePartitionHistory", "deliveries", "read"]
 
-REDELIVERED_AFTER = ("released", "expired", "given back")
+REDELIVERED_AFTER = ("released", "expired", "session closed")
 """How a delivery ends after which a record is to be delivered again, as long as the group's limit allows."""
 
 
 @dataclass(slots=True, eq=False)
 class RecordDelivery:
     """One delivery of a record. ``count``: the how many-th; ``end``: what ended it (`accepted`, `released`, `rejected`, `gap`,
-    `expired`, `given back`, `aborted`, `deleted`), "" while the member has it; ``becomes``: what it was then. ``renewed``: how often
-    its lock began anew; ``letter``: the partition with its dead letter. Times in ms of the brokers' clock."""
+    `expired`, `session closed`, `aborted`, `deleted`), "" while the member has it; ``becomes``: what it was then. ``renewed``: how
+    often its lock began anew; ``letter``: the partition with its dead letter. Times in ms of the brokers' clock."""
 
     member: str
     ts_ms: int

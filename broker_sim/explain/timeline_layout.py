@@ -260,7 +260,7 @@ def _draw_locks(past: History, of_member: dict[str, Lane]) -> None:
                 lane.present.append((since, past.last_ms if until is None else until))
                 kind = "redelivered" if nth > 1 else "lock"
                 lane.bars.append(Mark(kind, since, words, past.last_ms if until is None else until))
-                if until is not None and end in ("expired", "given back", "rejected", "released"):
+                if until is not None and end in ("expired", "session closed", "rejected", "released"):
                     mark = "unlocked" if end in ("released", "rejected") else "expired"
                     lane.marks.append(Mark("archived" if becomes in _GIVEN_UP else mark, until, words))
 

@@ -9,14 +9,17 @@ from broker_sim.common.former_names import current
 from kafka_wire.group_states import GROUP_STATES
 
 __all__ = [
+    "ACTION_FIELDS",
     "ALWAYS",
     "EVENTS",
     "FORMER_ACTIONS",
     "FORMER_EVENTS",
+    "FORMER_FIELDS",
     "PARTS",
     "STORIES",
     "Event",
     "current_action",
+    "current_field",
     "current_kind",
     "problems",
     "with_current_names",
@@ -196,9 +199,9 @@ EVENTS: dict[str, dict[str, str]] = {
         "log": "partition of data",
         "group": "share group",
         "action": "`acquired`; acknowledged by the member as `accepted`, `released`, `rejected`, `gap`, `renewed`; `expired`: the lock "
-        "ended; `given back`: the share session ended; `aborted`: records of an aborted transaction; `deleted`: records below the "
-        "start of the log; `dead letter`: written to the dead letter queue, or given up; `refused`: the share coordinator returned an "
-        "error, nothing changed",
+        "ended; `session closed`: the share session was closed; `aborted`: records of an aborted transaction; `deleted`: records below "
+        "the start of the log; `dead letter`: written to the dead letter queue, or given up; `refused`: the share coordinator returned "
+        "an error, nothing changed",
         "member": "member id of the present or former owner; null for none",
         "first": "offset of the first record",
         "last": "offset of the last record (inclusive)",
@@ -208,7 +211,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "start_offset": "share partition start offset after this change",
         "until_ms?": "of `acquired` and `renewed`: end of the lock, ms since 1970",
         "request?": "number of the ShareFetch or ShareAcknowledge",
-        "said?": "of `refused`: the action that failed",
+        "refused_action?": "of `refused`: the action that failed",
         "to?": "of `dead letter`: the partition that it was written to",
         "error?": "of `refused`: the error in the member's response; of `dead letter`: why it was not written",
     },
@@ -257,7 +260,7 @@ EVENTS: dict[str, dict[str, str]] = {
     },
     "client": {
         "client": "name of a scenario's client",
-        "says": "`started`, `exited`, or what its program reported: `assigned`, `revoked`, `lost`, `read`, `committed`, "
+        "reports": "`started`, `exited`, or what its program reported: `assigned`, `revoked`, `lost`, `read`, `committed`, "
         "`commit_failed`, `error`, `left`; in transactions `begun`, `aborted`, `fenced`",
         "text": "the message of an error, else empty",
         "details": "further details: `partitions`, `tasks`, `log` and `offset`, `offsets`, `code`",
@@ -366,23 +369,32 @@ FORMER_EVENTS = {
 """Former kinds of events -> the present ones."""
 FORMER_ACTIONS = {
     "pending_offsets": {"staged": "pending", "passed over": "superseded"},
-    "share_partition": {"dropped": "unloaded"},
     "last_stable_offset": {"held": "blocked", "free": "unblocked"},
+    "share_partition": {"dropped": "unloaded"},
+    "delivery": {"given back": "session closed"},
 }
-"""Kind of event -> former values of its field ``action`` -> the present ones."""
+"""Kind of event -> former values of its fields `ACTION_FIELDS` -> the present ones."""
+ACTION_FIELDS = ("action", "refused_action")
+"""The fields that contain actions."""
+FORMER_FIELDS = {"delivery": {"said": "refused_action"}, "client": {"says": "reports"}}
+"""Kind of event -> former names of its fields -> the present ones."""
 
 
 def with_current_names(event: Event) -> Event:
     """An event of a journal that an earlier version wrote, with its present names; other events are returned unchanged."""
     kind = event.get("event")
-    now = FORMER_EVENTS.get(kind) if isinstance(kind, str) else None
-    if now is None:
+    if not isinstance(kind, str):
         return event
-    action = event.get("action")
-    former = FORMER_ACTIONS.get(now, {})
-    return {**event, "event": now} | (
-        {"action": former[action]} if isinstance(action, str) and action in former else {}
-    )
+    now = FORMER_EVENTS.get(kind, kind)
+    actions, fields = FORMER_ACTIONS.get(now, {}), FORMER_FIELDS.get(now, {})
+    renamed = {fields[name]: value for name, value in event.items() if name in fields}
+    if now != kind:
+        renamed["event"] = now
+    for name in ACTION_FIELDS if actions else ():
+        action = renamed.get(name, event.get(name))
+        if isinstance(action, str) and action in actions:
+            renamed[name] = actions[action]
+    return {name: value for name, value in event.items() if name not in fields} | renamed if renamed else event
 
 
 def current_kind(kind: str, place: str = "") -> str:
@@ -391,8 +403,17 @@ def current_kind(kind: str, place: str = "") -> str:
 
 
 def current_action(kind: str, action: str, place: str = "") -> str:
-    """As `current_kind`: the present value of the field ``action`` of an event of that (present) kind."""
+    """As `current_kind`: the present value of one of `ACTION_FIELDS` of an event of that (present) kind."""
     return current(action, FORMER_ACTIONS.get(kind, {}), f"the action of the journal event {kind!r},", place)
+
+
+def current_field(kind: str | None, name: str, place: str = "") -> str:
+    """As `current_kind`: the present name of a field of an event of that (present) kind, None: of any kind."""
+    kinds = FORMER_FIELDS if kind is None else {kind: FORMER_FIELDS.get(kind, {})}
+    former = {was: now for fields in kinds.values() for was, now in fields.items()}
+    return current(
+        name, former, f"the field of the journal event {kind!r}," if kind else "the field of journal events", place
+    )
 
 
 def problems(event: Mapping[str, Any]) -> list[str]:

@@ -94,7 +94,7 @@ class ShareObserver:
         for change in _runs(moved.changes):
             action = change.why.value if error is Err.NONE else "refused"
             state = change.delivery.state if error is Err.NONE else change.before.state
-            fields = {"said": change.why.value, **refused} if refused else {}
+            fields = {"refused_action": change.why.value, **refused} if refused else {}
             if change.why is Reason.LETTER and not refused:
                 fields = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
             self._write(
@@ -104,10 +104,9 @@ class ShareObserver:
         for renewed in moved.renewed:
             member_id, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
             count = renewed.delivery.deliveries
-            said = Reason.RENEWED.value
             self._write(
                 live,
-                said,
+                Reason.RENEWED.value,
                 member_id,
                 renewed.first,
                 renewed.last,

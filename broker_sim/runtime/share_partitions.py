@@ -103,7 +103,7 @@ class SharePartitions:
         self.observer: ShareObserver | None = None
         release = state.config.release
         self.policy = PartitionPolicy(
-            given_back_uncounted=release < (4, 2),
+            closed_session_uncounted=release < (4, 2),
             completed_leave_room=release >= (4, 2),
             bad_records_come_alone=release >= (4, 2),
             neighbours_are_joined=release >= (4, 2),

@@ -455,10 +455,10 @@ def test_a_topic_that_grows_is_seen_in_what_clients_are_told() -> None:
 def test_what_the_clients_of_a_scenario_told() -> None:
     script = Script().formed([A]).at(10)
     for _ in range(3):
-        script.event("client", client="app-1", says="commit_failed", text="CommitFailedError", details={})
-    script.event("client", client="app-1", says="committed", text="", details={"offsets": {}})
-    script.event("client", client="elsewhere", says="error", text="no", details={})
-    script.event("client", client="app-1", says="exited", text="", details={"code": 1})
+        script.event("client", client="app-1", reports="commit_failed", text="CommitFailedError", details={})
+    script.event("client", client="app-1", reports="committed", text="", details={"offsets": {}})
+    script.event("client", client="elsewhere", reports="error", text="no", details={})
+    script.event("client", client="app-1", reports="exited", text="", details={"code": 1})
     assert said(script).splitlines()[-2:] == [
         '10:00:10.000  app-1 could not commit: "CommitFailedError" (×3).',
         "10:00:10.000  app-1 exited with code 1.",

@@ -194,7 +194,7 @@ def test_scenarios_whose_clients_say_what_they_read(spark: Any) -> None:
             continue
         given = Counter[tuple[str, str, int]]()
         for event in events:
-            if event["event"] == "client" and event["says"] == "read":
+            if event["event"] == "client" and event["reports"] == "read":
                 given[event["client"].split("-")[0], event["details"]["log"], event["details"]["offset"]] += 1
         again = Counter({(log, offset): count - 1 for (_, log, offset), count in given.items() if count > 1})
         assert covered(table[name], "to_offset") == again, name

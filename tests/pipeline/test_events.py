@@ -194,15 +194,21 @@ OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {
             "event": "client",
             "client": "app-1",
-            "says": "assigned",
+            "reports": "assigned",
             "text": "",
             "details": {"partitions": ["orders-0", "orders-1"]},
         },
-        {"client_id": "app-1", "says": "assigned"},
+        {"client_id": "app-1", "reports": "assigned"},
     ),
     (
-        {"event": "client", "client": "app-1", "says": "read", "text": "", "details": {"log": "orders-0", "offset": 5}},
-        {"client_id": "app-1", "says": "read", "topic": "orders", "partition": 0, "offset": 5},
+        {
+            "event": "client",
+            "client": "app-1",
+            "reports": "read",
+            "text": "",
+            "details": {"log": "orders-0", "offset": 5},
+        },
+        {"client_id": "app-1", "reports": "read", "topic": "orders", "partition": 0, "offset": 5},
     ),
     (
         {"event": "timer", "log": "__consumer_offsets-3", "timer": "session", "group": "a", "member": "m", "due_ms": 7},

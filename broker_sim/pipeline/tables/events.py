@@ -216,7 +216,7 @@ EVENTS = TableSchema(
         ColumnSpec("last_offset", LONG, "of the last record; -1 where nothing was written", "append, data_loss"),
         ColumnSpec("high_watermark", LONG, "of the partition after it", "append, committed"),
         ColumnSpec("epoch", INT, "leader epoch", "leader"),
-        ColumnSpec("says", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
+        ColumnSpec("reports", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
         ColumnSpec(
             "text",
             STRING,
