@@ -295,10 +295,12 @@ def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
         lane.bars.append(Mark("open", begun_ms, words, decided_ms))
         if transaction.decided_ms is not None:
             lane.bars.append(Mark("marking", decided_ms, words, over_ms))
-        if transaction.ends == "commit" and transaction.over:
+        if transaction.result == "commit" and transaction.over:
             lane.commits.append(over_ms)
-        elif transaction.ends:
-            lane.marks.append(Mark("left" if transaction.ends in ("commit", "abort") else "removed", decided_ms, words))
+        elif transaction.result:
+            lane.marks.append(
+                Mark("left" if transaction.result in ("commit", "abort") else "removed", decided_ms, words)
+            )
     return list(lanes.values())
 
 

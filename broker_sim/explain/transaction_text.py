@@ -73,7 +73,7 @@ def _header(
     how = [
         f"{number} {words}"
         for end, words in ends.items()
-        if (number := sum(transaction.ends == end for transaction in chosen)) > 0
+        if (number := sum(transaction.result == end for transaction in chosen)) > 0
     ]
     many = f"{count(len(chosen), 'transaction')} in the journal, {span}"
     many += f": {joined(how)}." if how else "."
@@ -118,7 +118,7 @@ def _decision(transaction: TransactionHistory) -> list[str]:
         f"The log refused {state} {_after(transaction, at)} ({error})."
         for at, state, error in transaction.refused[:SHOWN]
     ]
-    if not transaction.ends or transaction.decided_ms is None:
+    if not transaction.result or transaction.decided_ms is None:
         return [*sentences, "It is open."]
     by = "" if transaction.ended_by is None else f" by the {transaction.ended_by.api} of {transaction.ended_by.words}"
     timeout = duration_text(transaction.timeout_ms or 0)
@@ -127,7 +127,7 @@ def _decision(transaction: TransactionHistory) -> list[str]:
         "abort": f"Aborted{by}",
         "fenced": f"Aborted{by}, as another producer initialized the same id,",
         "timed out": f"Aborted by its coordinator, as it was open for longer than its timeout of {timeout},",
-    }[transaction.ends]
+    }[transaction.result]
     return [*sentences, f"{words} {_after(transaction, transaction.decided_ms)}."]
 
 
@@ -170,7 +170,7 @@ def is_trouble(transaction: TransactionHistory, until_ms: int) -> bool:
         0 if transaction.decided_ms is None else (transaction.completed_ms or until_ms) - transaction.decided_ms
     )
     return (
-        transaction.ends in ("fenced", "timed out")
+        transaction.result in ("fenced", "timed out")
         or bool(transaction.refused)
         or markers_ms >= WORTH_TELLING_MS
         or any(_worth(blocked, until_ms) and blocked.readers for blocked in transaction.blocked)

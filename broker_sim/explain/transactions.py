@@ -29,7 +29,7 @@ WORTH_TELLING_MS = 1000
 """A reader that waits less than that waits for any transaction, as it is meant to."""
 _FENCING = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE")
 _NOT_ITS_OWN = ("fenced", "timed out")
-"""Ends that were not its producer's."""
+"""Results that were not its producer's."""
 
 
 @dataclass(slots=True)
@@ -79,12 +79,12 @@ class BlockedStableOffset:
     @property
     def lost_abort(self) -> bool:
         """What came too late for its own transaction, which was over, was committed with the next one (KIP-890)."""
-        return self.hangs and isinstance(self.ended_by, TransactionHistory) and self.ended_by.ends == "commit"
+        return self.hangs and isinstance(self.ended_by, TransactionHistory) and self.ended_by.result == "commit"
 
 
 @dataclass(slots=True, eq=False)
 class TransactionHistory:
-    """One transaction. Times are ms of the brokers' clock; ``begun_ms`` None where the journal begins later. ``ends``: ``commit``,
+    """One transaction. Times are ms of the brokers' clock; ``begun_ms`` None where the journal begins later. ``result``: ``commit``,
     ``abort``, ``fenced``, ``timed out``, "" while it is open."""
 
     transactional_id: str
@@ -96,7 +96,7 @@ class TransactionHistory:
     timeout_ms: int | None = None
     partitions: list[str] = field(default_factory=list)
     pending_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
-    ends: str = ""
+    result: str = ""
     decided_ms: int | None = None
     ended_by: Sender | None = None
     completed_ms: int | None = None
@@ -202,7 +202,7 @@ class TransactionReader:
         if owner is None or error is None:
             return
         last = self._open.get(owner) or self._last.get(owner)
-        if last is None or last.ends not in _NOT_ITS_OWN:
+        if last is None or last.result not in _NOT_ITS_OWN:
             last = self._taken_from(who, owner)
         if last is not None:
             last.fenced.append((self._ts_ms, who, error))
@@ -212,7 +212,7 @@ class TransactionReader:
         for transaction in reversed(self.transactions):
             if (
                 transaction.transactional_id == owner
-                and transaction.ends in _NOT_ITS_OWN
+                and transaction.result in _NOT_ITS_OWN
                 and transaction.began_by is not None
             ):
                 began = transaction.began_by
@@ -251,8 +251,8 @@ class TransactionReader:
             current.partitions += [
                 partition for partition in names_in(event, "partitions") if partition not in current.partitions
             ]
-        if action == "prepared" or (action == "found" and not current.ends and "Prepare" in self.states[name]):
-            current.ends = text(event, "ends") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
+        if action == "prepared" or (action == "found" and not current.result and "Prepare" in self.states[name]):
+            current.result = text(event, "result") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
             current.decided_ms, current.ended_by = self._ts_ms, self._who(event)
             current.epoch = current.epoch if current.epoch >= 0 else number(event, "epoch") or 0
         elif action == "completed":
@@ -316,7 +316,7 @@ class TransactionReader:
         if before is not None:
             before.to_ms = self._ts_ms
             ended = self._of(before.producer_id)
-            if ended is not None and ended.ends:
+            if ended is not None and ended.result:
                 before.ended_by = ended
             elif self._markers_of is not None:
                 before.ended_by = self._markers_of.words
@@ -328,7 +328,7 @@ class TransactionReader:
             if where == log and at == offset:
                 blocked.readers[client] = self._ts_ms
         transaction = self._of(producer_id)
-        if transaction is not None and (not transaction.ends or log not in transaction.markers):
+        if transaction is not None and (not transaction.result or log not in transaction.markers):
             self._give(blocked, transaction)
         else:
             self.hanging.append(blocked)

@@ -157,7 +157,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "decided), `completed` (every marker is written), `expired`, `refused` (the append failed, nothing changed), `found` (by a "
         "loading coordinator: begun, or decided)",
         "state": "Kafka's name of the new state; of `refused` the state that was not stored",
-        "ends?": "of `prepared`: `commit`, `abort`, `fenced` (aborted by another producer with the same id), `timed out`",
+        "result?": "of `prepared`: `commit`, `abort`, `fenced` (aborted by another producer with the same id), `timed out`",
         "producer_id": "producer id; -1 of `expired`",
         "epoch": "its epoch",
         "partitions": "partitions of the transaction; of `added` the new ones, of `completed` those with a marker",
@@ -173,7 +173,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "action": "`sent`, `written` (committed there), `failed` (it is sent again, unless the transaction was ended otherwise; "
         "reported once per error)",
         "tries?": "of `written` and `failed`: number of attempts of this coordinator",
-        "ends": "`commit` or `abort`",
+        "result": "`commit` or `abort`",
         "producer_id": "producer id",
         "epoch": "its epoch",
         "error?": "of `failed`",
@@ -376,7 +376,12 @@ FORMER_ACTIONS = {
 """Kind of event -> former values of its fields `ACTION_FIELDS` -> the present ones."""
 ACTION_FIELDS = ("action", "refused_action")
 """The fields that contain actions."""
-FORMER_FIELDS = {"delivery": {"said": "refused_action"}, "client": {"says": "reports"}}
+FORMER_FIELDS = {
+    "delivery": {"said": "refused_action"},
+    "client": {"says": "reports"},
+    "transaction": {"ends": "result"},
+    "marker": {"ends": "result"},
+}
 """Kind of event -> former names of its fields -> the present ones."""
 
 

@@ -123,7 +123,7 @@ def rows_of_state(folders: Iterable[str], report: ReportSkipped = lambda skipped
 def _with_ending(row: dict[str, Any], transaction: _OpenTransaction, then: int | None, then_ms: int) -> dict[str, Any]:
     """The row of one that is over, with who ended it; ``then``: the status of the id's next record."""
     if row["end"] == "committed":
-        return {**row, "ends": "commit"}
+        return {**row, "result": "commit"}
     decided_ms = row["to_ms"] if transaction.decided_ms is None else transaction.decided_ms
     fenced = (
         transaction.bumped
@@ -131,8 +131,8 @@ def _with_ending(row: dict[str, Any], transaction: _OpenTransaction, then: int |
         else then == EMPTY and then_ms - row["to_ms"] <= AT_ONCE_MS
     )
     if (transaction.bumped or fenced) and decided_ms - transaction.from_ms >= transaction.timeout_ms:
-        return {**row, "ends": "timed out"}
-    return {**row, "ends": "fenced" if fenced else "abort"}
+        return {**row, "result": "timed out"}
+    return {**row, "result": "fenced" if fenced else "abort"}
 
 
 def _row(transaction: _OpenTransaction, to_ms: int | None, end: str | None) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -> dict[str, Any]:
     blocked = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.blocked}
     readers = {name: None for span in transaction.blocked for name in span.readers if _waited(span, name, result)}
-    end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"
+    end = None if transaction.completed_ms is None else "committed" if transaction.result == "commit" else "aborted"
     return {
         "transactional_id": transaction.transactional_id,
         "producer_id": transaction.producer_id,
@@ -278,7 +278,7 @@ def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -
         "to_ms": transaction.completed_ms,
         "until_ms": result.last_ms,
         "end": end,
-        "ends": transaction.ends or None,
+        "result": transaction.result or None,
         "began_by": None if transaction.began_by is None else transaction.began_by.client_id,
         "ended_by": None if transaction.ended_by is None else transaction.ended_by.client_id,
         "timeout_ms": transaction.timeout_ms,

@@ -149,7 +149,7 @@ class TransactionObserver:
             transactional_id=transaction.transactional_id,
             partition=_name(at),
             action=action,
-            ends="commit" if stored.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) else "abort",
+            result="commit" if stored.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) else "abort",
             producer_id=stored.producer_id,
             epoch=stored.epoch,
             **fields,
@@ -264,14 +264,14 @@ def _action(before: Stored | None, after: Stored, cause: Cause) -> tuple[str, di
         had = set(before.partitions)
         return "added", {"partitions": [_name(partition) for partition in after.partitions if partition not in had]}
     if after.state in DECIDED:
-        return "prepared", {"ends": _ends(after, cause)}
+        return "prepared", {"result": _result(after, cause)}
     if after.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
         partitions = [] if before is None else list(map(_name, before.partitions))
         return "completed", {"partitions": partitions}
     return "producer", {}
 
 
-def _ends(after: Stored, cause: Cause) -> str:
+def _result(after: Stored, cause: Cause) -> str:
     if cause.get("timer") == "timeout":
         return "timed out"
     if cause.get("api") == "InitProducerId":

@@ -73,8 +73,8 @@ def test_a_journal_s_rows_are_the_explanation_s(name: str, played: Callable[[str
     folder = played(name)
     found, rows = story(folder), rows_of_journal(lines(folder))
     own = [row for row in rows if not row.get("hangs")]
-    assert [(row["transactional_id"], row["from_ms"], row["to_ms"], row["ends"]) for row in own] == [
-        (one.transactional_id, one.begun_ms, one.completed_ms, one.ends or None) for one in found.transactions
+    assert [(row["transactional_id"], row["from_ms"], row["to_ms"], row["result"]) for row in own] == [
+        (one.transactional_id, one.begun_ms, one.completed_ms, one.result or None) for one in found.transactions
     ]
     assert [row["blocked"] for row in own] == [
         [f"{one.log} at {one.offset}" for one in each.blocked] for each in found.transactions
@@ -96,7 +96,7 @@ def test_the_logs_tell_the_journal_s_story(name: str, played: Callable[[str], Pa
             own[row["transactional_id"]].append(row)
     for transactional_id, told in own.items():
         expected = found.of(transactional_id)
-        assert [row["ends"] for row in told] == [one.ends or None for one in expected]
+        assert [row["result"] for row in told] == [one.result or None for one in expected]
         for row, one in zip(told, expected, strict=True):
             assert one.begun_ms is not None
             assert abs(row["from_ms"] - one.begun_ms) <= close
@@ -223,9 +223,9 @@ def test_each_end_has_its_sentence() -> None:
         "hangs": {"hangs": True},
         "hung": {"hangs": True, "to_ms": T0 + 5000, "end": "aborted", "ended_by": "admin"},
         "lost": {"hangs": True, "to_ms": T0 + 5000, "end": "committed", "lost_abort": True},
-        "fenced": {"ends": "fenced", "end": "aborted", "to_ms": T0 + 5000, "ended_by": "b", "began_by": "a"},
-        "timed out": {"ends": "timed out", "end": "aborted", "to_ms": T0 + 5000, "timeout_ms": 4000},
-        "decided": {"ends": "commit", "decided_ms": T0 + 1000},
+        "fenced": {"result": "fenced", "end": "aborted", "to_ms": T0 + 5000, "ended_by": "b", "began_by": "a"},
+        "timed out": {"result": "timed out", "end": "aborted", "to_ms": T0 + 5000, "timeout_ms": 4000},
+        "decided": {"result": "commit", "decided_ms": T0 + 1000},
     }.items():
         facts = ReportFacts("run", None, None, transactions=[row | more])
         (told[what],) = [one for report in ABOUT_ACCOUNTS for one in report(facts)]
@@ -292,7 +292,7 @@ def ended_rows(folder: Path) -> list[dict[str, Any]]:
         state = rows_of_state([str(folder / "__transaction_state-0")])
         data = rows_of_data([("payments", 0, str(folder / "payments-0"))])
         rows = list(seen_rows([*state, *data], "run"))
-        if all(row["ends"] for row in rows):
+        if all(row["result"] for row in rows):
             return rows
         assert time.monotonic() < give_up, f"waited 60 s for all transactions to end: {rows}"
         time.sleep(0.1)
@@ -309,11 +309,11 @@ def test_a_real_broker_s_logs_tell_how_each_transaction_ended(version: str, tmp_
         asyncio.run(lives(kafka.bootstrap))
         rows = ended_rows(kafka.nodes[1].data_dir)
     young = [row["transactional_id"] for row in rows].index("orders-app")
-    while rows[young]["ends"] == "abort":  # it aborts what the young broker did not take in time
+    while rows[young]["result"] == "abort":  # it aborts what the young broker did not take in time
         del rows[young]
         young = [row["transactional_id"] for row in rows].index("orders-app")
     ends = {
-        name: [row["ends"] for row in rows if row["transactional_id"] == name] for name in ("orders-app", "slow-app")
+        name: [row["result"] for row in rows if row["transactional_id"] == name] for name in ("orders-app", "slow-app")
     }
     assert ends["orders-app"][:4] == ["commit", "abort", "fenced", "commit"]
     assert set(ends["orders-app"][4:]) <= {"commit"}

@@ -83,7 +83,7 @@ async def test_an_abort_fences_the_producer() -> None:
         await orders.abort()
         await orders.state_is("CompleteAbort")
         assert await client.end() is Err.PRODUCER_FENCED
-        assert [each.ends for each in orders.history()] == ["fenced"]
+        assert [each.result for each in orders.history()] == ["fenced"]
         assert ", as another producer initialized the same id," in " ".join(orders.explain().split())
         with pytest.raises(UsageError, match="'nobody' can't be aborted: it is Dead"):
             await kafka.transaction("nobody").abort()
@@ -171,7 +171,7 @@ async def test_the_story_of_one_that_timed_out_and_of_who_waited() -> None:
         await kafka.time.advance("30s")
         assert await client.end() is Err.PRODUCER_FENCED
         (one,) = orders.history()
-        assert (one.ends, one.over, one.timeout_ms) == ("timed out", True, 20_000)
+        assert (one.result, one.over, one.timeout_ms) == ("timed out", True, 20_000)
         (held,) = one.blocked
         assert (held.log, held.offset, list(held.readers)) == ("orders-0", 0, ["wire"])
         assert held.to_ms is not None
@@ -197,7 +197,7 @@ async def test_a_producer_that_was_fenced_is_told_so_however_many_transactions_i
         assert await client.end() is Err.PRODUCER_FENCED
         fenced, *others = orders.history()
         assert [(who.client_id, error) for _, who, error in fenced.fenced] == [("wire", "PRODUCER_FENCED")]
-        assert [one.ends for one in others] == ["commit", "commit"]
+        assert [one.result for one in others] == ["commit", "commit"]
         assert [one.fenced for one in others] == [[], []]
         assert "The EndTxn of wire was answered PRODUCER_FENCED" in " ".join(orders.explain().split())
         await successor.wire.close()

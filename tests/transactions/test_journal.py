@@ -68,10 +68,10 @@ def told(kafka: Cluster) -> list[str]:
     for event in kafka.journal.events:
         kind = event["event"]
         if kind == "transaction":
-            ends = f" {event['ends']}" if "ends" in event else ""
+            ends = f" {event['result']}" if "result" in event else ""
             words.append(f"{event['action']}{ends}: {event['state']} {event['epoch']} {' '.join(event['partitions'])}")
         elif kind == "marker":
-            words.append(f"marker {event['action']} {event['partition']} {event['ends']}")
+            words.append(f"marker {event['action']} {event['partition']} {event['result']}")
         elif kind == "last_stable_offset":
             words.append(f"{event['log']} {event['action']} at {event['last_stable_offset']}")
         elif kind in ("pending_offsets", "offsets"):
@@ -192,7 +192,7 @@ async def test_why_a_transaction_was_aborted_in_spite_of_its_producer() -> None:
         assert await client.init() is Err.CONCURRENT_TRANSACTIONS
         await kafka.time.advance("1s")
         ends = [e for e in kafka.journal.events if e["event"] == "transaction" and e["action"] == "prepared"]
-        assert [(e["ends"], e["cause"]["kind"]) for e in ends] == [("timed out", "timer"), ("fenced", "request")]
+        assert [(e["result"], e["cause"]["kind"]) for e in ends] == [("timed out", "timer"), ("fenced", "request")]
         timers = [e for e in kafka.journal.events if e["event"] == "timer" and e["timer"] == "timeout"]
         assert [e["transactional_id"] for e in timers] == [TX]
 

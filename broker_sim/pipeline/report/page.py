@@ -537,7 +537,7 @@ def _end_of(row: Row) -> str:
     if row["hangs"]:
         return "lost abort" if row["lost_abort"] else "hangs" if row["to_ms"] is None else "hung, was aborted by hand"
     by = f" by {row['ended_by']}" if row["ended_by"] else ""
-    return f"{row['ends'] or row['end'] or 'open'}{by}"
+    return f"{row['result'] or row['end'] or 'open'}{by}"
 
 
 def _living(facts: ReportFacts, log_partition: int) -> list[str]:

@@ -45,7 +45,7 @@ TRANSACTIONS = TableSchema(
             "decided_ms", LONG, "when its end was decided: markers followed; null where that is not known", _SOURCES
         ),
         ColumnSpec(
-            "ends",
+            "result",
             STRING,
             "`commit`, `abort`, `fenced` (aborted, as a producer came with the same id), `timed out`; null if it is open, or hangs",
             _SOURCES,
@@ -85,7 +85,7 @@ TRANSACTIONS = TableSchema(
 
 _SEEN = (
     *("run_id", "transactional_id", "producer_id", "from_ms", "to_ms", "end", "timeout_ms", "partitions", "source"),
-    *("decided_ms", "ends", "began_by", "ended_by", "blocked", "blocked_ms", "readers", "hangs", "lost_abort"),
+    *("decided_ms", "result", "began_by", "ended_by", "blocked", "blocked_ms", "readers", "hangs", "lost_abort"),
 )
 SEEN = TableSchema(
     "transactions_seen",
@@ -177,7 +177,9 @@ def transactions(log: DataFrame, seen: DataFrame, lines: DataFrame) -> DataFrame
     over = both.where(f.col("end").isNotNull())
     usual = over.groupBy("run_id").agg(f.percentile_approx("open_ms", 0.5).alias("usual_ms"))
     lasted = (f.col("open_ms") >= LONG_MS) & (f.col("open_ms") >= TIMES * f.coalesce("usual_ms", f.lit(0)))
-    odd = f.coalesce(f.col("ends").isin("fenced", "timed out"), f.lit(False)) | f.coalesce(f.col("hangs"), f.lit(False))
+    odd = f.coalesce(f.col("result").isin("fenced", "timed out"), f.lit(False)) | f.coalesce(
+        f.col("hangs"), f.lit(False)
+    )
     late = f.coalesce(f.col("to_ms") - f.col("decided_ms") >= LONG_MS, f.lit(False))
     long = both.join(f.broadcast(usual), "run_id", "left").where(lasted | odd | late)
     long = long.withColumn("key", f.coalesce("transactional_id", f.lit("")))
