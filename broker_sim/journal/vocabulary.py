@@ -337,13 +337,13 @@ PARTS: dict[str, dict[str, str]] = {
         "rebalance_timeout_ms": "rebalance timeout: time to revoke partitions",
         "topics": "its subscription",
         "assignment": "topic -> partitions that it owns",
-        "gives_up": "topic -> partitions that it was asked to revoke and has not confirmed",
-        "lacks": "topic -> partitions of its target assignment that it does not own yet",
+        "pending_revocation": "topic -> partitions that it was asked to revoke and has not confirmed",
+        "pending_assignment": "topic -> partitions of its target assignment that it does not own yet",
         "process?": "of a member of a streams group the process id",
         "topology_epoch?": "of a member of a streams group the epoch of the topology that it has",
         "tasks?": "of a member of a streams group `active`, `standby`, `warm-up` -> ids of the tasks that it has: `0_3`",
-        "tasks_given_up?": "the same for tasks that it was asked to revoke and has not confirmed",
-        "tasks_lacking?": "the same for tasks of its target assignment that it does not own yet",
+        "tasks_pending_revocation?": "the same for tasks that it was asked to revoke and has not confirmed",
+        "tasks_pending_assignment?": "the same for tasks of its target assignment that it does not own yet",
     },
     "cause": {
         "kind": "`request`, `timer`, `append` (an append failed), `committed`, `topics` (topics were deleted), `marker` (a "
@@ -385,21 +385,51 @@ FORMER_FIELDS = {
 """Kind of event -> former names of its fields -> the present ones."""
 
 
+FORMER_MEMBER_FIELDS = {
+    "epochs": {
+        "gives_up": "pending_revocation",
+        "lacks": "pending_assignment",
+        "tasks_given_up": "tasks_pending_revocation",
+        "tasks_lacking": "tasks_pending_assignment",
+    },
+}
+"""Kind of event -> former names of its members' fields -> the present ones."""
+
+
 def with_current_names(event: Event) -> Event:
     """An event of a journal that an earlier version wrote, with its present names; other events are returned unchanged."""
     kind = event.get("event")
     if not isinstance(kind, str):
         return event
     now = FORMER_EVENTS.get(kind, kind)
-    actions, fields = FORMER_ACTIONS.get(now, {}), FORMER_FIELDS.get(now, {})
-    renamed = {fields[name]: value for name, value in event.items() if name in fields}
-    if now != kind:
-        renamed["event"] = now
-    for name in ACTION_FIELDS if actions else ():
-        action = renamed.get(name, event.get(name))
-        if isinstance(action, str) and action in actions:
-            renamed[name] = actions[action]
-    return {name: value for name, value in event.items() if name not in fields} | renamed if renamed else event
+    changed: dict[str, Any] = {} if now == kind else {"event": now}
+    for former, present in FORMER_FIELDS.get(now, {}).items():
+        if former in event:
+            changed[present] = event[former]
+    if now in FORMER_ACTIONS:
+        for name in ACTION_FIELDS:
+            action = changed.get(name, event.get(name))
+            if isinstance(action, str) and action in FORMER_ACTIONS[now]:
+                changed[name] = FORMER_ACTIONS[now][action]
+    if now in FORMER_MEMBER_FIELDS:
+        changed |= _with_current_members(event, FORMER_MEMBER_FIELDS[now])
+    if not changed:
+        return event
+    return {name: value for name, value in event.items() if name not in FORMER_FIELDS.get(now, {})} | changed
+
+
+def _with_current_members(event: Event, former: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of an event with members whose fields have former names, with the present ones."""
+    changed: dict[str, Any] = {}
+    members = event.get("members")
+    if isinstance(members, list) and any(
+        isinstance(member, dict) and any(name in member for name in former) for member in members
+    ):
+        changed["members"] = [
+            {former.get(name, name): value for name, value in member.items()} if isinstance(member, dict) else member
+            for member in members
+        ]
+    return changed
 
 
 def current_kind(kind: str, place: str = "") -> str:

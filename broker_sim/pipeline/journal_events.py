@@ -133,7 +133,7 @@ def row_of(line: bytes, position: int, where: LineSource) -> Row:
         missing = [name for name, value in (("event", kind), ("seq", seq), ("ts_ms", ts_ms)) if value is None]
         why = f"{' and '.join(missing)} missing" if missing else "its kind is no text"
         return skipped_row(where, position, len(line), f"no event of a journal: {why}")
-    event = with_current_names(event)
+    written, event = event, with_current_names(event)
     kind = event["event"]
     row: Row = {
         "run_id": where.run_id,
@@ -151,7 +151,7 @@ def row_of(line: bytes, position: int, where: LineSource) -> Row:
         row["unknown"] = [name for name in event if name not in known]
     _common(event, row)
     if kind == "epochs":
-        row["detail"] = words
+        row["detail"] = words if event is written else json.dumps(event)
     read = _READERS.get(kind)
     if read is not None:
         read(event, row)

@@ -144,9 +144,9 @@ class Coverage:
         self._states[group] = state
         why = cause.get("api") or cause.get("timer") or cause["kind"]
         self._come_to(f"epochs {old} -> {state} by {why}")
-        for owing in ("gives_up", "lacks"):
-            if any(member[owing] for member in event["members"]):
-                self._come_to(f"a member {owing} in {state} by {why}")
+        for pending in ("pending_revocation", "pending_assignment"):
+            if any(member[pending] for member in event["members"]):
+                self._come_to(f"a member has {pending} in {state} by {why}")
                 self._open("unreleased")
 
     # --- features
