@@ -318,7 +318,7 @@ PARTS: dict[str, dict[str, str]] = {
         "client_id": "as the client sent it",
         "client_host": "as Kafka shows it",
         "instance": "group.instance.id, null for a dynamic member",
-        "waits": "`JoinGroup` or `SyncGroup` while that request is deferred, else null",
+        "deferred": "`JoinGroup` or `SyncGroup` while that request is deferred, else null",
         "session_timeout_ms": "session timeout",
         "rebalance_timeout_ms": "rebalance timeout",
         "topics": "subscription of a consumer; null if undecodable, and for other protocol types",
@@ -392,6 +392,7 @@ FORMER_MEMBER_FIELDS = {
         "tasks_given_up": "tasks_pending_revocation",
         "tasks_lacking": "tasks_pending_assignment",
     },
+    "group": {"waits": "deferred"},
 }
 """Kind of event -> former names of its members' fields -> the present ones."""
 
@@ -412,24 +413,27 @@ def with_current_names(event: Event) -> Event:
             if isinstance(action, str) and action in FORMER_ACTIONS[now]:
                 changed[name] = FORMER_ACTIONS[now][action]
     if now in FORMER_MEMBER_FIELDS:
-        changed |= _with_current_members(event, FORMER_MEMBER_FIELDS[now])
+        former_fields = FORMER_MEMBER_FIELDS[now]
+        changed |= _current_members(event, former_fields)
+        for name in ("before", "after"):
+            if members := _current_members(event.get(name), former_fields):
+                changed[name] = event[name] | members
     if not changed:
         return event
     return {name: value for name, value in event.items() if name not in FORMER_FIELDS.get(now, {})} | changed
 
 
-def _with_current_members(event: Event, former: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of an event with members whose fields have former names, with the present ones."""
-    changed: dict[str, Any] = {}
-    members = event.get("members")
-    if isinstance(members, list) and any(
-        isinstance(member, dict) and any(name in member for name in former) for member in members
-    ):
-        changed["members"] = [
-            {former.get(name, name): value for name, value in member.items()} if isinstance(member, dict) else member
-            for member in members
+def _current_members(shown: object, former: Mapping[str, str]) -> dict[str, Any]:
+    """``members`` of an event or of a snapshot with the present names of their fields; nothing if no field has a former one."""
+    rows = shown.get("members") if isinstance(shown, dict) else None
+    if not isinstance(rows, list) or not any(name in row for row in rows if isinstance(row, dict) for name in former):
+        return {}
+    return {
+        "members": [
+            {former.get(name, name): value for name, value in row.items()} if isinstance(row, dict) else row
+            for row in rows
         ]
-    return changed
+    }
 
 
 def current_kind(kind: str, place: str = "") -> str:

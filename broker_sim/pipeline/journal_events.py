@@ -478,7 +478,7 @@ def _members(snapshot: GroupSnapshot) -> list[tuple[Any, ...]]:
             text(member, "client_id"),
             text(member, "client_host"),
             text(member, "instance"),
-            text(member, "waits"),
+            text(member, "deferred"),
             number(member, "session_timeout_ms"),
             number(member, "rebalance_timeout_ms"),
             names_in(member, "topics") if isinstance(member.get("topics"), list) else None,

@@ -119,7 +119,7 @@ def test_a_step_of_a_group() -> None:
             "client_id": "web",
             "client_host": "/127.0.0.1",
             "instance": "web-1",
-            "waits": None,
+            "deferred": None,
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 60_000,
             "topics": ["orders"],

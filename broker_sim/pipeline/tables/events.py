@@ -73,7 +73,7 @@ MEMBER = StructOf(
         ColumnSpec("client_id", STRING, "as the client sent it", _GROUP),
         ColumnSpec("client_host", STRING, "as Kafka shows it: `/127.0.0.1`", _GROUP),
         ColumnSpec("instance", STRING, "group.instance.id, null for a dynamic member", _GROUP),
-        ColumnSpec("waits", STRING, "`JoinGroup` or `SyncGroup` if that request is deferred", _GROUP),
+        ColumnSpec("deferred", STRING, "`JoinGroup` or `SyncGroup` if that request is deferred", _GROUP),
         ColumnSpec("session_timeout_ms", LONG, "session timeout, ms", _GROUP),
         ColumnSpec("rebalance_timeout_ms", LONG, "rebalance timeout, ms", _GROUP),
         ColumnSpec("topics", ArrayOf(STRING), "subscribed topics, null if the subscription can't be parsed", _GROUP),
