@@ -40,7 +40,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["EVENTS", "MEMBER", "PARTITION", "PER_JOURNAL", "by_partition", "calls", "error_name", "in_order", "skipped"]
+__all__ = [
+    "EVENTS",
+    "FORMER_COLUMNS",
+    "MEMBER",
+    "PARTITION",
+    "PER_JOURNAL",
+    "by_partition",
+    "calls",
+    "error_name",
+    "in_order",
+    "skipped",
+]
 
 _LINE, _REQUEST, _GROUP, _APPEND = "line", "request", "group", "append"
 _GROUPS = "group, epochs"
@@ -251,6 +262,8 @@ EVENTS = TableSchema(
     ),
     "One row for each event of a journal. Which columns are filled depends on `type`. Order by run_id, journal and seq.",
 )
+FORMER_COLUMNS = {"says": "reports"}
+"""Former names of its columns -> the present ones."""
 
 PER_JOURNAL = ("run_id", "journal")
 """Within these request numbers are unique."""
