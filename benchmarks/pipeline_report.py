@@ -140,7 +140,7 @@ class JournalWriter:
 
     def _rebalance(self, group: Group, now_ms: int) -> None:
         member = {"member": group.member, "client_id": f"{group.name}-1", "client_host": "/10.0.0.6", "instance": None,
-                  "waits": None, "session_timeout_ms": 45000, "rebalance_timeout_ms": 300000, "topics": ["orders"],
+                  "deferred": None, "session_timeout_ms": 45000, "rebalance_timeout_ms": 300000, "topics": ["orders"],
                   "assignment": None}  # fmt: skip
         before = {"state": "Stable", "generation": group.generation, "protocol": "range", "leader": group.member, "size": 1,
                   "members": [member], "pending": []}  # fmt: skip

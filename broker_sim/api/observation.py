@@ -50,7 +50,7 @@ class Observation:
         from broker_sim.faults.order import Order
         from broker_sim.faults.registry import Faults
         from broker_sim.faults.tap import RequestInterceptor
-        from broker_sim.runtime.transaction_observer import StableObserver
+        from broker_sim.runtime.transaction_observer import StableOffsetObserver
 
         self.journal = journal
         as_version, chance = state.as_version, self._chance_of("faults")
@@ -62,7 +62,7 @@ class Observation:
             server.tap = self.tap
         state.on_election.append(self._elected)
         state.on_loss.append(self._lost)
-        StableObserver(journal, state)
+        StableOffsetObserver(journal, state)
 
     def watch(self, runtime: GroupCoordinator) -> None:
         """Write down what becomes of groups, too."""
@@ -104,7 +104,7 @@ class Observation:
         )
 
     def _lost(self, partition: Partition, lost: LostRecords) -> None:
-        self.write("lost", log=partition.name, **lost._asdict())
+        self.write("data_loss", log=partition.name, **lost._asdict())
 
     def forget(self) -> PartitionFaults | None:
         """Nothing is in force any more; returns the states that logs were in. The journal stays."""

@@ -131,7 +131,7 @@ def _group(group: Mapping[str, Any]) -> str:
                 member["member_id"],
                 member["client_id"],
                 member["client_host"],
-                f"waits in {member['waits']}" if member["waits"] else "leader" if member["leader"] else "",
+                f"deferred {member['deferred']}" if member["deferred"] else "leader" if member["leader"] else "",
                 _assignment(member),
             )
             for member in group["members"]

@@ -73,7 +73,7 @@ FAULT = Shape(
 )
 MEMBER = Shape(
     "Member",
-    "a member of a group; waits: JoinGroup or SyncGroup if that request of it is deferred",
+    "a member of a group; deferred: JoinGroup or SyncGroup if that request of it is deferred",
     {
         "member_id": "string",
         "client_id": "string",
@@ -81,7 +81,7 @@ MEMBER = Shape(
         "instance_id": "string?",
         "session_timeout_ms": "integer",
         "rebalance_timeout_ms": "integer",
-        "waits": "string?",
+        "deferred": "string?",
         "leader": "boolean",
         "topics": "array?",
         "assignment": "object?",
@@ -155,7 +155,7 @@ SHARE = Shape(
 )
 DELIVERY = Shape(
     "Delivery",
-    "one delivery of a record; end: accepted, released, rejected, gap, expired, given back, ...; empty while the member has it",
+    "one delivery of a record; end: accepted, released, rejected, gap, expired, session closed, ...; empty while the member has it",
     {
         "member": "string",
         "ts_ms": "integer",

@@ -32,7 +32,7 @@ class ClusterEvents:
             "fault_removed": self._fault_removed,
             "state": self._state,
             "leader": self._leader,
-            "lost": self._lost,
+            "data_loss": self._data_loss,
             "load": self._load,
             "broker": self._broker,
             "clock": self._clock,
@@ -96,12 +96,12 @@ class ClusterEvents:
         detail = ", ".join(([f"epoch {epoch}"] if epoch is not None else []) + ([reason] if reason else []))
         self._log_incident(log, "leader", f"{log} {what}" + (f" ({detail})" if detail else ""))
 
-    def _lost(self, event: Event) -> None:
+    def _data_loss(self, event: Event) -> None:
         log, first, last = text(event, "log"), number(event, "first"), number(event, "last")
         if log is not None and first is not None and last is not None:
             place = "its last" if event.get("part") == "tail" else "its first"
             what = f"{log} lost {place} records, which were committed: offsets {first} to {last}"
-            self._log_incident(log, "lost", what)
+            self._log_incident(log, "data_loss", what)
 
     def _load(self, event: Event) -> None:
         log, action = text(event, "log"), event.get("action")
@@ -161,11 +161,11 @@ class ClusterEvents:
 
     def _client(self, event: Event) -> None:
         """What a scenario's client saw; only what went wrong for it."""
-        client, says, words = text(event, "client"), text(event, "says"), text(event, "text")
+        client, report, words = text(event, "client"), text(event, "reports"), text(event, "text")
         code = number(table(event, "details"), "code")
-        if client is None or not (says in TROUBLES or (says == "exited" and code)):
+        if client is None or not (report in TROUBLES or (report == "exited" and code)):
             return
-        ending = TROUBLES.get(str(says), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
+        ending = TROUBLES.get(str(report), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
         self.client_events.append(Incident("client", self.ts_ms, ending, self.order, client))
 
     def _incident(self, kind: str, words: str) -> None:

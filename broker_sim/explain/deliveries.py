@@ -2,8 +2,8 @@
 
     found = deliveries(events, "shippers")     # of every partition that it has read, every record that was delivered
 
-It is read from the journal's events ``delivery`` and ``share``. A record's delivery begins when a member acquires it and ends when the
-member says what became of it, its lock ends or its share session does.
+It is read from the journal's events ``delivery`` and ``share_partition``. A record's delivery begins when a member acquires it and ends
+when the member says what became of it, its lock ends or its share session does.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from broker_sim.explain.events import Event, items, number, text
 
 __all__ = ["REDELIVERED_AFTER", "RecordDelivery", "ShareGroupReader", "SharePartitionHistory", "deliveries", "read"]
 
-REDELIVERED_AFTER = ("released", "expired", "given back")
+REDELIVERED_AFTER = ("released", "expired", "session closed")
 """How a delivery ends after which a record is to be delivered again, as long as the group's limit allows."""
 
 
 @dataclass(slots=True, eq=False)
 class RecordDelivery:
     """One delivery of a record. ``count``: the how many-th; ``end``: what ended it (`accepted`, `released`, `rejected`, `gap`,
-    `expired`, `given back`, `aborted`, `deleted`), "" while the member has it; ``becomes``: what it was then. ``renewed``: how often
-    its lock began anew; ``letter``: the partition with its dead letter. Times in ms of the brokers' clock."""
+    `expired`, `session closed`, `aborted`, `deleted`), "" while the member has it; ``becomes``: what it was then. ``renewed``: how
+    often its lock began anew; ``letter``: the partition with its dead letter. Times in ms of the brokers' clock."""
 
     member: str
     ts_ms: int
@@ -76,14 +76,14 @@ class ShareGroupReader:
         kind = event.get("event")
         if kind == "epochs":
             self._epochs(event)
-        elif kind in ("share", "delivery"):
+        elif kind in ("share_partition", "delivery"):
             log = text(event, "log")
             if log is not None:
                 partition = self.partitions.setdefault(log, SharePartitionHistory(log))
                 partition.start_offset = (
                     number(event, "start_offset") if "start_offset" in event else partition.start_offset
                 )
-                (self._share if kind == "share" else self._delivery)(event, partition)
+                (self._share_partition if kind == "share_partition" else self._delivery)(event, partition)
 
     def _epochs(self, event: Event) -> None:
         rows = [row for row in items(event, "members") if isinstance(row, Mapping)]
@@ -95,15 +95,15 @@ class ShareGroupReader:
         self.state, self.size = text(event, "state") or "", number(event, "size") or 0
         self.epoch = number(event, "group_epoch") or 0
 
-    def _share(self, event: Event, partition: SharePartitionHistory) -> None:
+    def _share_partition(self, event: Event, partition: SharePartitionHistory) -> None:
         ts_ms = number(event, "ts_ms") or 0
         if event.get("action") == "loaded":
             partition.loads.append((ts_ms, number(event, "leader_epoch") or 0))
-        elif event.get("action") == "dropped":
+        elif event.get("action") == "unloaded":
             for _, delivery in list(
                 partition.held()
             ):  # the next leader finds them free, and counts no delivery that wasn't written
-                delivery.end, delivery.ended_ms, delivery.becomes = "dropped", ts_ms, "available"
+                delivery.end, delivery.ended_ms, delivery.becomes = "unloaded", ts_ms, "available"
 
     def _delivery(self, event: Event, partition: SharePartitionHistory) -> None:
         first, last, ts_ms = number(event, "first"), number(event, "last"), number(event, "ts_ms") or 0
@@ -123,7 +123,7 @@ class ShareGroupReader:
             elif action == "dead letter" and known:
                 known[-1].becomes, known[-1].letter = becomes, text(event, "to") or ""
             elif action not in ("renewed", "dead letter"):
-                if not known or (known[-1].end and known[-1].end != "dropped"):
+                if not known or (known[-1].end and known[-1].end != "unloaded"):
                     known.append(RecordDelivery(member, ts_ms, how_often))  # it was delivered before the journal began
                 known[-1].end, known[-1].ended_ms, known[-1].becomes = action, ts_ms, becomes
 

@@ -79,7 +79,7 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
     worth = [
         (offset, all_)
         for offset, all_ in sorted(partition.records.items())
-        if len(all_) > 1 or all_[-1].end in ("expired", "given back", "rejected", "released")
+        if len(all_) > 1 or all_[-1].end in ("expired", "session closed", "rejected", "released")
     ]
     for story, same in groupby(worth, key=lambda pair: _story(pair[1], reader)):
         rows = list(same)
@@ -119,8 +119,8 @@ def _ending(delivery: RecordDelivery) -> str:
     renewed = f" renewed {times(delivery.renewed)}," if delivery.renewed else ""
     words = {
         "expired": f"whose acquisition lock expired after {lasted}",
-        "given back": f"whose share session ended after {lasted}",
-        "dropped": "until the partition got another leader",
+        "session closed": f"whose share session was closed after {lasted}",
+        "unloaded": "until the partition got another leader",
         "gap": "which acknowledged it as a gap",
         "aborted": "whose transaction was aborted",
         "deleted": "until the log was deleted up to there",

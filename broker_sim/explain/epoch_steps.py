@@ -84,7 +84,7 @@ class MemberSnapshot:
     @classmethod
     def of(cls, row: Event) -> MemberSnapshot:
         """What the event shows of a member."""
-        has, revoking, missing = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _HELD)
+        has, revoking, missing = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _OWNED)
         return cls(
             text(row, "member") or "?",
             text(row, "client_id") or "",
@@ -273,8 +273,12 @@ def from_epochs(step: EpochStep) -> tuple[GroupSnapshot, Cause]:
 
 # ------------------------------------------------------------------------------------------------ fields of an event
 
-_HELD = (("tasks", "assignment"), ("tasks_given_up", "gives_up"), ("tasks_lacking", "lacks"))
-"""Where a member's event has what it has, is to give up and missing: as tasks, else as partitions."""
+_OWNED = (
+    ("tasks", "assignment"),
+    ("tasks_pending_revocation", "pending_revocation"),
+    ("tasks_pending_assignment", "pending_assignment"),
+)
+"""Where a member's event has what it has, is to revoke and is to get: as tasks, else as partitions."""
 
 
 def _objects(event: Event) -> Iterable[Event]:

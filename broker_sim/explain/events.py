@@ -211,4 +211,4 @@ class GroupSnapshot:
 
     def waiting(self, api: str) -> list[str]:
         """The members with a parked request of this API."""
-        return [name for name, member in self.members.items() if member.get("waits") == api]
+        return [name for name, member in self.members.items() if member.get("deferred") == api]

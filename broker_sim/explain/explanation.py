@@ -92,7 +92,7 @@ def _entries(past: History, own: Iterable[epochs.TimelineEntry]) -> list[epochs.
 
 
 def _transactions(past: History) -> Iterator[Paragraph]:
-    """Those that did not end as meant, or held readers up."""
+    """Those that did not end as meant, or blocked readers."""
     for transaction in past.transactions:
         if is_trouble(transaction, past.last_ms):
             yield Paragraph(
@@ -101,9 +101,9 @@ def _transactions(past: History) -> Iterator[Paragraph]:
                 text_of_transaction(transaction, past.last_ms),
                 transaction.order,
             )
-    for held in past.held:
-        if held.hangs:
-            yield Paragraph(held.from_ms, "trouble", stable_offset_text(held, past.last_ms), held.order)
+    for blocked in past.blocked:
+        if blocked.hangs:
+            yield Paragraph(blocked.from_ms, "trouble", stable_offset_text(blocked, past.last_ms), blocked.order)
 
 
 def _fill(paragraphs: Iterable[str], width: int) -> str:

@@ -283,7 +283,8 @@ class _HistoryReader:
         came = [
             name
             for name, member_row in after.members.items()
-            if member_row.get("waits") == "JoinGroup" and (name not in old or old[name].get("waits") != "JoinGroup")
+            if member_row.get("deferred") == "JoinGroup"
+            and (name not in old or old[name].get("deferred") != "JoinGroup")
         ]
         if cause.call is not None and cause.call.api == "JoinGroup":
             came += [name for name in after.members if name not in old]
@@ -299,7 +300,7 @@ class _HistoryReader:
                     call.client_id or info.client_id,
                     call.client_host or info.client_host,
                 )
-        others_in = all(member_row.get("waits") == "JoinGroup" for member_row in after.members.values())
+        others_in = all(member_row.get("deferred") == "JoinGroup" for member_row in after.members.values())
         for name in after.pending if others_in and not rebalance.from_empty else ():
             rebalance.pending_from_ms.setdefault(name, self.ts_ms)
 
@@ -419,7 +420,7 @@ class _HistoryReader:
         self.around.finish()
         clients = [info.client_id for info in past.members.values()]
         past.deliveries = self.deliveries if self.deliveries.partitions else None
-        past.transactions, past.held = concern(self.transactions, self.group, clients, past.last_ms)
+        past.transactions, past.blocked = concern(self.transactions, self.group, clients, past.last_ms)
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         for rebalance, following in pairwise(past.rebalances):

@@ -10,7 +10,7 @@ from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import Holding
 from broker_sim.explain.events import Call, GroupSnapshot
 from broker_sim.explain.rebalances import Cause, Phases
-from broker_sim.explain.transactions import HeldStableOffset, TransactionHistory
+from broker_sim.explain.transactions import BlockedStableOffset, TransactionHistory
 
 __all__ = [
     "Arrival",
@@ -181,7 +181,7 @@ class History:
     existed: bool = False
     transactions: list[TransactionHistory] = field(default_factory=list)  # that commit for it, or that it waited for
     deliveries: Deliveries | None = None  # of a share group: what became of its records
-    held: list[HeldStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
+    blocked: list[BlockedStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
 
     def name(self, member: str) -> str:
         """The member's short name, else its id."""

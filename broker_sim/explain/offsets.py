@@ -113,10 +113,10 @@ class Offsets:
                 self._sized(event)
             elif event.get("api") == "OffsetFetch" and call is not None:
                 self._lookups[call.client_id, call.client_host] = whole_error(event, self.past.group)
-        elif kind == "lost":
-            lost = self._lost(event)
-            if lost is not None:
-                self._found.append((ts_ms, order, lost))
+        elif kind == "data_loss":
+            loss = self._data_loss(event)
+            if loss is not None:
+                self._found.append((ts_ms, order, loss))
         elif text(event, "group") != self.past.group:
             return
         elif kind == "group":
@@ -199,7 +199,7 @@ class Offsets:
         words = f"committed offsets {why}: {shortened(shown)}; a member that starts there uses its auto.offset.reset"
         return lambda: words
 
-    def _lost(self, event: Event) -> Callable[[], str] | None:
+    def _data_loss(self, event: Event) -> Callable[[], str] | None:
         """Committed records that a log has lost, where the group has a committed offset in it."""
         log, first, last = text(event, "log") or "", number(event, "first"), number(event, "last")
         if event.get("part") == "tail" and first is not None and last is not None:

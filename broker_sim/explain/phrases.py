@@ -196,7 +196,7 @@ def span_words(past: History, span: Span, last_ms: int) -> str:
         is_was = "was"
     if span.kind in ("state", "loading"):
         return f"{span.key} {is_was} {span.label} {when}"
-    if span.kind == "held":
+    if span.kind == "blocked":
         return f"{span.key}: {span.label} {when}"
     if span.kind == "fault":
         hits = f", {count(span.hits, 'hit')}" if span.hits else ""

@@ -255,7 +255,7 @@ class _Picture:
                 x = self.x(span.from_ms)
                 end = self.x(self.layout.to_ms if span.to_ms is None else span.to_ms)
                 words = span_words(self.layout.past, span, self.layout.to_ms)
-                style = {"fault": "faulty", "loading": "warn", "held": "marking"}.get(span.kind, "bad")
+                style = {"fault": "faulty", "loading": "warn", "blocked": "marking"}.get(span.kind, "bad")
                 self.canvas.rect(x, y + 3, max(end - x, 2), ROW - 7, f"{style} veil", words, radius=4)
                 self.canvas.rect(x, y + 3, 2.5, ROW - 7, style, words)
                 following = self.x(row[position + 1].from_ms) if position + 1 < len(row) else WIDTH - RIGHT

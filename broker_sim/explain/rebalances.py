@@ -184,7 +184,7 @@ class Rebalances(Generic[R]):
             turns.append(("closed", self.open))
         elif self.open.closed_ms is not None and self.open.synced_ms is None:
             leader = after.members.get(self.open.leader or "")
-            if after.state == STABLE or (leader is not None and leader.get("waits") == "SyncGroup"):
+            if after.state == STABLE or (leader is not None and leader.get("deferred") == "SyncGroup"):
                 self.open.synced_ms = step.ts_ms
         if after.state == STABLE:
             turns.append(("ended", self._end("stable", step)))

@@ -24,7 +24,7 @@ from broker_sim.explain.moments import is_trouble
 from broker_sim.explain.phrases import because, call_words, incident_words, times
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.explain.transaction_text import transaction_text
-from broker_sim.explain.transactions import HeldStableOffset
+from broker_sim.explain.transactions import BlockedStableOffset
 
 __all__ = ["Band", "Lane", "Mark", "TimelineLayout", "timeline_layout"]
 
@@ -116,7 +116,7 @@ def timeline_layout(past: History, most_lanes: int = 40) -> TimelineLayout:
         past.last_ms,
         _bands(past, from_ms),
         [*_folded(past, lanes, most_lanes), *_transaction_lanes(past, from_ms)],
-        [*(span for span in spans if span.kind != "fault"), *map(_stable_offset_span, past.held)],
+        [*(span for span in spans if span.kind != "fault"), *map(_stable_offset_span, past.blocked)],
         [span for span in spans if span.kind == "fault"],
         incidents,
         _active(past, spans, incidents),
@@ -260,7 +260,7 @@ def _draw_locks(past: History, of_member: dict[str, Lane]) -> None:
                 lane.present.append((since, past.last_ms if until is None else until))
                 kind = "redelivered" if nth > 1 else "lock"
                 lane.bars.append(Mark(kind, since, words, past.last_ms if until is None else until))
-                if until is not None and end in ("expired", "given back", "rejected", "released"):
+                if until is not None and end in ("expired", "session closed", "rejected", "released"):
                     mark = "unlocked" if end in ("released", "rejected") else "expired"
                     lane.marks.append(Mark("archived" if becomes in _GIVEN_UP else mark, until, words))
 
@@ -295,17 +295,23 @@ def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
         lane.bars.append(Mark("open", begun_ms, words, decided_ms))
         if transaction.decided_ms is not None:
             lane.bars.append(Mark("marking", decided_ms, words, over_ms))
-        if transaction.ends == "commit" and transaction.over:
+        if transaction.result == "commit" and transaction.over:
             lane.commits.append(over_ms)
-        elif transaction.ends:
-            lane.marks.append(Mark("left" if transaction.ends in ("commit", "abort") else "removed", decided_ms, words))
+        elif transaction.result:
+            lane.marks.append(
+                Mark("left" if transaction.result in ("commit", "abort") else "removed", decided_ms, words)
+            )
     return list(lanes.values())
 
 
-def _stable_offset_span(held: HeldStableOffset) -> Span:
-    who = held.transaction.transactional_id if held.transaction is not None else f"producer {held.producer_id}, hanging"
-    label = f"read_committed held at {held.offset} by {who}"
-    return Span("held", label, held.from_ms, held.to_ms, key=held.log, order=held.order)
+def _stable_offset_span(blocked: BlockedStableOffset) -> Span:
+    who = (
+        blocked.transaction.transactional_id
+        if blocked.transaction is not None
+        else f"producer {blocked.producer_id}, hanging"
+    )
+    label = f"read_committed blocked at {blocked.offset} by {who}"
+    return Span("blocked", label, blocked.from_ms, blocked.to_ms, key=blocked.log, order=blocked.order)
 
 
 def _draw_call(past: History, lane: Lane, call: Call) -> None:

@@ -10,7 +10,7 @@ from broker_sim.explain.events import Event
 from broker_sim.explain.phrases import count, joined, shortened
 from broker_sim.explain.transactions import (
     WORTH_TELLING_MS,
-    HeldStableOffset,
+    BlockedStableOffset,
     JournalTransactions,
     TransactionHistory,
     transactions,
@@ -65,7 +65,7 @@ def _unknown_id(result: JournalTransactions, transactional_id: str) -> str:
 def _header(
     result: JournalTransactions,
     chosen: list[TransactionHistory],
-    hanging: list[HeldStableOffset],
+    hanging: list[BlockedStableOffset],
     transactional_id: str | None,
 ) -> str:
     span = f"{date(result.first_ms)} {clock(result.first_ms)} to {clock(result.last_ms)} UTC"
@@ -73,7 +73,7 @@ def _header(
     how = [
         f"{number} {words}"
         for end, words in ends.items()
-        if (number := sum(transaction.ends == end for transaction in chosen)) > 0
+        if (number := sum(transaction.result == end for transaction in chosen)) > 0
     ]
     many = f"{count(len(chosen), 'transaction')} in the journal, {span}"
     many += f": {joined(how)}." if how else "."
@@ -90,7 +90,7 @@ def _header(
 def transaction_text(transaction: TransactionHistory, until_ms: int) -> str:
     """A transaction in sentences: beginning, decision, markers, readers that waited."""
     sentences = [_beginning(transaction, until_ms), *_decision(transaction), *_markers(transaction, until_ms)]
-    sentences += [stable_offset_text(held, until_ms) for held in transaction.held if _worth(held, until_ms)]
+    sentences += [stable_offset_text(blocked, until_ms) for blocked in transaction.blocked if _worth(blocked, until_ms)]
     sentences += _fenced(transaction)
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -118,7 +118,7 @@ def _decision(transaction: TransactionHistory) -> list[str]:
         f"The log refused {state} {_after(transaction, at)} ({error})."
         for at, state, error in transaction.refused[:SHOWN]
     ]
-    if not transaction.ends or transaction.decided_ms is None:
+    if not transaction.result or transaction.decided_ms is None:
         return [*sentences, "It is open."]
     by = "" if transaction.ended_by is None else f" by the {transaction.ended_by.api} of {transaction.ended_by.words}"
     timeout = duration_text(transaction.timeout_ms or 0)
@@ -127,7 +127,7 @@ def _decision(transaction: TransactionHistory) -> list[str]:
         "abort": f"Aborted{by}",
         "fenced": f"Aborted{by}, as another producer initialized the same id,",
         "timed out": f"Aborted by its coordinator, as it was open for longer than its timeout of {timeout},",
-    }[transaction.ends]
+    }[transaction.result]
     return [*sentences, f"{words} {_after(transaction, transaction.decided_ms)}."]
 
 
@@ -170,39 +170,41 @@ def is_trouble(transaction: TransactionHistory, until_ms: int) -> bool:
         0 if transaction.decided_ms is None else (transaction.completed_ms or until_ms) - transaction.decided_ms
     )
     return (
-        transaction.ends in ("fenced", "timed out")
+        transaction.result in ("fenced", "timed out")
         or bool(transaction.refused)
         or markers_ms >= WORTH_TELLING_MS
-        or any(_worth(held, until_ms) and held.readers for held in transaction.held)
+        or any(_worth(blocked, until_ms) and blocked.readers for blocked in transaction.blocked)
     )
 
 
-def _worth(held: HeldStableOffset, until_ms: int) -> bool:
-    return (held.to_ms or until_ms) - held.from_ms >= WORTH_TELLING_MS
+def _worth(blocked: BlockedStableOffset, until_ms: int) -> bool:
+    return (blocked.to_ms or until_ms) - blocked.from_ms >= WORTH_TELLING_MS
 
 
-def stable_offset_text(held: HeldStableOffset, until_ms: int) -> str:
+def stable_offset_text(blocked: BlockedStableOffset, until_ms: int) -> str:
     """Which readers waited at a last stable offset, and for how long; of a hanging transaction also its cause and its end."""
-    lasted = (held.to_ms or until_ms) - held.from_ms
-    still = "" if held.to_ms is not None else ", and still does"
-    readers = {name: (held.to_ms or until_ms) - since for name, since in held.readers.items()}
+    lasted = (blocked.to_ms or until_ms) - blocked.from_ms
+    still = "" if blocked.to_ms is not None else ", and still does"
+    readers = {name: (blocked.to_ms or until_ms) - since for name, since in blocked.readers.items()}
     waiting = [f"{name} for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
     whom = f": {shortened(waiting)} waited there" if waiting else ""
-    words = f"It held the last stable offset of {held.log} at {held.offset} for {duration_text(lasted)}{still}{whom}."
-    if not held.hangs:
+    words = (
+        f"It held the last stable offset of {blocked.log} at {blocked.offset} for {duration_text(lasted)}{still}{whom}."
+    )
+    if not blocked.hangs:
         return words
     words = (
-        f"Producer {held.producer_id} wrote to {held.log} at offset {held.offset} in a transaction that no coordinator "
+        f"Producer {blocked.producer_id} wrote to {blocked.log} at offset {blocked.offset} in a transaction that no coordinator "
         f"knows: it hangs, and read_committed consumers get no later records. {words}"
     )
-    if held.lost_abort and isinstance(held.ended_by, TransactionHistory):
+    if blocked.lost_abort and isinstance(blocked.ended_by, TransactionHistory):
         return (
-            f"{words} It was committed with the next transaction of {held.ended_by.transactional_id}: a record that "
+            f"{words} It was committed with the next transaction of {blocked.ended_by.transactional_id}: a record that "
             f"arrived after the end of its own transaction became part of the next one (KIP-890)."
         )
-    if isinstance(held.ended_by, TransactionHistory):
-        return f"{words} The marker of the next transaction of {held.ended_by.transactional_id} ended it."
-    return f"{words} A marker of {held.ended_by} ended it." if held.ended_by else words
+    if isinstance(blocked.ended_by, TransactionHistory):
+        return f"{words} The marker of the next transaction of {blocked.ended_by.transactional_id} ended it."
+    return f"{words} A marker of {blocked.ended_by} ended it." if blocked.ended_by else words
 
 
 def _fenced(transaction: TransactionHistory) -> list[str]:

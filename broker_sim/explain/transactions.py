@@ -1,8 +1,9 @@
-"""What became of transactions: who began them, how they ended and by whom, how long it took, and what they held up meanwhile.
+"""What became of transactions: who began them, how they ended and by whom, how long it took, and which readers they blocked.
 
     found = transactions(events)               # every transaction of the journal, and what no coordinator knew of
 
-It is read from the journal's events ``transaction``, ``marker``, ``pending_offsets`` and ``stable``; requests have their senders.
+It is read from the journal's events ``transaction``, ``marker``, ``pending_offsets`` and ``last_stable_offset``; requests have their
+senders.
 A reader waits where its last read_committed Fetch begins at the last stable offset while a transaction holds that.
 """
 
@@ -15,7 +16,7 @@ from broker_sim.common.answers import errors_of, named_topics
 from broker_sim.explain.events import Event, items, names_in, number, table, text
 
 __all__ = [
-    "HeldStableOffset",
+    "BlockedStableOffset",
     "JournalTransactions",
     "Marker",
     "TransactionHistory",
@@ -28,7 +29,7 @@ WORTH_TELLING_MS = 1000
 """A reader that waits less than that waits for any transaction, as it is meant to."""
 _FENCING = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE")
 _NOT_ITS_OWN = ("fenced", "timed out")
-"""Ends that were not its producer's."""
+"""Results that were not its producer's."""
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Marker:
 
 
 @dataclass(slots=True, eq=False)
-class HeldStableOffset:
+class BlockedStableOffset:
     """A last stable offset that did not move. ``transaction``: whose; None where no coordinator knew of one: it hangs. ``readers``: who
     waited there, by client id, since when. ``ended_by``: the transaction whose marker ended it, or the client that sent one."""
 
@@ -78,12 +79,12 @@ class HeldStableOffset:
     @property
     def lost_abort(self) -> bool:
         """What came too late for its own transaction, which was over, was committed with the next one (KIP-890)."""
-        return self.hangs and isinstance(self.ended_by, TransactionHistory) and self.ended_by.ends == "commit"
+        return self.hangs and isinstance(self.ended_by, TransactionHistory) and self.ended_by.result == "commit"
 
 
 @dataclass(slots=True, eq=False)
 class TransactionHistory:
-    """One transaction. Times are ms of the brokers' clock; ``begun_ms`` None where the journal begins later. ``ends``: ``commit``,
+    """One transaction. Times are ms of the brokers' clock; ``begun_ms`` None where the journal begins later. ``result``: ``commit``,
     ``abort``, ``fenced``, ``timed out``, "" while it is open."""
 
     transactional_id: str
@@ -95,12 +96,12 @@ class TransactionHistory:
     timeout_ms: int | None = None
     partitions: list[str] = field(default_factory=list)
     pending_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
-    ends: str = ""
+    result: str = ""
     decided_ms: int | None = None
     ended_by: Sender | None = None
     completed_ms: int | None = None
     markers: dict[str, Marker] = field(default_factory=dict)
-    held: list[HeldStableOffset] = field(default_factory=list)
+    blocked: list[BlockedStableOffset] = field(default_factory=list)
     refused: list[tuple[int, str, str]] = field(default_factory=list)  # when, the state that the log refused, its error
     found_ms: list[int] = field(default_factory=list)  # when another coordinator took it over
     fenced: list[tuple[int, Sender, str]] = field(default_factory=list)  # whom it was no longer theirs, and the error
@@ -120,7 +121,7 @@ class JournalTransactions:
     """All that a journal tells of transactions, in the order in which they began."""
 
     transactions: list[TransactionHistory]
-    hanging: list[HeldStableOffset]
+    hanging: list[BlockedStableOffset]
     states: dict[str, str]
     """Transactional id -> Kafka's name of its last state."""
     first_ms: int
@@ -135,11 +136,11 @@ class TransactionReader:
 
     def __init__(self) -> None:
         self.transactions: list[TransactionHistory] = []
-        self.hanging: list[HeldStableOffset] = []
+        self.hanging: list[BlockedStableOffset] = []
         self.states: dict[str, str] = {}
         self._open: dict[str, TransactionHistory] = {}
         self._last: dict[str, TransactionHistory] = {}
-        self._held: dict[str, HeldStableOffset] = {}
+        self._blocked: dict[str, BlockedStableOffset] = {}
         self._asked: dict[int, tuple[Sender, str | None]] = {}
         self._position: dict[
             tuple[str, str], tuple[int, int]
@@ -152,7 +153,7 @@ class TransactionReader:
             "transaction": self._transaction,
             "marker": self._marker,
             "pending_offsets": self._pending_offsets,
-            "stable": self._stable,
+            "last_stable_offset": self._stable_offset,
         }
 
     def take(self, event: Event, ts_ms: int, order: int) -> None:
@@ -186,9 +187,9 @@ class TransactionReader:
                 if offset is None or self._position.get((client, log), (-1, 0))[0] == offset:
                     continue
                 self._position[client, log] = offset, self._ts_ms
-                held = self._held.get(log)
-                if held is not None and held.offset == offset:
-                    held.readers.setdefault(client, self._ts_ms)
+                blocked = self._blocked.get(log)
+                if blocked is not None and blocked.offset == offset:
+                    blocked.readers.setdefault(client, self._ts_ms)
 
     def _response(self, event: Event) -> None:
         asked = self._asked.pop(number(event, "request") or 0, None)
@@ -201,7 +202,7 @@ class TransactionReader:
         if owner is None or error is None:
             return
         last = self._open.get(owner) or self._last.get(owner)
-        if last is None or last.ends not in _NOT_ITS_OWN:
+        if last is None or last.result not in _NOT_ITS_OWN:
             last = self._taken_from(who, owner)
         if last is not None:
             last.fenced.append((self._ts_ms, who, error))
@@ -211,7 +212,7 @@ class TransactionReader:
         for transaction in reversed(self.transactions):
             if (
                 transaction.transactional_id == owner
-                and transaction.ends in _NOT_ITS_OWN
+                and transaction.result in _NOT_ITS_OWN
                 and transaction.began_by is not None
             ):
                 began = transaction.began_by
@@ -250,8 +251,8 @@ class TransactionReader:
             current.partitions += [
                 partition for partition in names_in(event, "partitions") if partition not in current.partitions
             ]
-        if action == "prepared" or (action == "found" and not current.ends and "Prepare" in self.states[name]):
-            current.ends = text(event, "ends") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
+        if action == "prepared" or (action == "found" and not current.result and "Prepare" in self.states[name]):
+            current.result = text(event, "result") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
             current.decided_ms, current.ended_by = self._ts_ms, self._who(event)
             current.epoch = current.epoch if current.epoch >= 0 else number(event, "epoch") or 0
         elif action == "completed":
@@ -274,9 +275,9 @@ class TransactionReader:
         )
         self.transactions.append(made)
         self._open[name] = made
-        for held in self._held.values():  # as it was found: the logs are looked at before their coordinators
-            if held.transaction is None and held.producer_id == made.producer_id and action == "found":
-                self._give(held, made)
+        for blocked in self._blocked.values():  # as it was found: the logs are looked at before their coordinators
+            if blocked.transaction is None and blocked.producer_id == made.producer_id and action == "found":
+                self._give(blocked, made)
         return made
 
     def _marker(self, event: Event) -> None:
@@ -307,58 +308,58 @@ class TransactionReader:
 
     # what waits for it
 
-    def _stable(self, event: Event) -> None:
+    def _stable_offset(self, event: Event) -> None:
         log, offset = text(event, "log"), number(event, "last_stable_offset")
         if log is None or offset is None:
             return
-        before = self._held.pop(log, None)
+        before = self._blocked.pop(log, None)
         if before is not None:
             before.to_ms = self._ts_ms
             ended = self._of(before.producer_id)
-            if ended is not None and ended.ends:
+            if ended is not None and ended.result:
                 before.ended_by = ended
             elif self._markers_of is not None:
                 before.ended_by = self._markers_of.words
-        if event.get("action") != "held":
+        if event.get("action") != "blocked":
             return
         producer_id = number(event, "producer_id")
-        held = self._held[log] = HeldStableOffset(log, offset, self._ts_ms, producer_id, order=self._order)
+        blocked = self._blocked[log] = BlockedStableOffset(log, offset, self._ts_ms, producer_id, order=self._order)
         for (client, where), (at, _) in self._position.items():
             if where == log and at == offset:
-                held.readers[client] = self._ts_ms
+                blocked.readers[client] = self._ts_ms
         transaction = self._of(producer_id)
-        if transaction is not None and (not transaction.ends or log not in transaction.markers):
-            self._give(held, transaction)
+        if transaction is not None and (not transaction.result or log not in transaction.markers):
+            self._give(blocked, transaction)
         else:
-            self.hanging.append(held)
+            self.hanging.append(blocked)
 
-    def _give(self, held: HeldStableOffset, transaction: TransactionHistory) -> None:
-        held.transaction = transaction
-        transaction.held.append(held)
-        if held in self.hanging:
-            self.hanging.remove(held)
+    def _give(self, blocked: BlockedStableOffset, transaction: TransactionHistory) -> None:
+        blocked.transaction = transaction
+        transaction.blocked.append(blocked)
+        if blocked in self.hanging:
+            self.hanging.remove(blocked)
 
 
 def concern(
     result: TransactionReader, group: str, clients: Iterable[str], until_ms: int
-) -> tuple[list[TransactionHistory], list[HeldStableOffset]]:
+) -> tuple[list[TransactionHistory], list[BlockedStableOffset]]:
     """What concerns a group: the transactions that commit for it, those whose end its members (``clients``: their client ids) waited
     for long enough to be reported; and the last stable offsets at which they waited, of transactions that hang, too."""
     ours = set(clients)
 
-    def waited(held: HeldStableOffset) -> bool:
+    def waited(blocked: BlockedStableOffset) -> bool:
         return any(
-            name in ours and (held.to_ms or until_ms) - since >= WORTH_TELLING_MS
-            for name, since in held.readers.items()
+            name in ours and (blocked.to_ms or until_ms) - since >= WORTH_TELLING_MS
+            for name, since in blocked.readers.items()
         )
 
     mine = [
         transaction
         for transaction in result.transactions
-        if group in transaction.pending_offsets or any(map(waited, transaction.held))
+        if group in transaction.pending_offsets or any(map(waited, transaction.blocked))
     ]
-    held = [held for transaction in mine for held in transaction.held if waited(held)]
-    return mine, [*held, *filter(waited, result.hanging)]
+    blocked = [blocked for transaction in mine for blocked in transaction.blocked if waited(blocked)]
+    return mine, [*blocked, *filter(waited, result.hanging)]
 
 
 def transactions(events: Iterable[Event]) -> JournalTransactions:

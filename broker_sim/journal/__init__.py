@@ -29,7 +29,18 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.answers import errors_of, named_topics, rows
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.journal.files import JournalError, JournalFiles, plain, read
-from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, current_action, current_kind, problems
+from broker_sim.journal.vocabulary import (
+    ACTION_FIELDS,
+    ALWAYS,
+    EVENTS,
+    PARTS,
+    STORIES,
+    Event,
+    current_action,
+    current_field,
+    current_kind,
+    problems,
+)
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 
@@ -313,9 +324,11 @@ class _Wanted:
         if answered and event not in (None, "response"):
             raise UsageError(f"answered=True looks for a response, not for {event!r}")
         self.event = event or ("response" if answered else "request" if api is not None else None)
-        action = fields.get("action")
-        if self.event is not None and isinstance(action, str):
-            fields = {**fields, "action": current_action(self.event, action)}
+        fields = {current_field(self.event, name): value for name, value in fields.items()}
+        for name in ACTION_FIELDS:
+            action = fields.get(name)
+            if self.event is not None and isinstance(action, str):
+                fields[name] = current_action(self.event, action)
         self.journal, self.group, self.fields = journal, group, fields
         self.api = None if api is None else api_name(api)
         kinds = EVENTS if self.event is None else {self.event: {**EVENTS["request"], **EVENTS[self.event]}}

@@ -9,14 +9,17 @@ from broker_sim.common.former_names import current
 from kafka_wire.group_states import GROUP_STATES
 
 __all__ = [
+    "ACTION_FIELDS",
     "ALWAYS",
     "EVENTS",
     "FORMER_ACTIONS",
     "FORMER_EVENTS",
+    "FORMER_FIELDS",
     "PARTS",
     "STORIES",
     "Event",
     "current_action",
+    "current_field",
     "current_kind",
     "problems",
     "with_current_names",
@@ -154,7 +157,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "decided), `completed` (every marker is written), `expired`, `refused` (the append failed, nothing changed), `found` (by a "
         "loading coordinator: begun, or decided)",
         "state": "Kafka's name of the new state; of `refused` the state that was not stored",
-        "ends?": "of `prepared`: `commit`, `abort`, `fenced` (aborted by another producer with the same id), `timed out`",
+        "result?": "of `prepared`: `commit`, `abort`, `fenced` (aborted by another producer with the same id), `timed out`",
         "producer_id": "producer id; -1 of `expired`",
         "epoch": "its epoch",
         "partitions": "partitions of the transaction; of `added` the new ones, of `completed` those with a marker",
@@ -170,24 +173,24 @@ EVENTS: dict[str, dict[str, str]] = {
         "action": "`sent`, `written` (committed there), `failed` (it is sent again, unless the transaction was ended otherwise; "
         "reported once per error)",
         "tries?": "of `written` and `failed`: number of attempts of this coordinator",
-        "ends": "`commit` or `abort`",
+        "result": "`commit` or `abort`",
         "producer_id": "producer id",
         "epoch": "its epoch",
         "error?": "of `failed`",
     },
-    "stable": {
+    "last_stable_offset": {
         "log": "partition",
-        "action": "`held`: an open transaction holds it; `free`: none does",
+        "action": "`blocked`: an open transaction holds it; `unblocked`: none does",
         "last_stable_offset": "the last stable offset",
         "high_watermark": "the high watermark",
         "producer_id": "producer id of that transaction; null for none",
         "epoch": "its epoch; null for none",
     },
-    "share": {
+    "share_partition": {
         "log": "partition of data",
         "group": "share group",
         "action": "`loaded`: its leader has read the group's state from the share coordinator; `not loaded`: that failed; "
-        "`dropped`: the leader discarded the state: another leader, no member left, or an error of the share coordinator",
+        "`unloaded`: the leader discarded the state: another leader, no member left, or an error of the share coordinator",
         "leader_epoch": "leader epoch of the partition at that leader",
         "start_offset?": "share partition start offset: the earliest record in flight or available",
         "error?": "the error in the members' responses",
@@ -196,9 +199,9 @@ EVENTS: dict[str, dict[str, str]] = {
         "log": "partition of data",
         "group": "share group",
         "action": "`acquired`; acknowledged by the member as `accepted`, `released`, `rejected`, `gap`, `renewed`; `expired`: the lock "
-        "ended; `given back`: the share session ended; `aborted`: records of an aborted transaction; `deleted`: records below the "
-        "start of the log; `dead letter`: written to the dead letter queue, or given up; `refused`: the share coordinator returned an "
-        "error, nothing changed",
+        "ended; `session closed`: the share session was closed; `aborted`: records of an aborted transaction; `deleted`: records below "
+        "the start of the log; `dead letter`: written to the dead letter queue, or given up; `refused`: the share coordinator returned "
+        "an error, nothing changed",
         "member": "member id of the present or former owner; null for none",
         "first": "offset of the first record",
         "last": "offset of the last record (inclusive)",
@@ -208,7 +211,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "start_offset": "share partition start offset after this change",
         "until_ms?": "of `acquired` and `renewed`: end of the lock, ms since 1970",
         "request?": "number of the ShareFetch or ShareAcknowledge",
-        "said?": "of `refused`: the action that failed",
+        "refused_action?": "of `refused`: the action that failed",
         "to?": "of `dead letter`: the partition that it was written to",
         "error?": "of `refused`: the error in the member's response; of `dead letter`: why it was not written",
     },
@@ -224,7 +227,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "epoch": "leader epoch",
         "reason": "why, in words",
     },
-    "lost": {
+    "data_loss": {
         "log": "partition",
         "part": "`tail`: the new leader lacks the last records; `head`: it lacks the first ones",
         "first": "offset of the first lost record",
@@ -257,7 +260,7 @@ EVENTS: dict[str, dict[str, str]] = {
     },
     "client": {
         "client": "name of a scenario's client",
-        "says": "`started`, `exited`, or what its program reported: `assigned`, `revoked`, `lost`, `read`, `committed`, "
+        "reports": "`started`, `exited`, or what its program reported: `assigned`, `revoked`, `lost`, `read`, `committed`, "
         "`commit_failed`, `error`, `left`; in transactions `begun`, `aborted`, `fenced`",
         "text": "the message of an error, else empty",
         "details": "further details: `partitions`, `tasks`, `log` and `offset`, `offsets`, `code`",
@@ -283,12 +286,12 @@ STORIES = {
     "pending_offsets": "Pending transactional offsets of a group were added or discarded.",
     "transaction": "The state of a transactional id changed.",
     "marker": "A transaction marker was sent to a partition, written, or failed.",
-    "stable": "The open transaction that holds the last stable offset of a partition changed.",
-    "share": "A partition's leader loaded or discarded the state of a share group.",
+    "last_stable_offset": "The open transaction that holds the last stable offset of a partition changed.",
+    "share_partition": "A partition's leader loaded or discarded the state of a share group.",
     "delivery": "Records of a share group were acquired, acknowledged or released.",
     "state": "A fault state of a log partition was set or cleared.",
     "leader": "The leader or leader epoch of a partition changed.",
-    "lost": "A log lost committed records, as in an unclean election or after a restored backup.",
+    "data_loss": "A log lost committed records, as in an unclean election or after a restored backup.",
     "broker": "A broker was stopped or started.",
     "cluster": "All brokers of a simulation failed at once, or were started again from their disk.",
     "load": "A coordinator loaded or unloaded its partition.",
@@ -315,7 +318,7 @@ PARTS: dict[str, dict[str, str]] = {
         "client_id": "as the client sent it",
         "client_host": "as Kafka shows it",
         "instance": "group.instance.id, null for a dynamic member",
-        "waits": "`JoinGroup` or `SyncGroup` while that request is deferred, else null",
+        "deferred": "`JoinGroup` or `SyncGroup` while that request is deferred, else null",
         "session_timeout_ms": "session timeout",
         "rebalance_timeout_ms": "rebalance timeout",
         "topics": "subscription of a consumer; null if undecodable, and for other protocol types",
@@ -334,13 +337,13 @@ PARTS: dict[str, dict[str, str]] = {
         "rebalance_timeout_ms": "rebalance timeout: time to revoke partitions",
         "topics": "its subscription",
         "assignment": "topic -> partitions that it owns",
-        "gives_up": "topic -> partitions that it was asked to revoke and has not confirmed",
-        "lacks": "topic -> partitions of its target assignment that it does not own yet",
+        "pending_revocation": "topic -> partitions that it was asked to revoke and has not confirmed",
+        "pending_assignment": "topic -> partitions of its target assignment that it does not own yet",
         "process?": "of a member of a streams group the process id",
         "topology_epoch?": "of a member of a streams group the epoch of the topology that it has",
         "tasks?": "of a member of a streams group `active`, `standby`, `warm-up` -> ids of the tasks that it has: `0_3`",
-        "tasks_given_up?": "the same for tasks that it was asked to revoke and has not confirmed",
-        "tasks_lacking?": "the same for tasks of its target assignment that it does not own yet",
+        "tasks_pending_revocation?": "the same for tasks that it was asked to revoke and has not confirmed",
+        "tasks_pending_assignment?": "the same for tasks of its target assignment that it does not own yet",
     },
     "cause": {
         "kind": "`request`, `timer`, `append` (an append failed), `committed`, `topics` (topics were deleted), `marker` (a "
@@ -357,23 +360,80 @@ PARTS: dict[str, dict[str, str]] = {
 """The objects inside of events."""
 
 
-FORMER_EVENTS = {"staged": "pending_offsets"}
+FORMER_EVENTS = {
+    "staged": "pending_offsets",
+    "stable": "last_stable_offset",
+    "share": "share_partition",
+    "lost": "data_loss",
+}
 """Former kinds of events -> the present ones."""
-FORMER_ACTIONS = {"pending_offsets": {"staged": "pending", "passed over": "superseded"}}
-"""Kind of event -> former values of its field ``action`` -> the present ones."""
+FORMER_ACTIONS = {
+    "pending_offsets": {"staged": "pending", "passed over": "superseded"},
+    "last_stable_offset": {"held": "blocked", "free": "unblocked"},
+    "share_partition": {"dropped": "unloaded"},
+    "delivery": {"given back": "session closed"},
+}
+"""Kind of event -> former values of its fields `ACTION_FIELDS` -> the present ones."""
+ACTION_FIELDS = ("action", "refused_action")
+"""The fields that contain actions."""
+FORMER_FIELDS = {
+    "delivery": {"said": "refused_action"},
+    "client": {"says": "reports"},
+    "transaction": {"ends": "result"},
+    "marker": {"ends": "result"},
+}
+"""Kind of event -> former names of its fields -> the present ones."""
+
+
+FORMER_MEMBER_FIELDS = {
+    "epochs": {
+        "gives_up": "pending_revocation",
+        "lacks": "pending_assignment",
+        "tasks_given_up": "tasks_pending_revocation",
+        "tasks_lacking": "tasks_pending_assignment",
+    },
+    "group": {"waits": "deferred"},
+}
+"""Kind of event -> former names of its members' fields -> the present ones."""
 
 
 def with_current_names(event: Event) -> Event:
-    """An event of a journal that an earlier version wrote, with the present kind and action; other events are returned unchanged."""
+    """An event of a journal that an earlier version wrote, with its present names; other events are returned unchanged."""
     kind = event.get("event")
-    now = FORMER_EVENTS.get(kind) if isinstance(kind, str) else None
-    if now is None:
+    if not isinstance(kind, str):
         return event
-    action = event.get("action")
-    former = FORMER_ACTIONS.get(now, {})
-    return {**event, "event": now} | (
-        {"action": former[action]} if isinstance(action, str) and action in former else {}
-    )
+    now = FORMER_EVENTS.get(kind, kind)
+    changed: dict[str, Any] = {} if now == kind else {"event": now}
+    for former, present in FORMER_FIELDS.get(now, {}).items():
+        if former in event:
+            changed[present] = event[former]
+    if now in FORMER_ACTIONS:
+        for name in ACTION_FIELDS:
+            action = changed.get(name, event.get(name))
+            if isinstance(action, str) and action in FORMER_ACTIONS[now]:
+                changed[name] = FORMER_ACTIONS[now][action]
+    if now in FORMER_MEMBER_FIELDS:
+        former_fields = FORMER_MEMBER_FIELDS[now]
+        changed |= _current_members(event, former_fields)
+        for name in ("before", "after"):
+            if members := _current_members(event.get(name), former_fields):
+                changed[name] = event[name] | members
+    if not changed:
+        return event
+    return {name: value for name, value in event.items() if name not in FORMER_FIELDS.get(now, {})} | changed
+
+
+def _current_members(shown: object, former: Mapping[str, str]) -> dict[str, Any]:
+    """``members`` of an event or of a snapshot with the present names of their fields; nothing if no field has a former one."""
+    rows = shown.get("members") if isinstance(shown, dict) else None
+    if not isinstance(rows, list) or not any(name in row for row in rows if isinstance(row, dict) for name in former):
+        return {}
+    return {
+        "members": [
+            {former.get(name, name): value for name, value in row.items()} if isinstance(row, dict) else row
+            for row in rows
+        ]
+    }
 
 
 def current_kind(kind: str, place: str = "") -> str:
@@ -382,8 +442,17 @@ def current_kind(kind: str, place: str = "") -> str:
 
 
 def current_action(kind: str, action: str, place: str = "") -> str:
-    """As `current_kind`: the present value of the field ``action`` of an event of that (present) kind."""
+    """As `current_kind`: the present value of one of `ACTION_FIELDS` of an event of that (present) kind."""
     return current(action, FORMER_ACTIONS.get(kind, {}), f"the action of the journal event {kind!r},", place)
+
+
+def current_field(kind: str | None, name: str, place: str = "") -> str:
+    """As `current_kind`: the present name of a field of an event of that (present) kind, None: of any kind."""
+    kinds = FORMER_FIELDS if kind is None else {kind: FORMER_FIELDS.get(kind, {})}
+    former = {was: now for fields in kinds.values() for was, now in fields.items()}
+    return current(
+        name, former, f"the field of the journal event {kind!r}," if kind else "the field of journal events", place
+    )
 
 
 def problems(event: Mapping[str, Any]) -> list[str]:

@@ -241,7 +241,7 @@ def _holder(facts: ReportFacts, row: Row) -> str:
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for transaction in facts.transactions:
         if (
-            at in (transaction["held"] or ())
+            at in (transaction["blocked"] or ())
             and transaction["from_ms"] <= to_ms
             and (transaction["to_ms"] or to_ms) >= row["from_ms"]
         ):
@@ -406,14 +406,14 @@ def _unclean(facts: ReportFacts) -> Iterable[Finding]:
 
 
 _IN_SPITE = ("fenced", "timed out")
-"""Ends that the producer did not request."""
+"""Results that the producer did not request."""
 
 
 def _readers_waited(row: Row) -> str:
     """Where readers waited, who, and for how long."""
-    if not row["held"] or (row["held_ms"] or 0) < 1000:
+    if not row["blocked"] or (row["blocked_ms"] or 0) < 1000:
         return ""
-    words = f"; it held the last stable offset of {named(row['held'])} for {duration_text(row['held_ms'])}"
+    words = f"; it held the last stable offset of {named(row['blocked'])} for {duration_text(row['blocked_ms'])}"
     return words + (f", where {named(row['readers'])} waited" if row["readers"] else "")
 
 
@@ -464,7 +464,7 @@ def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
 def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
     began = f" of {row['began_by']}" if row["began_by"] else ""
     words = f"The transaction{began} of {who} in {where}, begun at {when(row['from_ms'])}, was aborted after {lasted}"
-    if row["ends"] == "fenced":
+    if row["result"] == "fenced":
         by = f" by {row['ended_by']}" if row["ended_by"] else ""
         words += f"{by}, as another producer initialized the same transactional.id: the first one is fenced"
         advice = "This is correct if its process was replaced. Two running producers with one transactional.id fence each other."
@@ -475,7 +475,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         advice = "Its producer may have hung or died, or its transactions take longer than transaction.timeout.ms."
     if row["groups"]:
         words += f"; pending offsets of {named(row['groups'])} were discarded with it"
-    slow = (row["held_ms"] or 0) >= LONG_MS or row["ends"] == "timed out"
+    slow = (row["blocked_ms"] or 0) >= LONG_MS or row["result"] == "timed out"
     return Finding(
         "transaction",
         "warn" if slow else "note",
@@ -486,7 +486,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         row["log_partition"],
         row["from_ms"],
         row["to_ms"],
-        "certain" if row["source"] == "journal" or row["ends"] == "timed out" else "likely",
+        "certain" if row["source"] == "journal" or row["result"] == "timed out" else "likely",
         ()
         if row["log_offset"] is None or row["log_partition"] is None
         else ((row["log_partition"], row["log_offset"]),),
@@ -502,7 +502,7 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
         if row["hangs"]:
             yield _hanging(row, who, where, lasted)
             continue
-        if row["ends"] in _IN_SPITE and row["end"] is not None:
+        if row["result"] in _IN_SPITE and row["end"] is not None:
             yield _ended_for_it(row, who, where, lasted)
             continue
         if row["end"] is None:

@@ -24,7 +24,7 @@ from broker_sim.explain.epoch_steps import REMOVED_BY, EpochSteps
 from broker_sim.explain.events import Call, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
 from broker_sim.explain.rebalances import Cause
-from broker_sim.journal.vocabulary import ALWAYS, FORMER_EVENTS, with_current_names
+from broker_sim.journal.vocabulary import ALWAYS, with_current_names
 from broker_sim.journal.vocabulary import EVENTS as KINDS
 from broker_sim.pipeline.cause_changes import subscribed
 from broker_sim.pipeline.journal_files import Range, lines
@@ -133,9 +133,8 @@ def row_of(line: bytes, position: int, where: LineSource) -> Row:
         missing = [name for name, value in (("event", kind), ("seq", seq), ("ts_ms", ts_ms)) if value is None]
         why = f"{' and '.join(missing)} missing" if missing else "its kind is no text"
         return skipped_row(where, position, len(line), f"no event of a journal: {why}")
-    if kind in FORMER_EVENTS:
-        event = with_current_names(event)
-        kind = event["event"]
+    written, event = event, with_current_names(event)
+    kind = event["event"]
     row: Row = {
         "run_id": where.run_id,
         "journal": where.journal,
@@ -152,7 +151,7 @@ def row_of(line: bytes, position: int, where: LineSource) -> Row:
         row["unknown"] = [name for name in event if name not in known]
     _common(event, row)
     if kind == "epochs":
-        row["detail"] = words
+        row["detail"] = words if event is written else json.dumps(event)
     read = _READERS.get(kind)
     if read is not None:
         read(event, row)
@@ -237,7 +236,7 @@ def _fitting(value: Any, kind: Any) -> Any:
 
 # ------------------------------------------------------------------------------------------------ fields of every kind
 
-_TEXTS = ("client_id", "client_host", "api", "group", "member", "error", "action", "log", "timer", "says", "text")
+_TEXTS = ("client_id", "client_host", "api", "group", "member", "error", "action", "log", "timer", "reports", "text")
 _NUMBERS = (
     "seq",
     "ts_ms",
@@ -479,7 +478,7 @@ def _members(snapshot: GroupSnapshot) -> list[tuple[Any, ...]]:
             text(member, "client_id"),
             text(member, "client_host"),
             text(member, "instance"),
-            text(member, "waits"),
+            text(member, "deferred"),
             number(member, "session_timeout_ms"),
             number(member, "rebalance_timeout_ms"),
             names_in(member, "topics") if isinstance(member.get("topics"), list) else None,
@@ -541,7 +540,7 @@ def _leader(event: Event, row: Row) -> None:
     row["broker"], row["text"] = number(event, "leader"), text(event, "reason")
 
 
-def _lost(event: Event, row: Row) -> None:
+def _data_loss(event: Event, row: Row) -> None:
     row["topic"], row["partition"] = _split(row.get("log") or "")
     row["action"] = text(event, "part")
     row["base_offset"], row["last_offset"] = number(event, "first"), number(event, "last")
@@ -567,7 +566,7 @@ _READERS: dict[str, Callable[[Event, Row], None]] = {
     "client": _client,
     "state": _state,
     "leader": _leader,
-    "lost": _lost,
+    "data_loss": _data_loss,
     "connection": _connection,
     "fault": _rule,
     "fault_added": _rule,

@@ -32,6 +32,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.pipeline.files import base_name, names_of, parent
 from broker_sim.pipeline.journal_events import batches, rows_in
@@ -47,7 +48,7 @@ from broker_sim.pipeline.journal_files import (
 )
 from broker_sim.pipeline.offsets_source import TASKS
 from broker_sim.pipeline.schemas import SKIPPED
-from broker_sim.pipeline.tables.events import EVENTS
+from broker_sim.pipeline.tables.events import EVENTS, FORMER_COLUMNS
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -153,9 +154,9 @@ class SkippedJournal(DataSource):
 
 
 def _names(schema: Any) -> list[str]:
-    """The columns that are asked for. Raises UsageError for one that isn't."""
+    """The columns that are asked for, in the user's words. Raises UsageError for one that isn't."""
     for name in schema.names:
-        if name not in EVENTS.names:
+        if current(name, FORMER_COLUMNS, "the column of sim_journal") not in EVENTS.names:
             raise unknown("column", name, EVENTS.names, of="sim_journal")
     return list(schema.names)
 
@@ -165,11 +166,13 @@ class _RangeReading:
 
     def __init__(self, options: JournalOptions, names: list[str]) -> None:
         self.options, self.names = options, names
+        self.columns = EVENTS.only(FORMER_COLUMNS.get(name, name) for name in names)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, JournalPartition)
         body = self.options.body and "body" in self.names
-        return batches(rows_in(partition.ranges, body), EVENTS.only(self.names))
+        for batch in batches(rows_in(partition.ranges, body), self.columns):
+            yield batch.rename_columns(self.names)
 
 
 class JournalReader(_RangeReading, DataSourceReader):
@@ -185,7 +188,7 @@ class SkippedJournalReader(JournalReader):
     """Of a batch what can't be read."""
 
     def __init__(self, options: JournalOptions) -> None:
-        super().__init__(options, list(SKIPPED.names))
+        super().__init__(options, [])
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, JournalPartition)

@@ -152,7 +152,7 @@ class Scope:
         if until is None:
             return list(rows)
         begun = (row for row in rows if row["from_ms"] is None or row["from_ms"] <= until)
-        open_ = {"to_ms": None, "end": None, "ends": None, "decided_ms": None, "lost_abort": None, "until_ms": until}
+        open_ = {"to_ms": None, "end": None, "result": None, "decided_ms": None, "lost_abort": None, "until_ms": until}
         return [row | open_ if (row.get("to_ms") or 0) > until else row for row in begun]
 
     def shared(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

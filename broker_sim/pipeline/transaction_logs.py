@@ -1,7 +1,7 @@
 """Transactions, from `__transaction_state-*` and from the data topics that lie beside: pure reading, no Spark.
 
     rows_of_state(["data/__transaction_state-0", ...])     one row for each transaction that the coordinator's log still tells
-    rows_of_data([("orders", 0, "data/orders-0"), ...])     those that a data partition's own log shows, and what they held up
+    rows_of_data([("orders", 0, "data/orders-0"), ...])     those that a data partition's own log shows, and which readers they blocked
     rows_of_journal(lines)                                  those that a journal tells, as `broker_sim.explain` does
 
 Rules:
@@ -28,7 +28,7 @@ from typing import Any
 
 from broker_sim.explain.transactions import (
     WORTH_TELLING_MS,
-    HeldStableOffset,
+    BlockedStableOffset,
     JournalTransactions,
     TransactionHistory,
     transactions,
@@ -123,7 +123,7 @@ def rows_of_state(folders: Iterable[str], report: ReportSkipped = lambda skipped
 def _with_ending(row: dict[str, Any], transaction: _OpenTransaction, then: int | None, then_ms: int) -> dict[str, Any]:
     """The row of one that is over, with who ended it; ``then``: the status of the id's next record."""
     if row["end"] == "committed":
-        return {**row, "ends": "commit"}
+        return {**row, "result": "commit"}
     decided_ms = row["to_ms"] if transaction.decided_ms is None else transaction.decided_ms
     fenced = (
         transaction.bumped
@@ -131,8 +131,8 @@ def _with_ending(row: dict[str, Any], transaction: _OpenTransaction, then: int |
         else then == EMPTY and then_ms - row["to_ms"] <= AT_ONCE_MS
     )
     if (transaction.bumped or fenced) and decided_ms - transaction.from_ms >= transaction.timeout_ms:
-        return {**row, "ends": "timed out"}
-    return {**row, "ends": "fenced" if fenced else "abort"}
+        return {**row, "result": "timed out"}
+    return {**row, "result": "fenced" if fenced else "abort"}
 
 
 def _row(transaction: _OpenTransaction, to_ms: int | None, end: str | None) -> dict[str, Any]:
@@ -167,12 +167,12 @@ def rows_of_data(folders: Iterable[tuple[str, int, str]]) -> Iterator[dict[str, 
 @dataclass(slots=True)
 class _PartitionTransaction:
     """A transaction in a partition; ``late``: what ended its producer's one before was an abort, and it is older than that;
-    ``held_ms``: since when it is the earliest, at which readers of what is committed stop; None: it never was."""
+    ``blocked_ms``: since when it is the earliest, at which readers of what is committed stop; None: it never was."""
 
     offset: int
     from_ms: int
     late: bool
-    held_ms: int | None
+    blocked_ms: int | None
 
 
 def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
@@ -205,8 +205,8 @@ def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
         if begun is not None:
             end = "committed" if kind == ControlType.COMMIT else "aborted"
             following = next(iter(open_.values()), None)
-            if following is not None and following.held_ms is None:
-                following.held_ms = header.max_timestamp
+            if following is not None and following.blocked_ms is None:
+                following.blocked_ms = header.max_timestamp
             yield _data_row(name, producer_id, begun, header.max_timestamp, end)
     for producer_id, begun in open_.items():
         yield {**_data_row(name, producer_id, begun, None, None), "until_ms": last_ms}
@@ -222,7 +222,7 @@ def _data_row(
         "end": end,
         "partitions": [name],
         "first_offset": begun.offset,
-        "held_from_ms": begun.held_ms,
+        "blocked_from_ms": begun.blocked_ms,
         "late": begun.late,
         "source": "data",
     }
@@ -232,11 +232,15 @@ def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     """Rows of `tables.transactions.SEEN` out of a journal's lines: the transactions that `broker_sim.explain` tells, in its words."""
     result = transactions(_events(lines))
     rows = [_journal_row(transaction, result) for transaction in result.transactions]
-    return [*rows, *(_hanging_row(held, result) for held in result.hanging)]
+    return [*rows, *(_hanging_row(blocked, result) for blocked in result.hanging)]
 
 
 _ABOUT = (
-    *(b'"transaction', b'"marker"', b'"stable"', b'"pending_offsets"', b'"staged"', b'"WriteTxnMarkers"'),
+    *(b'"transaction', b'"marker"', b'"pending_offsets"', b'"staged"', b'"stable"', b'"WriteTxnMarkers"'),
+    *(
+        b'"event":"last_stable_offset"',
+        b'"event": "last_stable_offset"',
+    ),  # responses to Fetch have a field of that name
     *(b'"isolation_level":1', b'"isolation_level": 1'),
 )
 """What stands in the lines that tell of transactions, and of who reads what is committed; of these alone JSON is made."""
@@ -263,9 +267,9 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 
 def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -> dict[str, Any]:
-    held = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.held}
-    readers = {name: None for span in transaction.held for name in span.readers if _waited(span, name, result)}
-    end = None if transaction.completed_ms is None else "committed" if transaction.ends == "commit" else "aborted"
+    blocked = {span.log: (span.to_ms or result.last_ms) - span.from_ms for span in transaction.blocked}
+    readers = {name: None for span in transaction.blocked for name in span.readers if _waited(span, name, result)}
+    end = None if transaction.completed_ms is None else "committed" if transaction.result == "commit" else "aborted"
     return {
         "transactional_id": transaction.transactional_id,
         "producer_id": transaction.producer_id,
@@ -274,36 +278,36 @@ def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -
         "to_ms": transaction.completed_ms,
         "until_ms": result.last_ms,
         "end": end,
-        "ends": transaction.ends or None,
+        "result": transaction.result or None,
         "began_by": None if transaction.began_by is None else transaction.began_by.client_id,
         "ended_by": None if transaction.ended_by is None else transaction.ended_by.client_id,
         "timeout_ms": transaction.timeout_ms,
         "partitions": list(transaction.partitions),
-        "held": [f"{span.log} at {span.offset}" for span in transaction.held],
-        "held_ms": max(held.values(), default=None),
+        "blocked": [f"{span.log} at {span.offset}" for span in transaction.blocked],
+        "blocked_ms": max(blocked.values(), default=None),
         "readers": list(readers),
         "source": "journal",
     }
 
 
-def _hanging_row(held: HeldStableOffset, result: JournalTransactions) -> dict[str, Any]:
-    ended = held.ended_by
+def _hanging_row(blocked: BlockedStableOffset, result: JournalTransactions) -> dict[str, Any]:
+    ended = blocked.ended_by
     return {
-        "producer_id": held.producer_id,
-        "from_ms": held.from_ms,
-        "to_ms": held.to_ms,
+        "producer_id": blocked.producer_id,
+        "from_ms": blocked.from_ms,
+        "to_ms": blocked.to_ms,
         "until_ms": result.last_ms,
-        "end": None if held.to_ms is None else "committed" if held.lost_abort else "aborted",
+        "end": None if blocked.to_ms is None else "committed" if blocked.lost_abort else "aborted",
         "ended_by": ended if isinstance(ended, str) else None,
-        "partitions": [held.log],
-        "held": [f"{held.log} at {held.offset}"],
-        "held_ms": (held.to_ms or result.last_ms) - held.from_ms,
-        "readers": [name for name in held.readers if _waited(held, name, result)],
+        "partitions": [blocked.log],
+        "blocked": [f"{blocked.log} at {blocked.offset}"],
+        "blocked_ms": (blocked.to_ms or result.last_ms) - blocked.from_ms,
+        "readers": [name for name in blocked.readers if _waited(blocked, name, result)],
         "hangs": True,
-        "lost_abort": held.lost_abort,
+        "lost_abort": blocked.lost_abort,
         "source": "journal",
     }
 
 
-def _waited(held: HeldStableOffset, reader: str, result: JournalTransactions) -> bool:
-    return (held.to_ms or result.last_ms) - held.readers[reader] >= WORTH_TELLING_MS
+def _waited(blocked: BlockedStableOffset, reader: str, result: JournalTransactions) -> bool:
+    return (blocked.to_ms or result.last_ms) - blocked.readers[reader] >= WORTH_TELLING_MS

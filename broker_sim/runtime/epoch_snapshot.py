@@ -1,4 +1,4 @@
-"""A group by epochs as the journal shows it: its epochs, and what each member has, is to give up and lacks."""
+"""A group by epochs as the journal shows it: its epochs, and what each member has, is to revoke and is to get."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, A
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "topics": in_order([*member.subscribed_topic_names, *group.stored.matched_by(member)]),
         "assignment": _named(current.assigned, topics),
-        "gives_up": _named(current.revoking, topics),
-        "lacks": _named(missing, topics),
+        "pending_revocation": _named(current.revoking, topics),
+        "pending_assignment": _named(missing, topics),
     }
 
 
@@ -93,8 +93,8 @@ def _sharer(group: ShareGroup, member_id: str, topics: Topics) -> dict[str, Any]
         "rebalance_timeout_ms": group.session_timeout_ms,
         "topics": in_order(member.subscribed_topic_names),
         "assignment": _named(current.assigned, topics),
-        "gives_up": {},
-        "lacks": {},
+        "pending_revocation": {},
+        "pending_assignment": {},
     }
 
 
@@ -132,13 +132,13 @@ def _streams_thread(group: StreamsGroup, member_id: str, topics: Topics) -> dict
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "topics": sorted(set(read)),
         "assignment": _partitions(current.assigned, topology, topics),
-        "gives_up": _partitions(current.revoking, topology, topics),
-        "lacks": _partitions(missing, topology, topics),
+        "pending_revocation": _partitions(current.revoking, topology, topics),
+        "pending_assignment": _partitions(missing, topology, topics),
         "process": member.process_id,
         "topology_epoch": member.topology_epoch,
         "tasks": _tasks(current.assigned),
-        "tasks_given_up": _tasks(current.revoking),
-        "tasks_lacking": _tasks(missing),
+        "tasks_pending_revocation": _tasks(current.revoking),
+        "tasks_pending_assignment": _tasks(missing),
     }
 
 

@@ -340,8 +340,8 @@ def snapshot(group: ClassicGroup) -> Snapshot:
 
 
 def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
-    deferred = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
-    waits = next((api for api, token in deferred.items() if token not in (None, ANSWERED_STILL_COUNTED)), None)
+    tokens = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
+    deferred = next((api for api, token in tokens.items() if token not in (None, ANSWERED_STILL_COUNTED)), None)
     consumer = member.protocol_type == "consumer"
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     worker = {"worker": _worker(metadata, member.assignment)} if member.protocol_type == CONNECT else {}
@@ -350,7 +350,7 @@ def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
         "client_id": member.client_id,
         "client_host": member.client_host,
         "instance": member.instance_id,
-        "waits": waits,
+        "deferred": deferred,
         "session_timeout_ms": member.session_timeout_ms,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "topics": _topics(metadata) if consumer else None,

@@ -53,16 +53,16 @@ class ShareObserver:
         assert live.share is not None
         self._of_partition(live, "loaded", start_offset=live.share.start_offset)
 
-    def dropped(self, live: LivePartition, error: Err) -> None:
+    def unloaded(self, live: LivePartition, error: Err) -> None:
         """The partition is not loaded for the group any more."""
         if live.share is None:
             self._of_partition(live, "not loaded", error=error.name)
         else:
-            self._of_partition(live, "dropped", start_offset=live.share.start_offset, error=error.name)
+            self._of_partition(live, "unloaded", start_offset=live.share.start_offset, error=error.name)
 
     def _of_partition(self, live: LivePartition, action: str, **fields: Any) -> None:
         self.journal.write(
-            "share",
+            "share_partition",
             log=live.partition.name,
             group=live.key.group_id,
             action=action,
@@ -94,7 +94,7 @@ class ShareObserver:
         for change in _runs(moved.changes):
             action = change.why.value if error is Err.NONE else "refused"
             state = change.delivery.state if error is Err.NONE else change.before.state
-            fields = {"said": change.why.value, **refused} if refused else {}
+            fields = {"refused_action": change.why.value, **refused} if refused else {}
             if change.why is Reason.LETTER and not refused:
                 fields = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
             self._write(
@@ -104,10 +104,9 @@ class ShareObserver:
         for renewed in moved.renewed:
             member_id, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
             count = renewed.delivery.deliveries
-            said = Reason.RENEWED.value
             self._write(
                 live,
-                said,
+                Reason.RENEWED.value,
                 member_id,
                 renewed.first,
                 renewed.last,

@@ -2,9 +2,9 @@
 
 Rules:
 
-1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader. It is dropped when the
-   leader or its epoch changes, or no session reads it for the group any more; the next fetch loads the stored state, and writes of the
-   former leader are refused.
+1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader. It is unloaded when
+   the leader or its epoch changes, or no session reads it for the group any more; the next fetch loads the stored state, and writes of
+   the former leader are refused.
 2. A change of records is written by the share coordinator before it is reported; if that is refused the change is undone.
 3. Locks end on the brokers' clock.
 4. Archived records are first copied to the group's dead letter topic, if it has one (`dead_letters`).
@@ -103,7 +103,7 @@ class SharePartitions:
         self.observer: ShareObserver | None = None
         release = state.config.release
         self.policy = PartitionPolicy(
-            given_back_uncounted=release < (4, 2),
+            closed_session_uncounted=release < (4, 2),
             completed_leave_room=release >= (4, 2),
             bad_records_come_alone=release >= (4, 2),
             neighbours_are_joined=release >= (4, 2),
@@ -261,7 +261,7 @@ class SharePartitions:
             del self._live[live.key]
         self.timers.cancel(live.lock_timer)
         if self.observer is not None:
-            self.observer.dropped(live, error)
+            self.observer.unloaded(live, error)
         live.error = error
         live.wake()
 

@@ -3,7 +3,7 @@ hold back.
 
     observer = TransactionObserver(journal)
     outcome = observer.step(shard, "__transaction_state-12", event, now_ms)     # in place of shard.step(event, now_ms)
-    stable = StableObserver(journal, state)                                     # from now on, of all partitions of data
+    stable = StableOffsetObserver(journal, state)                                     # from now on, of all partitions of data
 
 Rules:
 1. As in `journal_observer`: it looks at a shard before and after a step and never changes it.
@@ -149,7 +149,7 @@ class TransactionObserver:
             transactional_id=transaction.transactional_id,
             partition=_name(at),
             action=action,
-            ends="commit" if stored.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) else "abort",
+            result="commit" if stored.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) else "abort",
             producer_id=stored.producer_id,
             epoch=stored.epoch,
             **fields,
@@ -264,14 +264,14 @@ def _action(before: Stored | None, after: Stored, cause: Cause) -> tuple[str, di
         had = set(before.partitions)
         return "added", {"partitions": [_name(partition) for partition in after.partitions if partition not in had]}
     if after.state in DECIDED:
-        return "prepared", {"ends": _ends(after, cause)}
+        return "prepared", {"result": _result(after, cause)}
     if after.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
         partitions = [] if before is None else list(map(_name, before.partitions))
         return "completed", {"partitions": partitions}
     return "producer", {}
 
 
-def _ends(after: Stored, cause: Cause) -> str:
+def _result(after: Stored, cause: Cause) -> str:
     if cause.get("timer") == "timeout":
         return "timed out"
     if cause.get("api") == "InitProducerId":
@@ -293,7 +293,7 @@ def _name(partition: Partition) -> str:
 # --- the logs of data -------------------------------------------------------------------------------------------------
 
 
-class StableObserver:
+class StableOffsetObserver:
     """The journal's eye on the last stable offsets of all partitions of data."""
 
     def __init__(self, journal: Journal, state: ClusterState) -> None:
@@ -333,9 +333,9 @@ class StableObserver:
             self._holders[partition] = holder
         entry = None if holder is None else log.producers.entries.get(holder[0])
         self.journal.write(
-            "stable",
+            "last_stable_offset",
             log=partition.name,
-            action="free" if holder is None else "held",
+            action="unblocked" if holder is None else "blocked",
             last_stable_offset=partition.last_stable_offset,
             high_watermark=partition.high_watermark,
             producer_id=None if holder is None else holder[0],

@@ -22,8 +22,10 @@ import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any
 
 from broker_sim.common.text import UsageError, expected, installing, nearest, unknown
+from broker_sim.journal.vocabulary import FORMER_FIELDS, current_field
 from broker_sim.scenario.model import ClientPlan
 
 __all__ = [
@@ -40,7 +42,7 @@ __all__ = [
 ]
 
 OnReport = Callable[..., object]
-"""``report(client, says, **details)``: called with what a client reports, and with its start and exit."""
+"""``report(client, reports, **details)``: called with what a client reports, and with its start and exit."""
 
 APPS = {
     "aiokafka": "aiokafka_app",
@@ -116,6 +118,14 @@ class ScenarioClient(ABC):
         self._report(self.plan.name, "exited", code=code, text=words)
 
 
+def _report_in(line: str, client: str) -> tuple[str, dict[str, Any]]:
+    """What a client reports with a line of its stdout, and the details. Raises ValueError, KeyError, AttributeError or TypeError."""
+    details = json.loads(line)
+    for former in FORMER_FIELDS["client"].keys() & details.keys():
+        details[current_field("client", former, f"client {client}")] = details.pop(former)
+    return str(details.pop("reports")), details
+
+
 class ProcessClient(ScenarioClient):
     """A client that is a process."""
 
@@ -155,12 +165,11 @@ class ProcessClient(ScenarioClient):
         assert process.stdout is not None
         async for line in _lines(process.stdout):
             try:
-                said = json.loads(line)
-                says = said.pop("says")
+                reports, details = _report_in(line, self.plan.name)
             except (ValueError, KeyError, AttributeError, TypeError):
                 self.errors.append(line)
                 continue
-            self._report(self.plan.name, str(says), **said)
+            self._report(self.plan.name, reports, **details)
         code = await process.wait()
         await logging
         self._exited(code)

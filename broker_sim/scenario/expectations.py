@@ -5,7 +5,7 @@ A matcher is a map in the file and a question to the run:
     {group: billing, state: Stable, members: 3, generation: ">=2", lag_below: 500, committed: {orders-0: 50}, reading: true}
     {api: OffsetCommit, error: REQUEST_TIMED_OUT, group: billing, count: ">=2"}      # requests, or with error/answered their answers
     {event: timer, timer: session, count: 1}                                         # any event of the journal, by its fields
-    {client: app-1, says: commit_failed, text: "*RebalanceInProgress*"}              # a client's report
+    {client: app-1, reports: commit_failed, text: "*RebalanceInProgress*"}           # a client's report
     {fault: lost, hits: 2}
     {group: billing, committed: decreased}                                           # for never
 
@@ -25,7 +25,7 @@ from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, FieldKind
 from broker_sim.journal import EVENTS
-from broker_sim.journal.vocabulary import current_action, current_kind
+from broker_sim.journal.vocabulary import ACTION_FIELDS, FORMER_FIELDS, current_action, current_field, current_kind
 from broker_sim.scenario.files import Table, count, flag, table_of, text
 from kafka_wire.errors import Err
 
@@ -151,13 +151,16 @@ class EventMatcher(Matcher):
         known = {name.rstrip("?") for name in EVENTS[kind]}
         if kind == "response":
             known |= {name.rstrip("?") for name in EVENTS["request"]}
-        for key in self.fields:
-            if key not in known:
+        for key in list(self.fields):
+            name = current_field(kind, key, table.where(key))
+            if name not in known:
                 raise table.error(f"{kind}: {unknown('field', key, sorted({*known, 'count'}))}", key)
+            value = self.fields.pop(key)
             if key in _NAMES:
-                self.fields[key] = table.take(key, _known(key))
-        if isinstance(action := self.fields.get("action"), str):
-            self.fields["action"] = current_action(kind, action, table.where("action"))
+                value = table.take(key, _known(key))
+            elif name in ACTION_FIELDS and isinstance(value, str):
+                value = current_action(kind, value, table.where(key))
+            self.fields[name] = value
         self.kind, self.hits = kind, 0
         self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
 
@@ -183,16 +186,18 @@ class EventMatcher(Matcher):
 
 
 class ClientMatcher(EventMatcher):
-    """Reports of a client of the scenario: ``says``, ``text`` and their number."""
+    """Reports of a client of the scenario: ``reports``, ``text`` and their number."""
 
     def __init__(self, table: Table) -> None:
         self.count = table.take("count", count, count(">=1"))
-        client, says = table.take("client", text), table.take("says", _saying, "*")
-        self.client = client
+        client = self.client = table.take("client", text)
+        former = next((key for key in FORMER_FIELDS["client"] if key in table), None)
+        name = "reports" if former is None else current_field("client", former, table.where(former))
+        reports = table.take(former or name, _report, "*")
         words = table.take("text", text, "*")
         self.kind, self.hits = "client", 0
-        self.fields = {"client": client, "says": says, "text": words}
-        self.what = f"client {client} says {says}" + ("" if words == "*" else f" {words}")
+        self.fields = {"client": client, "reports": reports, "text": words}
+        self.what = f"client {client} reports {reports}" + ("" if words == "*" else f" {words}")
 
 
 class FaultMatcher(Matcher):
@@ -307,7 +312,7 @@ _TIMERS = (
     "join",
     "patterns",
 )
-_SAYINGS = (
+_REPORTS = (
     *("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left"),
     *("begun", "aborted", "fenced"),
 )
@@ -327,12 +332,12 @@ def _known(key: str) -> Callable[[Any], str]:
     return read
 
 
-def _saying(value: object) -> str:
+def _report(value: object) -> str:
     word = text(value)
-    close = nearest(word, _SAYINGS)
-    if word not in _SAYINGS and close is not None:
+    close = nearest(word, _REPORTS)
+    if word not in _REPORTS and close is not None:
         raise unknown(
-            "saying of a client", word, _SAYINGS
+            "report of a client", word, _REPORTS
         )  # another one that is far from all may be a foreign program's
     return word
 

@@ -55,8 +55,8 @@ class Progress:
                 self.story.append(line)
                 self.line(event, line)
         elif kind == "client":
-            line = f"client {event['client']}: {event['says']}" + (f", {event['text']}" if event["text"] else "")
-            if event["says"] in _REPORTED and line not in self._reported:
+            line = f"client {event['client']}: {event['reports']}" + (f", {event['text']}" if event["text"] else "")
+            if event["reports"] in _REPORTED and line not in self._reported:
                 self._reported.add(line)
                 self.line(event, line[:_LONGEST])
         elif kind in _LINES:

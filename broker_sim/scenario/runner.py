@@ -189,12 +189,12 @@ class _Stage:
 
     # listening
 
-    def on_report(self, name: str, says: str, /, **details: Any) -> None:
+    def on_report(self, name: str, reports: str, /, **details: Any) -> None:
         """Write a client's report to the journal, as an event ``client``."""
         words = str(details.pop("text", ""))
-        if says == "exited" and words:
+        if reports == "exited" and words:
             self.ended[name] = f"ended with code {details.get('code')}; {words}"
-        self.journal.write("client", client=name, says=says, text=words, details=details)
+        self.journal.write("client", client=name, reports=reports, text=words, details=details)
 
     def on_event(self, event: Event) -> None:
         """An event of the journal."""

@@ -158,7 +158,7 @@ class _ClientActivity:
                     self._joined.add((client_id, event.get("group") or ""))
                 if client_id not in own:
                     self.foreign.add(client_id)
-            elif event["event"] == "client" and event["says"] not in _HANDS:
+            elif event["event"] == "client" and event["reports"] not in _HANDS:
                 self._said.add(event["client"])
 
     def tried(self, plan: ClientPlan, *, program: bool) -> bool:

@@ -246,9 +246,9 @@ class _HostLine(ScenarioPipe):
         self._unheard: list[tuple[str, str]] = []
         self._obey: Obey | None = None
 
-    def report(self, says: str, **details: Any) -> None:
-        said = json.loads(encoded_event(says, details))  # as it would come through a pipe
-        self._client._report(self._client.plan.name, said.pop("says"), **said)
+    def report(self, reports: str, **details: Any) -> None:
+        report = json.loads(encoded_event(reports, details))  # as it would come through a pipe
+        self._client._report(self._client.plan.name, report.pop("reports"), **report)
 
     def listen(self, obey: Obey) -> None:
         self._obey = obey

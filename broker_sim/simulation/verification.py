@@ -174,7 +174,7 @@ class ClusterVerifier:
         state, members = group.state, group.members
         right = ("Empty", "Dead") if wanted == 0 else ("Stable",)
         if state not in right:
-            waiting = "".join(f"; {m.member_id} waits in {m.waits}" for m in members if m.waits)
+            waiting = "".join(f"; {m.member_id} waits in {m.deferred}" for m in members if m.deferred)
             text = f"group {name!r} is {state}, not {right[0]}, with {len(members)} members{waiting}"
             return [Violation(f"state {state}", text, name)]
         if wanted is not None and len(members) != wanted:

@@ -434,12 +434,12 @@ async def test_an_unclean_election_loses_what_came_after_the_replica_had_gone(ka
     await kafka.broker_down(first)
     await kafka.broker_up(second)
     assert (log.leader, log.end_offset, log.high_watermark) == (second, 10, 10)
-    [lost] = [event for event in kafka.journal.events if event["event"] == "lost"]
+    [lost] = [event for event in kafka.journal.events if event["event"] == "data_loss"]
     assert (lost["log"], lost["part"], lost["first"], lost["last"]) == ("bills-0", "tail", 10, 16)
     await kafka.broker_up(first)
     await kafka.broker_down(second)  # whoever came back is in sync
     assert (log.leader, log.end_offset) == (first, 10)
-    assert len([event for event in kafka.journal.events if event["event"] == "lost"]) == 1
+    assert len([event for event in kafka.journal.events if event["event"] == "data_loss"]) == 1
 
 
 # --- the handle
@@ -460,7 +460,7 @@ async def test_an_unclean_election_cuts_a_batch_where_it_was_asked_to(kafka: Clu
     assert (log.start_offset, log.end_offset, log.high_watermark) == (0, 70, 70)
     assert (log.leader != before, log.leader_epoch) == (True, old + 1)
     assert sorted(log.partition.isr) == [1, 2, 3]
-    [lost] = [event for event in kafka.journal.events if event["event"] == "lost"]
+    [lost] = [event for event in kafka.journal.events if event["event"] == "data_loss"]
     assert (lost["log"], lost["part"], lost["first"], lost["last"]) == (f"{TOPIC}-0", "tail", 70, 99)
     [record] = [record for batch in log.partition.log.batches(69) for record in batch.records() if record.offset == 69]
     assert record.value == b"orders-69"

@@ -72,7 +72,7 @@ class Script:
     # steps
 
     def step(self, cause: dict[str, Any], **changes: Any) -> None:
-        """A ``group`` event: ``changes`` of the snapshot; ``join=[ids]``, ``gone=[ids]``, ``waits={id: api}`` of the "
+        """A ``group`` event: ``changes`` of the snapshot; ``join=[ids]``, ``gone=[ids]``, ``deferred={id: api}`` of the "
         "members."""
         before = copy.deepcopy(self.snapshot)
         after = copy.deepcopy(self.snapshot) or {
@@ -87,9 +87,9 @@ class Script:
             after["members"].append(self.seat(member))
         gone = changes.pop("gone", [])
         after["members"] = [one for one in after["members"] if one["member"] not in gone]
-        waits = changes.pop("waits", {})
+        deferred = changes.pop("deferred", {})
         for one in after["members"]:
-            one["waits"] = waits.get(one["member"], waits.get("*", one["waits"]))
+            one["deferred"] = deferred.get(one["member"], deferred.get("*", one["deferred"]))
         for member, fields in changes.pop("seats", {}).items():
             next(one for one in after["members"] if one["member"] == member).update(fields)
         after.update(changes)
@@ -106,7 +106,7 @@ class Script:
             "client_id": client,
             "client_host": "/127.0.0.1",
             "instance": client.removesuffix("!") if client.endswith("!") else None,
-            "waits": None,
+            "deferred": None,
             "session_timeout_ms": 45_000,
             "rebalance_timeout_ms": 60_000,
             "topics": ["orders"],
@@ -120,14 +120,14 @@ class Script:
         request = self.ask("JoinGroup", member, member_id=member)
         known = self.snapshot is not None and any(one["member"] == member for one in self.snapshot["members"])
         cause = {"kind": "request", "request": request, "api": "JoinGroup", "member": member}
-        self.step(cause, join=[] if known else [member], waits={member: "JoinGroup"}, **changes)
+        self.step(cause, join=[] if known else [member], deferred={member: "JoinGroup"}, **changes)
         return request
 
     def closes(self, cause: dict[str, Any], generation: int, leader: str, joins: list[int], **changes: Any) -> None:
         """The window ends; ``joins`` are answered."""
         if cause.get("timer"):
             self.event("timer", log=self.log, timer=cause["timer"], group=self.group, due_ms=self.ts_ms)
-        changes = {"waits": {"*": None}, **changes}
+        changes = {"deferred": {"*": None}, **changes}
         self.step(cause, state="CompletingRebalance", generation=generation, leader=leader, protocol="range", **changes)
         for request in joins:
             self.answer(request)
@@ -138,7 +138,7 @@ class Script:
         for member in [leader, *followers]:
             request = self.ask("SyncGroup", member, member_id=member, generation_id=generation)
             cause = {"kind": "request", "request": request, "api": "SyncGroup", "member": member}
-            self.step(cause, waits={member: "SyncGroup"})
+            self.step(cause, deferred={member: "SyncGroup"})
             requests.append(request)
         return requests
 
@@ -158,7 +158,7 @@ class Script:
         )
 
     def stable(self, syncs: list[int]) -> None:
-        self.step({"kind": "append", "error": "NONE"}, state="Stable", waits={"*": None})
+        self.step({"kind": "append", "error": "NONE"}, state="Stable", deferred={"*": None})
         for request in syncs:
             self.answer(request)
 

@@ -252,7 +252,7 @@ def test_the_second_error_of_an_answer_says_that_a_producer_is_fenced() -> None:
     }
     about |= {"timeout_ms": 9000, "started_ms": 0, "cause": {"kind": "timer"}}
     write("transaction", action="begun", state="Ongoing", **about)
-    write("transaction", action="prepared", state="PrepareAbort", ends="timed out", **about)
+    write("transaction", action="prepared", state="PrepareAbort", result="timed out", **about)
     write("request", request=1, api="TxnOffsetCommit", client_id="app", transactional_id="pay", body={})
     parts = [{"partition_index": 0, "error_code": UNKNOWN_TOPIC}, {"partition_index": 1, "error_code": 47}]
     body = {"topics": [{"name": "a", "partitions": parts}]}

@@ -200,8 +200,8 @@ def test_a_group_that_was_loaded_has_its_band_again() -> None:
 
 
 def member(name: str, epoch: int, **tasks: list[str]) -> dict[str, Any]:
-    """As an ``epochs`` event shows it: ``active``, ``given_up``, ``lacking``."""
-    shown = {"tasks": "active", "tasks_given_up": "given_up", "tasks_lacking": "lacking"}
+    """As an ``epochs`` event shows it: ``active``, ``revoking``, ``awaiting``."""
+    shown = {"tasks": "active", "tasks_pending_revocation": "revoking", "tasks_pending_assignment": "awaiting"}
     roles = {key: {"active": tasks[what]} if what in tasks else {} for key, what in shown.items()}
     return {"member": f"{name}-id", "client_id": name, "protocol": "streams", "epoch": epoch, "topics": [], **roles}
 
@@ -223,7 +223,7 @@ def revokes_late() -> Script:
                 2,
                 3,
                 "Reconciling",
-                [member("app-1", 2, active=["0_0"], given_up=["0_1"]), member("app-2", 3, lacking=["0_1"])],
+                [member("app-1", 2, active=["0_0"], revoking=["0_1"]), member("app-2", 3, awaiting=["0_1"])],
                 {"api": "StreamsGroupHeartbeat"},
             ),
             (9, 4, "Stable", [member("app-2", 4, active=["0_0", "0_1"])], {"timer": "revocation"}),

@@ -143,7 +143,7 @@ def test_a_follower_with_another_subscription() -> None:
     script = Script().formed([A, B]).at(10)
     number = script.ask("JoinGroup", B, member_id=B)
     seats = {B: {"topics": ["orders", "payments"]}}
-    script.step(request(number, "JoinGroup", B), state="PreparingRebalance", waits={B: "JoinGroup"}, seats=seats)
+    script.step(request(number, "JoinGroup", B), state="PreparingRebalance", deferred={B: "JoinGroup"}, seats=seats)
     assert "because app-2 at /127.0.0.1 joined again with payments added to its subscription." in said(script)
 
 
@@ -196,9 +196,9 @@ def test_a_leader_that_never_sends_the_assignment() -> None:
     script.at(3)
     script.closes(timer("rebalance"), 1, A, joins)
     number = script.ask("SyncGroup", B, member_id=B, generation_id=1)
-    script.step(request(number, "SyncGroup", B), waits={B: "SyncGroup"})
+    script.step(request(number, "SyncGroup", B), deferred={B: "SyncGroup"})
     script.at(63).event("timer", log=LOG, timer="sync", group="billing", due_ms=script.ts_ms)
-    script.step(timer("sync"), gone=[A], leader=B, state="PreparingRebalance", waits={B: None})
+    script.step(timer("sync"), gone=[A], leader=B, state="PreparingRebalance", deferred={B: None})
     script.answer(number, "REBALANCE_IN_PROGRESS")
     assert said(script, 1).endswith(
         "The leader app-1 never sent the assignment. The group began again after 1 min 3 s, before it was Stable, "
@@ -223,7 +223,7 @@ def stuck(rounds: int = 8, *, healed: bool = True) -> Script:
         if attempt == 0:
             script.answer(commit, "REQUEST_TIMED_OUT")
         script.event("timer", log=LOG, timer="append", ticket=attempt, due_ms=script.ts_ms)
-        script.step({"kind": "timer", "timer": "append"}, state="PreparingRebalance", waits={A: None})
+        script.step({"kind": "timer", "timer": "append"}, state="PreparingRebalance", deferred={A: None})
         script.answer(sync, "REBALANCE_IN_PROGRESS")
         generation += 1
         script.at(start + 5.2)
@@ -233,7 +233,7 @@ def stuck(rounds: int = 8, *, healed: bool = True) -> Script:
         script.appends(committed=False)
         script.at(11 + 5.2 * rounds + 1).event("state", log=LOG, state="stuck", args={}, action="healed")
         script.event("committed", log=LOG, high_watermark=9, groups=["billing"])
-        script.step({"kind": "committed", "high_watermark": 9}, state="Stable", waits={A: None})
+        script.step({"kind": "committed", "high_watermark": 9}, state="Stable", deferred={A: None})
         script.answer(sync)
     return script
 
@@ -275,8 +275,8 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     old, new = "web-1!~1111", "web-1!~2222"
     script = Script().formed([old, B]).at(30)
     number = script.ask("JoinGroup", "", client_id="web-1!", group_instance_id="web-1")
-    script.step(request(number, "JoinGroup", "web-1"), gone=[old], join=[new], leader=new, waits={new: "JoinGroup"})
-    script.step({"kind": "append", "error": None}, waits={new: None})
+    script.step(request(number, "JoinGroup", "web-1"), gone=[old], join=[new], leader=new, deferred={new: "JoinGroup"})
+    script.step({"kind": "append", "error": None}, deferred={new: None})
     script.answer(number, member_id=new)
     assert said(script).splitlines()[-1] == (
         "10:00:30.000  The static member web-1 rejoined with a new member id; no rebalance was needed."
@@ -465,10 +465,10 @@ def test_a_topic_that_grows_is_seen_in_what_clients_are_told() -> None:
 def test_what_the_clients_of_a_scenario_told() -> None:
     script = Script().formed([A]).at(10)
     for _ in range(3):
-        script.event("client", client="app-1", says="commit_failed", text="CommitFailedError", details={})
-    script.event("client", client="app-1", says="committed", text="", details={"offsets": {}})
-    script.event("client", client="elsewhere", says="error", text="no", details={})
-    script.event("client", client="app-1", says="exited", text="", details={"code": 1})
+        script.event("client", client="app-1", reports="commit_failed", text="CommitFailedError", details={})
+    script.event("client", client="app-1", reports="committed", text="", details={"offsets": {}})
+    script.event("client", client="elsewhere", reports="error", text="no", details={})
+    script.event("client", client="app-1", reports="exited", text="", details={"code": 1})
     assert said(script).splitlines()[-2:] == [
         '10:00:10.000  app-1 could not commit: "CommitFailedError" (×3).',
         "10:00:10.000  app-1 exited with code 1.",

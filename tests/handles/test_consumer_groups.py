@@ -117,7 +117,8 @@ def unwrapped(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "event", [{}, {"members": None}, {"members": [3, {"assignment": 5, "lacks": {"t": "x"}}], "size": "many"}]
+    "event",
+    [{}, {"members": None}, {"members": [3, {"assignment": 5, "pending_assignment": {"t": "x"}}], "size": "many"}],
 )
 def test_a_journal_that_lacks_things_is_read_all_the_same(event: dict[str, Any]) -> None:
     assert explain([{"event": "epochs", "group": "g", **event}], "g").startswith("Consumer group g")

@@ -27,7 +27,7 @@ async def test_a_group_is_shown_as_it_is(kafka: Cluster, app: Member) -> None:
     billing = kafka.group("billing")
     (member,) = billing.members
     assert (billing.state, billing.generation, billing.coordinator, billing.generations) == ("Stable", 1, 1, 1)
-    assert (member.member_id, member.client_id, member.leader, member.waits) == (app.member_id, "app", True, None)
+    assert (member.member_id, member.client_id, member.leader, member.deferred) == (app.member_id, "app", True, None)
     assert (member.topics, member.assignment) == (["orders"], {"orders": [0]})
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 60_000)
     assert billing.offsets_log.name == f"__consumer_offsets-{partition_for('billing', 50)}"

@@ -90,7 +90,7 @@ def member(name: str, *partitions: str, instance: str | None = None, client: str
         "client_id": client or name,
         "client_host": "/127.0.0.1",
         "instance": instance,
-        "waits": None,
+        "deferred": None,
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 60_000,
         "topics": ["orders"],

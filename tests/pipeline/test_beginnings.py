@@ -118,8 +118,8 @@ def test_members_of_a_group_by_epochs_begin_at_the_end_too(duck: DuckSession) ->
         "session_timeout_ms": 45_000,
         "rebalance_timeout_ms": 45_000,
         "topics": ["orders"],
-        "gives_up": {},
-        "lacks": {},
+        "pending_revocation": {},
+        "pending_assignment": {},
     }
     who = {"member": "m-1", "client_id": "app", "client_host": "/127.0.0.1", "instance": None, "protocol": "consumer"}
     holder = {**who, **about, "epoch": 1, "assignment": {"orders": [0]}}

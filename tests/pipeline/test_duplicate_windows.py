@@ -189,12 +189,12 @@ def test_scenarios_whose_clients_say_what_they_read(spark: Any) -> None:
     for name, events in all_played().items():
         if not any(event["event"] == "group" and event["after"] and event["after"]["members"] for event in events):
             continue  # clients that assign themselves have no generations
-        if any(event["event"] == "lost" for event in events):
+        if any(event["event"] == "data_loss" for event in events):
             assert table[name] == []  # its reader goes back in its own tenure, and over other records
             continue
         given = Counter[tuple[str, str, int]]()
         for event in events:
-            if event["event"] == "client" and event["says"] == "read":
+            if event["event"] == "client" and event["reports"] == "read":
                 given[event["client"].split("-")[0], event["details"]["log"], event["details"]["offset"]] += 1
         again = Counter({(log, offset): count - 1 for (_, log, offset), count in given.items() if count > 1})
         assert covered(table[name], "to_offset") == again, name

@@ -305,7 +305,7 @@ def test_the_tables_that_lines_add_to(both: Both) -> None:
         }
         | ({} if at % 2 else {"to_ms": T0 + at * 20_000, "end": "aborted"})
         | (
-            {"ends": ("fenced", "timed out", "abort")[at % 3], "decided_ms": T0 + 5, "held": ["orders-0 at 3"]}
+            {"result": ("fenced", "timed out", "abort")[at % 3], "decided_ms": T0 + 5, "blocked": ["orders-0 at 3"]}
             if at > 3
             else {}
         )

@@ -352,11 +352,11 @@ def test_a_partition_that_a_transaction_holds_is_not_said_to_wait_for_its_member
         "partitions": [],
     }
     for whose, told in (({"transactional_id": "tx"}, "tx"), ({}, "producer 7")):
-        held = row(TRANSACTIONS.names, **known, **whose, held=[at], held_ms=60_000)
+        held = row(TRANSACTIONS.names, **known, **whose, blocked=[at], blocked_ms=60_000)
         found = next(one for one in findings(facts(stalls=[stood], transactions=[held])) if one.kind == "stalled")
         assert found.text.endswith(f"; a transaction of {told} held its last stable offset there.")
         assert "look at its producer" in found.advice
-    elsewhere = row(TRANSACTIONS.names, **known, held=["orders-77 at 1"], held_ms=60_000)
+    elsewhere = row(TRANSACTIONS.names, **known, blocked=["orders-77 at 1"], blocked_ms=60_000)
     found = next(one for one in findings(facts(stalls=[stood], transactions=[elsewhere])) if one.kind == "stalled")
     assert "look at that member" in found.advice
 

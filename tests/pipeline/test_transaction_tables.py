@@ -73,11 +73,11 @@ def test_a_journal_s_rows_are_the_explanation_s(name: str, played: Callable[[str
     folder = played(name)
     found, rows = story(folder), rows_of_journal(lines(folder))
     own = [row for row in rows if not row.get("hangs")]
-    assert [(row["transactional_id"], row["from_ms"], row["to_ms"], row["ends"]) for row in own] == [
-        (one.transactional_id, one.begun_ms, one.completed_ms, one.ends or None) for one in found.transactions
+    assert [(row["transactional_id"], row["from_ms"], row["to_ms"], row["result"]) for row in own] == [
+        (one.transactional_id, one.begun_ms, one.completed_ms, one.result or None) for one in found.transactions
     ]
-    assert [row["held"] for row in own] == [
-        [f"{one.log} at {one.offset}" for one in each.held] for each in found.transactions
+    assert [row["blocked"] for row in own] == [
+        [f"{one.log} at {one.offset}" for one in each.blocked] for each in found.transactions
     ]
     assert [(row["partitions"], row["lost_abort"]) for row in rows if row.get("hangs")] == [
         ([one.log], one.lost_abort) for one in found.hanging
@@ -96,14 +96,14 @@ def test_the_logs_tell_the_journal_s_story(name: str, played: Callable[[str], Pa
             own[row["transactional_id"]].append(row)
     for transactional_id, told in own.items():
         expected = found.of(transactional_id)
-        assert [row["ends"] for row in told] == [one.ends or None for one in expected]
+        assert [row["result"] for row in told] == [one.result or None for one in expected]
         for row, one in zip(told, expected, strict=True):
             assert one.begun_ms is not None
             assert abs(row["from_ms"] - one.begun_ms) <= close
             assert one.completed_ms is not None
             assert abs(row["to_ms"] - one.completed_ms) <= close
-            assert sorted(row["held"] or ()) == sorted(f"{held.log} at {held.offset}" for held in one.held)
-    stray = [(row["partitions"], row["held"], bool(row["lost_abort"])) for row in rows if row["hangs"]]
+            assert sorted(row["blocked"] or ()) == sorted(f"{held.log} at {held.offset}" for held in one.blocked)
+    stray = [(row["partitions"], row["blocked"], bool(row["lost_abort"])) for row in rows if row["hangs"]]
     assert stray == [([one.log], [f"{one.log} at {one.offset}"], one.lost_abort) for one in found.hanging]
 
 
@@ -189,7 +189,7 @@ def test_what_is_written_after_its_own_abort_is_late_and_nothing_else(tmp_path: 
     committed = partition(tmp_path / "commit", data(0, T0), marker(1, T0 + 5000, commit), data(2, T0))
     assert [row["late"] for row in committed] == [False, False], "of what is committed nothing was missing"
     (row,) = [row for row in seen_rows(late, "run", states=False) if row["hangs"]]
-    assert (row["end"], row["lost_abort"], row["held"]) == (None, False, ["orders-0 at 2"])
+    assert (row["end"], row["lost_abort"], row["blocked"]) == (None, False, ["orders-0 at 2"])
 
 
 def test_whom_nobody_knows_hangs_where_the_coordinator_s_log_is_there(tmp_path: Path) -> None:
@@ -205,20 +205,27 @@ def test_whom_nobody_knows_hangs_where_the_coordinator_s_log_is_there(tmp_path: 
         "partitions": ["orders-0"],
     }
     (row,) = seen_rows([{**known, "source": "state"}, *rows], "run")
-    assert (row["hangs"], row["held"], row["held_ms"]) == (None, ["orders-0 at 0"], 0)
+    assert (row["hangs"], row["blocked"], row["blocked_ms"]) == (None, ["orders-0 at 0"], 0)
 
 
 def test_each_end_has_its_sentence() -> None:
     row = dict.fromkeys(TRANSACTIONS.names)
-    row |= {"producer_id": 7, "from_ms": T0, "open_ms": 5000, "partitions": ["orders-0"], "source": "state", "held": []}
+    row |= {
+        "producer_id": 7,
+        "from_ms": T0,
+        "open_ms": 5000,
+        "partitions": ["orders-0"],
+        "source": "state",
+        "blocked": [],
+    }
     told = {}
     for what, more in {
         "hangs": {"hangs": True},
         "hung": {"hangs": True, "to_ms": T0 + 5000, "end": "aborted", "ended_by": "admin"},
         "lost": {"hangs": True, "to_ms": T0 + 5000, "end": "committed", "lost_abort": True},
-        "fenced": {"ends": "fenced", "end": "aborted", "to_ms": T0 + 5000, "ended_by": "b", "began_by": "a"},
-        "timed out": {"ends": "timed out", "end": "aborted", "to_ms": T0 + 5000, "timeout_ms": 4000},
-        "decided": {"ends": "commit", "decided_ms": T0 + 1000},
+        "fenced": {"result": "fenced", "end": "aborted", "to_ms": T0 + 5000, "ended_by": "b", "began_by": "a"},
+        "timed out": {"result": "timed out", "end": "aborted", "to_ms": T0 + 5000, "timeout_ms": 4000},
+        "decided": {"result": "commit", "decided_ms": T0 + 1000},
     }.items():
         facts = ReportFacts("run", None, None, transactions=[row | more])
         (told[what],) = [one for report in ABOUT_ACCOUNTS for one in report(facts)]
@@ -285,7 +292,7 @@ def ended_rows(folder: Path) -> list[dict[str, Any]]:
         state = rows_of_state([str(folder / "__transaction_state-0")])
         data = rows_of_data([("payments", 0, str(folder / "payments-0"))])
         rows = list(seen_rows([*state, *data], "run"))
-        if all(row["ends"] for row in rows):
+        if all(row["result"] for row in rows):
             return rows
         assert time.monotonic() < give_up, f"waited 60 s for all transactions to end: {rows}"
         time.sleep(0.1)
@@ -302,16 +309,16 @@ def test_a_real_broker_s_logs_tell_how_each_transaction_ended(version: str, tmp_
         asyncio.run(lives(kafka.bootstrap))
         rows = ended_rows(kafka.nodes[1].data_dir)
     young = [row["transactional_id"] for row in rows].index("orders-app")
-    while rows[young]["ends"] == "abort":  # it aborts what the young broker did not take in time
+    while rows[young]["result"] == "abort":  # it aborts what the young broker did not take in time
         del rows[young]
         young = [row["transactional_id"] for row in rows].index("orders-app")
     ends = {
-        name: [row["ends"] for row in rows if row["transactional_id"] == name] for name in ("orders-app", "slow-app")
+        name: [row["result"] for row in rows if row["transactional_id"] == name] for name in ("orders-app", "slow-app")
     }
     assert ends["orders-app"][:4] == ["commit", "abort", "fenced", "commit"]
     assert set(ends["orders-app"][4:]) <= {"commit"}
     assert ends["slow-app"] == ["timed out"]
     assert [row for row in rows if row["hangs"]] == []
     first = [row for row in rows if row["transactional_id"] == "orders-app"][:4]
-    held = [bool(row["held"]) for row in (*first, *(row for row in rows if row["transactional_id"] == "slow-app"))]
+    held = [bool(row["blocked"]) for row in (*first, *(row for row in rows if row["transactional_id"] == "slow-app"))]
     assert held == [True] * 5, "the others are within the slow one, which holds the last stable offset alone"

@@ -262,7 +262,7 @@ def test_where_a_log_begins_is_told_by_its_first_segment_or_by_the_checkpoint(tm
 
 
 def lost(book: Book, part: str, first: int, last: int) -> None:
-    book.write("lost", log="orders-0", part=part, first=first, last=last)
+    book.write("data_loss", log="orders-0", part=part, first=first, last=last)
 
 
 def test_records_that_a_log_lost_and_the_groups_that_had_committed_there(duck: DuckSession) -> None:

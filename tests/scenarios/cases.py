@@ -102,10 +102,10 @@ def scenario(case: Case) -> Scenario:
                     "topics": [{"name": "orders", "partitions": 2, "records": 20, "rate": "20/s"}],
                     "clients": [{**client, "heartbeat_interval": "300ms", "metadata_max_age": "5s"}],
                     "steps": [
-                        {"name": "it works", "when": {"client": "app-1", "says": "committed", "count": ">=3"}},
+                        {"name": "it works", "when": {"client": "app-1", "reports": "committed", "count": ">=3"}},
                         {"name": BREAK, "do": [case.fault]},
                         {"name": HEALED, "after": f"{LASTS_S}s"},
-                        {"when": {"client": "app-1", "says": "committed", "count": ">=3"}, "within": BACK_WITHIN_S},
+                        {"when": {"client": "app-1", "reports": "committed", "count": ">=3"}, "within": BACK_WITHIN_S},
                     ],
                     "expect": [{"within": "1s", "group": {"billing": {"state": "Stable", "members": 1}}}],
                 }
@@ -165,16 +165,16 @@ def observe(events: list[dict[str, Any]]) -> Observed:
 def _said(
     found: Observed, event: dict[str, Any], broke: dict[str, Any], healed: dict[str, Any], seen: set[tuple[str, int]]
 ) -> None:
-    says, at_ms = event["says"], event["ts_ms"]
-    if says == "read":
+    report, at_ms = event["reports"], event["ts_ms"]
+    if report == "read":
         at = (event["details"]["log"], event["details"]["offset"])
         found.read_again += at in seen
         seen.add(at)
         # what it had fetched before is no sign that it goes on
         found.read_meanwhile |= broke["ts_ms"] + 1000 < at_ms <= healed["ts_ms"]
-    elif event["seq"] > broke["seq"] and says in ("error", "commit_failed"):
+    elif event["seq"] > broke["seq"] and report in ("error", "commit_failed"):
         words = event["text"].partition(":")[0]
         if words not in found.tells:
             found.tells.append(words)
-    elif says == "committed" and event["seq"] > healed["seq"] and found.back_ms is None:
+    elif report == "committed" and event["seq"] > healed["seq"] and found.back_ms is None:
         found.back_ms = at_ms - healed["ts_ms"]

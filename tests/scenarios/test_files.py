@@ -211,7 +211,7 @@ steps:
     when: {group: billing, state: Stabel}
     within: soon
 expect:
-  - never: {client: app-7, says: commited}
+  - never: {client: app-7, reports: commited}
   - happened: {fault: lost}
   - {group: biling, members: 1}
 """
@@ -288,7 +288,7 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_line() -> None:
         ),
         (
             "never: {group: billing, committed: decreased}",
-            "never: {client: ap-1, says: lost}",
+            "never: {client: ap-1, reports: lost}",
             23,
             "did you mean 'app-1'?",
         ),

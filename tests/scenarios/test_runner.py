@@ -241,9 +241,9 @@ import json, os, subprocess, sys, time
 open(sys.argv[1], "w").write(f"{os.getpid()} {subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid}")
 print("no JSON")
 print(json.dumps([1]))
-print(json.dumps({"says": "error", "text": "an error", "name": "x", "client": "y", "event": "z"}), flush=True)
+print(json.dumps({"reports": "error", "text": "an error", "name": "x", "client": "y", "event": "z"}), flush=True)
 print("x" * 3_000_000, flush=True)
-print(json.dumps({"says": "works"}), flush=True)
+print(json.dumps({"reports": "works"}), flush=True)
 sys.stdin.close()
 time.sleep(600)
 """
@@ -251,12 +251,12 @@ time.sleep(600)
 
 async def test_any_program_is_a_client_whatever_it_says_and_ends_with_all_that_it_started(tmp_path: Path) -> None:
     (tmp_path / "foreign.py").write_text(FOREIGN)
-    text = HELD.replace(STABLE, "{client: app, says: works}")
+    text = HELD.replace(STABLE, "{client: app, reports: works}")
     outcome = await play(
         text, clients={"*": "", "app": f"{sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"}
     )
     assert outcome.code == 0, outcome.report()
-    said = [(event["says"], event["text"]) for event in outcome.events if event["event"] == "client"]
+    said = [(event["reports"], event["text"]) for event in outcome.events if event["event"] == "client"]
     assert said[:3] == [("started", ""), ("error", "an error"), ("works", "")]
     await gone(tmp_path / "pids", 2)
 

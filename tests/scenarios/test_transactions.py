@@ -177,17 +177,17 @@ def test_the_story_of_each() -> None:
     assert lost.lost_abort
     assert "became part of the next one (KIP-890)." in words("lost-abort-3.4")
     assert found("lost-abort-4.1").hanging == []
-    fenced = [one for one in found("zombie-is-fenced").transactions if one.ends == "fenced"]
+    fenced = [one for one in found("zombie-is-fenced").transactions if one.result == "fenced"]
     assert [(one.began_by.client_id, one.ended_by.client_id) for one in fenced if one.began_by and one.ended_by] == [
         ("zombie", "successor")
     ]
     (taken_over,) = found("coordinator-dies-in-a-commit").transactions
-    assert (taken_over.ends, len(taken_over.found_ms), taken_over.over) == ("commit", 1, True)
+    assert (taken_over.result, len(taken_over.found_ms), taken_over.over) == ("commit", 1, True)
     assert "Another coordinator loaded its decision and continued with it" in words("coordinator-dies-in-a-commit")
     assert "Its marker for payments-1 was written after 10" in words("marker-without-a-leader")
     assert "The log refused PrepareCommit" in words("state-stuck")
     (timed_out, _) = found("timeout-in-a-rebalance").transactions
-    assert (timed_out.ends, timed_out.pending_offsets) == ("timed out", {"ledger": {"orders-0": 5}})
+    assert (timed_out.result, timed_out.pending_offsets) == ("timed out", {"ledger": {"orders-0": 5}})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -196,9 +196,9 @@ def test_a_group_s_explanation_and_timeline_tell_the_same(name: str) -> None:
     story, drawn = " ".join(explain(events, "audit", width=10_000).split()), timeline(events, "audit", 140)
     held = "waited there" in story
     assert held is (name not in ("transaction-lost-abort-4.1", "transaction-end-answer-is-lost")), story
-    assert ("read_committed held at" in drawn) is held
+    assert ("read_committed blocked at" in drawn) is held
     for picture in (svg(events, "audit"), html(events, "audit")):
-        assert ("read_committed held at" in picture) is held
+        assert ("read_committed blocked at" in picture) is held
 
 
 def test_a_lane_for_each_transactional_id_that_commits_for_the_group() -> None:

@@ -62,13 +62,13 @@ topics: [{name: orders-eu}, {name: orders-us}, {name: my-orders-eu}]
 clients:
   - {name: app-1, kind: aiokafka, group: billing, pattern: "orders-.*", metadata_max_age: 1s}
 steps:
-  - when: {client: app-1, says: assigned}
+  - when: {client: app-1, reports: assigned}
     do: {topic: orders-us, delete: true}
   - after: 15s
     do: {op: topic.create, topic: orders-uk}
   - after: 15s
 expect:
-  - happened: {client: app-1, says: assigned, count: ">=2"}
+  - happened: {client: app-1, reports: assigned, count: ">=2"}
 """
 
 
@@ -77,9 +77,9 @@ def test_a_pattern_follows_topics_that_come_and_go(kind: str) -> None:
     outcome = play_text(PATTERN.replace("kind: aiokafka", f"kind: {kind}"))
     assert outcome.code == 0, outcome.report()
     changes = [
-        event["details"]["partitions"] for event in outcome.events if event.get("says") in ("assigned", "revoked")
+        event["details"]["partitions"] for event in outcome.events if event.get("reports") in ("assigned", "revoked")
     ]
-    assigned = [event["details"]["partitions"] for event in outcome.events if event.get("says") == "assigned"]
+    assigned = [event["details"]["partitions"] for event in outcome.events if event.get("reports") == "assigned"]
     assert assigned[0] == ["orders-eu-0", "orders-us-0"]
     assert ["orders-eu-0"] in assigned or [
         "orders-us-0"
@@ -138,7 +138,9 @@ def test_verdicts_have_their_codes(text: str, code: int) -> None:
 
 
 def said(outcome: ScenarioOutcome, *what: str) -> list[tuple[str, str]]:
-    return [(one["client"], one["says"]) for one in outcome.events if one["event"] == "client" and one["says"] in what]
+    return [
+        (one["client"], one["reports"]) for one in outcome.events if one["event"] == "client" and one["reports"] in what
+    ]
 
 
 def test_a_frozen_client_is_silent_until_it_thaws() -> None:
@@ -165,9 +167,9 @@ def test_a_client_that_was_crashed_starts_again_as_another_process() -> None:
         text
         + """\
   - {name: crash, do: [{client: app, action: crash}, {client: app, action: start}]}
-  - {name: it is back, when: {client: app, says: assigned}, within: 60s}
+  - {name: it is back, when: {client: app, reports: assigned}, within: 60s}
   - {name: it goes, do: {client: app, action: leave}}
-  - {name: it has gone, when: {client: app, says: exited}}
+  - {name: it has gone, when: {client: app, reports: exited}}
 expect:
   - {group: billing, state: Empty}
 """
@@ -176,14 +178,16 @@ expect:
     assert said(outcome, "started", "exited", "left") == [
         *(("app", "started"), ("app", "exited"), ("app", "started"), ("app", "left"), ("app", "exited"))
     ]
-    codes = [one["details"]["code"] for one in outcome.events if one["event"] == "client" and one["says"] == "exited"]
+    codes = [
+        one["details"]["code"] for one in outcome.events if one["event"] == "client" and one["reports"] == "exited"
+    ]
     assert codes == [-9, 0]
     assert outcome.ended == {}
 
 
 def test_a_client_that_dies_of_itself_is_told_with_its_last_words(caplog: pytest.LogCaptureFixture) -> None:
     text = CONSUMER.replace("session_timeout: 30s", "session_timeout: 30s, config: {security_protocol: nonsense}")
-    outcome = play_text(text.replace("when: " + STABLE, "when: {client: app, says: exited}"))
+    outcome = play_text(text.replace("when: " + STABLE, "when: {client: app, reports: exited}"))
     assert outcome.code == 1
     assert "ended with code 1; without a request; its last lines: " in outcome.ended["app"]
     assert "ValueError: " in outcome.ended["app"]
@@ -223,10 +227,10 @@ def test_a_client_on_threads_leaves_hangs_crashes_and_starts_again() -> None:
         + """\
   - {name: hang, do: {client: app, action: hang, for: 5s}}
   - {name: crash, after: 6s, do: [{client: app, action: crash}, {client: app, action: start}]}
-  - {name: it is back, when: {client: app, says: assigned}, within: 60s}
+  - {name: it is back, when: {client: app, reports: assigned}, within: 60s}
   - {name: freeze, do: {client: app, action: freeze, for: 5s}}
   - {name: it goes, after: 6s, do: {client: app, action: leave}}
-  - {name: it has gone, when: {client: app, says: exited}}
+  - {name: it has gone, when: {client: app, reports: exited}}
 expect:
   - {group: billing, state: Empty}
 """

@@ -157,7 +157,7 @@ async def test_what_the_share_coordinator_did_not_take_stands_in_the_journal() -
         refused = [
             event for event in kafka.journal.events if event["event"] == "delivery" and event["action"] == "refused"
         ]
-        assert [(one["first"], one["last"], one["said"], one["becomes"]) for one in refused] == [
+        assert [(one["first"], one["last"], one["refused_action"], one["becomes"]) for one in refused] == [
             (0, 1, "accepted", "acquired")
         ]
         assert group.locks, "all is as it was"

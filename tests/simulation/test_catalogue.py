@@ -147,7 +147,13 @@ def test_a_waived_invariant_is_counted_and_the_others_go_on() -> None:
 
         watch = Invariants(kafka, found.append, waive=["a group is stored in the offsets partition of its hash"])
         cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
-        member = {"client_id": "one", "client_host": "/10.0.0.1", "instance": None, "topics": ["orders"], "waits": None}
+        member = {
+            "client_id": "one",
+            "client_host": "/10.0.0.1",
+            "instance": None,
+            "topics": ["orders"],
+            "deferred": None,
+        }
         member |= {
             "member": "a",
             "session_timeout_ms": 2000,

@@ -358,7 +358,7 @@ def watched(sim: Any) -> tuple[SimCluster, Invariants, list[InvariantBroken]]:
 
 
 def shown(state: str, generation: int, members: dict[str, list[int]], leader: str | None) -> dict[str, Any]:
-    same = {"client_id": "one", "client_host": "/10.0.0.1", "instance": None, "topics": ["orders"], "waits": None}
+    same = {"client_id": "one", "client_host": "/10.0.0.1", "instance": None, "topics": ["orders"], "deferred": None}
     timeouts = {"session_timeout_ms": 2000, "rebalance_timeout_ms": 3000}
     told = [{"member": name, **same, **timeouts, "assignment": {"orders": parts}} for name, parts in members.items()]
     group = {"state": state, "generation": generation, "protocol": "range", "leader": leader}

@@ -124,7 +124,7 @@ def test_what_a_good_sync_says(told: dict[str, list[int]] | None, wrong: bool) -
 def test_a_rebalance_that_waits_for_nobody(waits: list[str | None], pending: list[str], vain: bool) -> None:
     group = {**shown("PreparingRebalance", members=TWO), "pending": pending}
     for member, wait in zip(group["members"], waits, strict=True):
-        member["waits"] = wait
+        member["deferred"] = wait
     assert waits_in_vain(group) == vain
     assert not waits_in_vain({**group, "state": "Stable"})
     assert not waits_in_vain({**group, "members": [], "size": 0})

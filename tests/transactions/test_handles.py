@@ -83,7 +83,7 @@ async def test_an_abort_fences_the_producer() -> None:
         await orders.abort()
         await orders.state_is("CompleteAbort")
         assert await client.end() is Err.PRODUCER_FENCED
-        assert [each.ends for each in orders.history()] == ["fenced"]
+        assert [each.result for each in orders.history()] == ["fenced"]
         assert ", as another producer initialized the same id," in " ".join(orders.explain().split())
         with pytest.raises(UsageError, match="'nobody' can't be aborted: it is Dead"):
             await kafka.transaction("nobody").abort()
@@ -171,8 +171,8 @@ async def test_the_story_of_one_that_timed_out_and_of_who_waited() -> None:
         await kafka.time.advance("30s")
         assert await client.end() is Err.PRODUCER_FENCED
         (one,) = orders.history()
-        assert (one.ends, one.over, one.timeout_ms) == ("timed out", True, 20_000)
-        (held,) = one.held
+        assert (one.result, one.over, one.timeout_ms) == ("timed out", True, 20_000)
+        (held,) = one.blocked
         assert (held.log, held.offset, list(held.readers)) == ("orders-0", 0, ["wire"])
         assert held.to_ms is not None
         assert held.to_ms - held.from_ms >= 20_000
@@ -197,7 +197,7 @@ async def test_a_producer_that_was_fenced_is_told_so_however_many_transactions_i
         assert await client.end() is Err.PRODUCER_FENCED
         fenced, *others = orders.history()
         assert [(who.client_id, error) for _, who, error in fenced.fenced] == [("wire", "PRODUCER_FENCED")]
-        assert [one.ends for one in others] == ["commit", "commit"]
+        assert [one.result for one in others] == ["commit", "commit"]
         assert [one.fenced for one in others] == [[], []]
         assert "The EndTxn of wire was answered PRODUCER_FENCED" in " ".join(orders.explain().split())
         await successor.wire.close()
@@ -236,7 +236,7 @@ async def test_the_story_of_an_abort_that_was_lost() -> None:
 
 
 def test_what_is_no_journal_of_ours_tells_nothing_and_breaks_nothing() -> None:
-    for kind in ("transaction", "marker", "pending_offsets", "stable", "request", "response"):
+    for kind in ("transaction", "marker", "pending_offsets", "last_stable_offset", "request", "response"):
         for event in ({"event": kind}, {"event": kind, "transactional_id": 5, "action": [], "log": {}, "offsets": 3}):
             assert transactions([event]).transactions == []
     assert explain_transactions([]).startswith("0 transactions in the journal")

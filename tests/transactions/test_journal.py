@@ -68,11 +68,11 @@ def told(kafka: Cluster) -> list[str]:
     for event in kafka.journal.events:
         kind = event["event"]
         if kind == "transaction":
-            ends = f" {event['ends']}" if "ends" in event else ""
+            ends = f" {event['result']}" if "result" in event else ""
             words.append(f"{event['action']}{ends}: {event['state']} {event['epoch']} {' '.join(event['partitions'])}")
         elif kind == "marker":
-            words.append(f"marker {event['action']} {event['partition']} {event['ends']}")
-        elif kind == "stable":
+            words.append(f"marker {event['action']} {event['partition']} {event['result']}")
+        elif kind == "last_stable_offset":
             words.append(f"{event['log']} {event['action']} at {event['last_stable_offset']}")
         elif kind in ("pending_offsets", "offsets"):
             words.append(f"{event.get('action', 'published')} {event['offsets']}")
@@ -96,7 +96,7 @@ async def test_a_transaction_from_its_producer_to_its_last_marker() -> None:
         assert heard[:7] == [
             "producer: Empty 0 ",
             "begun: Ongoing 0 orders-0",
-            "orders-0 held at 0",
+            "orders-0 blocked at 0",
             "added: Ongoing 0 offsets",
             "pending {'orders-0': 7}",
             "prepared commit: PrepareCommit 1 orders-0 offsets",
@@ -106,7 +106,7 @@ async def test_a_transaction_from_its_producer_to_its_last_marker() -> None:
             "marker sent offsets commit",
             "marker written offsets commit",
             "marker written orders-0 commit",
-            "orders-0 free at 2",
+            "orders-0 unblocked at 2",
             "published {'orders-0': 7}",
         ]
         assert heard[-1] == "completed: CompleteCommit 1 orders-0 offsets"
@@ -192,7 +192,7 @@ async def test_why_a_transaction_was_aborted_in_spite_of_its_producer() -> None:
         assert await client.init() is Err.CONCURRENT_TRANSACTIONS
         await kafka.time.advance("1s")
         ends = [e for e in kafka.journal.events if e["event"] == "transaction" and e["action"] == "prepared"]
-        assert [(e["ends"], e["cause"]["kind"]) for e in ends] == [("timed out", "timer"), ("fenced", "request")]
+        assert [(e["result"], e["cause"]["kind"]) for e in ends] == [("timed out", "timer"), ("fenced", "request")]
         timers = [e for e in kafka.journal.events if e["event"] == "timer" and e["timer"] == "timeout"]
         assert [e["transactional_id"] for e in timers] == [TX]
 
@@ -212,7 +212,7 @@ async def test_a_log_that_refuses_a_marker_that_waits_and_a_coordinator_that_loa
         await ended(kafka, "CompleteCommit")
         heard = told(kafka)
         assert heard[:3] == [
-            "orders-0 held at 0",  # as it was found
+            "orders-0 blocked at 0",  # as it was found
             "found: Ongoing 0 orders-0",
             "refused: PrepareCommit 1 orders-0",
         ]
@@ -236,11 +236,15 @@ async def test_the_next_transaction_holds_the_last_stable_offset_where_the_first
         partition.append(records, now_ms=1_000)  # of somebody that no coordinator knows
         assert await end(client, commit=True) is Err.NONE
         await ended(kafka, "CompleteCommit")
-        held = [e for e in kafka.journal.events if e["event"] == "stable"]
+        held = [e for e in kafka.journal.events if e["event"] == "last_stable_offset"]
         assert [(e["action"], e["last_stable_offset"], e["high_watermark"], e["producer_id"]) for e in held] == [
-            ("held", 0, 1, client.id[0]),
-            ("held", 1, 3, 99),
+            ("blocked", 0, 1, client.id[0]),
+            ("blocked", 1, 3, 99),
         ]
         kafka.state.delete_topic(DATA[0])
-        assert [e["action"] for e in kafka.journal.events if e["event"] == "stable"] == ["held", "held", "free"]
+        assert [e["action"] for e in kafka.journal.events if e["event"] == "last_stable_offset"] == [
+            "blocked",
+            "blocked",
+            "unblocked",
+        ]
         assert other.wire is client.wire

@@ -16,6 +16,7 @@ from broker_sim.api.handles.in_process import ask
 from broker_sim.api.handles.lag import Lag, Offsets, PartitionLag
 from broker_sim.api.handles.logs import LogHandle
 from broker_sim.api.wait import TIMEOUT, until
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.classic.group import State
@@ -45,7 +46,7 @@ __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """A member's present state. ``waits``: "JoinGroup" or "SyncGroup" while that request is deferred. ``topics``: its subscription;
+    """A member's present state. ``deferred``: "JoinGroup" or "SyncGroup" while that request is deferred. ``topics``: its subscription;
     ``assignment``: topic -> partitions; None if undecodable, and for members that are no consumers. ``worker``: of a worker of
     Connect its url, config_offset, connectors and tasks. ``tasks``: of a member of a streams group `active`, `standby`, `warm-up` ->
     ids of the tasks that it has: ``0_3``."""
@@ -56,12 +57,18 @@ class MemberView:
     instance_id: str | None
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    waits: str | None
+    deferred: str | None
     leader: bool
     topics: list[str] | None
     assignment: dict[str, list[int]] | None
     worker: dict[str, Any] | None = None
     tasks: dict[str, list[str]] | None = None
+
+    @property
+    def waits(self) -> str | None:
+        """The former name of `deferred`."""
+        current("waits", {"waits": "deferred"}, "the attribute of a member")
+        return self.deferred
 
 
 _COUNT = Count(0)
@@ -128,7 +135,7 @@ class GroupHandle:
             return [
                 MemberView(
                     **{view: m[key] for view, key in _IN_EPOCHS.items()},
-                    waits=None,
+                    deferred=None,
                     leader=False,
                     tasks=m.get("tasks"),
                 )
@@ -144,7 +151,7 @@ class GroupHandle:
                 instance_id=m["instance"],
                 session_timeout_ms=m["session_timeout_ms"],
                 rebalance_timeout_ms=m["rebalance_timeout_ms"],
-                waits=m["waits"],
+                deferred=m["deferred"],
                 leader=m["member"] == group.leader,
                 topics=m["topics"],
                 assignment=m["assignment"],
@@ -501,7 +508,7 @@ class GroupHandle:
         if not members and self.state == State.DEAD.value and not any(self._is_about(e) for e in self._journal.events):
             meant = nearest(self.group_id, self._others())
             return f"no group {self.group_id!r}" + (f"; did you mean {meant!r}?" if meant else "")
-        waiting = [f"{m.client_id or m.member_id} in {m.waits}" for m in members if m.waits]
+        waiting = [f"{m.client_id or m.member_id} in {m.deferred}" for m in members if m.deferred]
         parts = [self.state, f"generation {self.generation}", f"{len(members)} members"]
         if waiting:
             parts.append(f"waiting: {', '.join(waiting)}")

@@ -34,7 +34,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
 _REASONS = (Reason.GAP, Reason.ACCEPTED, Reason.RELEASED, Reason.REJECTED, Reason.RENEWED)
 
-_LETTERS = (Reason.REJECTED, Reason.RELEASED, Reason.EXPIRED, Reason.GIVEN_BACK)
+_LETTERS = (Reason.REJECTED, Reason.RELEASED, Reason.EXPIRED, Reason.SESSION_CLOSED)
 """What leaves a dead letter, where that is the end of a record."""
 
 _BECOMES = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
@@ -53,14 +53,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPolicy:
-    """Differences between releases. ``given_back_uncounted``: a record that its member's session releases counts as not delivered
+    """Differences between releases. ``closed_session_uncounted``: a record that its member's session releases counts as not delivered
     (4.1). ``completed_leave_room``: acknowledged and archived records don't count as in flight, and their number is stored (KIP-1226,
     4.2). ``bad_records_come_alone``: the more often records were delivered without success, the fewer of them are acquired together, in
     the end one by one (4.2). ``neighbours_are_joined``: acquired neighbours are returned as one range even if they were acquired
     one by one (4.2). ``old_words``: 4.1's error messages. ``ids_are_uuids``: members are identified by the bytes of their ids, not by
     their text (4.1)."""
 
-    given_back_uncounted: bool = False
+    closed_session_uncounted: bool = False
     completed_leave_room: bool = True
     bad_records_come_alone: bool = True
     neighbours_are_joined: bool = True
@@ -525,7 +525,7 @@ class SharePartition:
 
     def releasing(self, member: str, pace: Pace) -> Generator[None, None, Transition]:
         """Release a member's records at the end of its session, in pieces of ``pace``."""
-        moved, uncounted = Transition(), self.policy.given_back_uncounted
+        moved, uncounted = Transition(), self.policy.closed_session_uncounted
         offset = self.start_offset
         while (batch := self._at(offset)) is not None:
             offset = batch.last + 1
@@ -536,7 +536,7 @@ class SharePartition:
                 if delivery is None or delivery.member != member or delivery.state is not ACQUIRED:
                     continue
                 last = batch.last if batch.offset_state is None else at
-                self._move(at, last, delivery, AVAILABLE, moved, Reason.GIVEN_BACK, uncounted=uncounted)
+                self._move(at, last, delivery, AVAILABLE, moved, Reason.SESSION_CLOSED, uncounted=uncounted)
         moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
         return moved
 

@@ -22,7 +22,7 @@ class Reason(enum.Enum):
     REJECTED = "rejected"
     RENEWED = "renewed"
     EXPIRED = "expired"
-    GIVEN_BACK = "given back"
+    SESSION_CLOSED = "session closed"
     ABORTED = "aborted"
     DELETED = "deleted"
     LETTER = "dead letter"

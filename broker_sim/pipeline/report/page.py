@@ -455,13 +455,13 @@ def _transactions(facts: ReportFacts) -> Section | None:
             (_moment(row["from_ms"]), row["from_ms"]),
             (duration_text(row["open_ms"] or 0), row["open_ms"] or 0),
             _end_of(row),
-            ("", -1) if row["held_ms"] is None else (duration_text(row["held_ms"]), row["held_ms"]),
-            _some(list(row["held"] or row["partitions"] or ()), 4),
+            ("", -1) if row["blocked_ms"] is None else (duration_text(row["blocked_ms"]), row["blocked_ms"]),
+            _some(list(row["blocked"] or row["partitions"] or ()), 4),
             _some(list(row["readers"] or ()), 4),
         )
         for row in facts.transactions
     ]
-    head = ("whose", "begun", "open", "ended", "held readers", "where", "who waited")
+    head = ("whose", "begun", "open", "ended", "blocked readers", "where", "who waited")
     lead = (
         "Transactions that were open for long, hang, or were ended in spite of their producers. Readers of what is committed get"
         " nothing behind an open one."
@@ -537,7 +537,7 @@ def _end_of(row: Row) -> str:
     if row["hangs"]:
         return "lost abort" if row["lost_abort"] else "hangs" if row["to_ms"] is None else "hung, was aborted by hand"
     by = f" by {row['ended_by']}" if row["ended_by"] else ""
-    return f"{row['ends'] or row['end'] or 'open'}{by}"
+    return f"{row['result'] or row['end'] or 'open'}{by}"
 
 
 def _living(facts: ReportFacts, log_partition: int) -> list[str]:

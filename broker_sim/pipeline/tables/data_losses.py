@@ -51,7 +51,7 @@ _LOSS = ("run_id", "topic", "partition", "ts_ms", "action", "base_offset", "last
 @on_its_engine
 def data_losses(events: DataFrame, log: DataFrame) -> DataFrame:
     """DATA_LOSSES of EVENTS and an offset_log."""
-    lost = EVENTS.conform(events).where(f.col("type") == "lost").select(*_LOSS).distinct()
+    lost = EVENTS.conform(events).where(f.col("type") == "data_loss").select(*_LOSS).distinct()
     stood = commits(log).select(
         *("run_id", "group", "topic", "partition", "at_ms", "effect_offset"),
         f.when(f.col("deleted"), f.lit(-1)).otherwise(f.col("committed_offset")).alias("stands"),

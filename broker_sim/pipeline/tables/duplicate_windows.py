@@ -93,7 +93,7 @@ _NEEDED = (
         "member",
         "generation",
     ),
-    *("topic", "partition", "offset", "partitions", "named_topics", "action", "state_to", "members_after", "says"),
+    *("topic", "partition", "offset", "partitions", "named_topics", "action", "state_to", "members_after", "reports"),
 )
 _ENDS = ("delivered", "reached", "sent")
 
@@ -280,7 +280,7 @@ _CLIENT = ("run_id", "client_id", "topic", "partition")
 
 def _reads(events: DataFrame) -> DataFrame:
     """What scenarios' clients said that they read."""
-    said = events.where((F.col("type") == "client") & (F.col("says") == "read") & F.col("offset").isNotNull())
+    said = events.where((F.col("type") == "client") & (F.col("reports") == "read") & F.col("offset").isNotNull())
     none = F.lit(None)
     return said.select(
         *_CLIENT,
@@ -296,7 +296,7 @@ def _reads(events: DataFrame) -> DataFrame:
 
 def _reporting_clients(events: DataFrame) -> DataFrame:
     """The clients that say what they read."""
-    said = events.where((F.col("type") == "client") & (F.col("says") == "read"))
+    said = events.where((F.col("type") == "client") & (F.col("reports") == "read"))
     return said.select("run_id", "client_id").distinct().withColumn("tells", F.lit(True))
 
 

@@ -40,7 +40,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["EVENTS", "MEMBER", "PARTITION", "PER_JOURNAL", "by_partition", "calls", "error_name", "in_order", "skipped"]
+__all__ = [
+    "EVENTS",
+    "FORMER_COLUMNS",
+    "MEMBER",
+    "PARTITION",
+    "PER_JOURNAL",
+    "by_partition",
+    "calls",
+    "error_name",
+    "in_order",
+    "skipped",
+]
 
 _LINE, _REQUEST, _GROUP, _APPEND = "line", "request", "group", "append"
 _GROUPS = "group, epochs"
@@ -73,7 +84,7 @@ MEMBER = StructOf(
         ColumnSpec("client_id", STRING, "as the client sent it", _GROUP),
         ColumnSpec("client_host", STRING, "as Kafka shows it: `/127.0.0.1`", _GROUP),
         ColumnSpec("instance", STRING, "group.instance.id, null for a dynamic member", _GROUP),
-        ColumnSpec("waits", STRING, "`JoinGroup` or `SyncGroup` if that request is deferred", _GROUP),
+        ColumnSpec("deferred", STRING, "`JoinGroup` or `SyncGroup` if that request is deferred", _GROUP),
         ColumnSpec("session_timeout_ms", LONG, "session timeout, ms", _GROUP),
         ColumnSpec("rebalance_timeout_ms", LONG, "rebalance timeout, ms", _GROUP),
         ColumnSpec("topics", ArrayOf(STRING), "subscribed topics, null if the subscription can't be parsed", _GROUP),
@@ -161,8 +172,8 @@ EVENTS = TableSchema(
         ColumnSpec(
             "action",
             STRING,
-            "opened, closed, set, healed, down, started ..; of `lost` tail or head; of an answer what became of it where it did not go"
-            " out whole",
+            "opened, closed, set, healed, down, started ..; of `data_loss` tail or head; of an answer what became of it where it did"
+            " not go out whole",
             _LINE,
         ),
         ColumnSpec("log", STRING, "partition, by the name of its directory: `__consumer_offsets-12`", _LINE),
@@ -212,11 +223,11 @@ EVENTS = TableSchema(
         ColumnSpec("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
         ColumnSpec("kinds", ArrayOf(STRING), "kinds of the appended records: offsets, group, tombstone", _APPEND),
         ColumnSpec("records", LONG, "how many were appended, or read by a load", "append, load"),
-        ColumnSpec("base_offset", LONG, "of the first record; -1 where nothing was written", "append, lost"),
-        ColumnSpec("last_offset", LONG, "of the last record; -1 where nothing was written", "append, lost"),
+        ColumnSpec("base_offset", LONG, "of the first record; -1 where nothing was written", "append, data_loss"),
+        ColumnSpec("last_offset", LONG, "of the last record; -1 where nothing was written", "append, data_loss"),
         ColumnSpec("high_watermark", LONG, "of the partition after it", "append, committed"),
         ColumnSpec("epoch", INT, "leader epoch", "leader"),
-        ColumnSpec("says", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
+        ColumnSpec("reports", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
         ColumnSpec(
             "text",
             STRING,
@@ -251,6 +262,8 @@ EVENTS = TableSchema(
     ),
     "One row for each event of a journal. Which columns are filled depends on `type`. Order by run_id, journal and seq.",
 )
+FORMER_COLUMNS = {"says": "reports"}
+"""Former names of its columns -> the present ones."""
 
 PER_JOURNAL = ("run_id", "journal")
 """Within these request numbers are unique."""

@@ -274,7 +274,7 @@ def _steps(events: DataFrame) -> DataFrame:
     return REBALANCE_INPUT.conform(
         steps.where((F.col("type") == "group") & F.col("group").isNotNull())
         .withColumn("members_before", _json("members_before", member="member"))
-        .withColumn("members_after", _json("members_after", member="member", waits="waits"))
+        .withColumn("members_after", _json("members_after", member="member", deferred="deferred"))
         .withColumn("cause_members", F.to_json("cause_members"))
         .withColumn("cause_changes", F.to_json("cause_changes"))
         .withColumn("of_log", F.lit(False))

@@ -45,7 +45,7 @@ TRANSACTIONS = TableSchema(
             "decided_ms", LONG, "when its end was decided: markers followed; null where that is not known", _SOURCES
         ),
         ColumnSpec(
-            "ends",
+            "result",
             STRING,
             "`commit`, `abort`, `fenced` (aborted, as a producer came with the same id), `timed out`; null if it is open, or hangs",
             _SOURCES,
@@ -55,9 +55,9 @@ TRANSACTIONS = TableSchema(
             "ended_by", STRING, "client id of the producer that ended it; null if the coordinator did", "journal"
         ),
         ColumnSpec(
-            "held", ArrayOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"
+            "blocked", ArrayOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"
         ),
-        ColumnSpec("held_ms", LONG, "the longest of them", "journal, data"),
+        ColumnSpec("blocked_ms", LONG, "the longest of them", "journal, data"),
         ColumnSpec(
             "readers",
             ArrayOf(STRING),
@@ -85,7 +85,7 @@ TRANSACTIONS = TableSchema(
 
 _SEEN = (
     *("run_id", "transactional_id", "producer_id", "from_ms", "to_ms", "end", "timeout_ms", "partitions", "source"),
-    *("decided_ms", "ends", "began_by", "ended_by", "held", "held_ms", "readers", "hangs", "lost_abort"),
+    *("decided_ms", "result", "began_by", "ended_by", "blocked", "blocked_ms", "readers", "hangs", "lost_abort"),
 )
 SEEN = TableSchema(
     "transactions_seen",
@@ -116,7 +116,7 @@ def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = 
         place = row["partitions"][0]
         owner = None if row.get("late") else _owner(known.get(row["producer_id"], ()), row)
         if owner is not None:
-            _hold(owner, row)
+            _block(owner, row)
         elif (row["producer_id"], place) in strays or (row["end"] is not None and not row.get("late")):
             continue
         else:
@@ -126,7 +126,7 @@ def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = 
             transaction["from_ms"] = min(transaction["from_ms"], row["from_ms"])
             transaction["hangs"] = True if late or states else None
             transaction["lost_abort"] = late and row["end"] == "committed"
-            _hold(transaction, row)
+            _block(transaction, row)
     return [{name: row.get(name) for name in SEEN.names} | {"run_id": run_id} for row in (*result, *open_.values())]
 
 
@@ -151,15 +151,18 @@ def _owner(known: Iterable[dict[str, Any]], row: Mapping[str, Any]) -> dict[str,
     return min(candidates, key=apart, default=None)
 
 
-def _hold(transaction: dict[str, Any], row: Mapping[str, Any]) -> None:
-    """It held a last stable offset; a journal knows that better."""
+def _block(transaction: dict[str, Any], row: Mapping[str, Any]) -> None:
+    """It blocked a last stable offset; a journal knows that better."""
     if transaction["source"] == "journal":
         return
     until_ms = row["to_ms"] if row["to_ms"] is not None else row.get("until_ms")
-    held_from_ms = row.get("held_from_ms")
-    if held_from_ms is not None and until_ms is not None:
-        transaction["held"] = [*(transaction.get("held") or ()), f"{row['partitions'][0]} at {row['first_offset']}"]
-        transaction["held_ms"] = max(transaction.get("held_ms") or 0, until_ms - held_from_ms)
+    blocked_from_ms = row.get("blocked_from_ms")
+    if blocked_from_ms is not None and until_ms is not None:
+        transaction["blocked"] = [
+            *(transaction.get("blocked") or ()),
+            f"{row['partitions'][0]} at {row['first_offset']}",
+        ]
+        transaction["blocked_ms"] = max(transaction.get("blocked_ms") or 0, until_ms - blocked_from_ms)
 
 
 @on_its_engine
@@ -174,7 +177,9 @@ def transactions(log: DataFrame, seen: DataFrame, lines: DataFrame) -> DataFrame
     over = both.where(f.col("end").isNotNull())
     usual = over.groupBy("run_id").agg(f.percentile_approx("open_ms", 0.5).alias("usual_ms"))
     lasted = (f.col("open_ms") >= LONG_MS) & (f.col("open_ms") >= TIMES * f.coalesce("usual_ms", f.lit(0)))
-    odd = f.coalesce(f.col("ends").isin("fenced", "timed out"), f.lit(False)) | f.coalesce(f.col("hangs"), f.lit(False))
+    odd = f.coalesce(f.col("result").isin("fenced", "timed out"), f.lit(False)) | f.coalesce(
+        f.col("hangs"), f.lit(False)
+    )
     late = f.coalesce(f.col("to_ms") - f.col("decided_ms") >= LONG_MS, f.lit(False))
     long = both.join(f.broadcast(usual), "run_id", "left").where(lasted | odd | late)
     long = long.withColumn("key", f.coalesce("transactional_id", f.lit("")))

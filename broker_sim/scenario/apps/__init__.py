@@ -5,9 +5,9 @@ names of SETTINGS below, durations in seconds, an own ``config`` in the client's
 regular expression that whole names of topics match. It reads as an application does, and tells on
 stdout, one JSON object a line:
 
-    {"says": "assigned", "partitions": ["orders-0"]}    {"says": "revoked", "partitions": [...]}    {"says": "lost", ...}
-    {"says": "read", "log": "orders-0", "offset": 5}    {"says": "committed", "offsets": {"orders-0": 6}}
-    {"says": "commit_failed", "text": "..."}    {"says": "error", "text": "..."}    {"says": "left"}
+    {"reports": "assigned", "partitions": ["orders-0"]}    {"reports": "revoked", "partitions": [...]}    {"reports": "lost", ...}
+    {"reports": "read", "log": "orders-0", "offset": 5}    {"reports": "committed", "offsets": {"orders-0": 6}}
+    {"reports": "commit_failed", "text": "..."}    {"reports": "error", "text": "..."}    {"reports": "left"}
 
 A program with a ``transactional_id`` works in transactions (aiokafka's reads, writes what it has read to the topic ``to``, and commits
 both; ``transactional`` writes to its topics), and tells ``begun``, ``committed``, ``aborted``, ``fenced`` of them, too.

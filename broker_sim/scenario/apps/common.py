@@ -57,17 +57,17 @@ class AppSettings:
         return None if value is None else round(value * 1000)
 
 
-def encoded_event(says: str, details: dict[str, Any]) -> str:
-    """What an app says, as a line."""
+def encoded_event(reports: str, details: dict[str, Any]) -> str:
+    """What an app reports, as a line."""
     if "text" in details:
         details["text"] = str(details["text"])[:MAX_TEXT]
-    return json.dumps({"says": says, **details})
+    return json.dumps({"reports": reports, **details})
 
 
-def report(says: str, **details: Any) -> None:
+def report(reports: str, **details: Any) -> None:
     """One line for the scenario."""
     try:
-        sys.stdout.write(encoded_event(says, details) + "\n")
+        sys.stdout.write(encoded_event(reports, details) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os._exit(0)
@@ -109,9 +109,9 @@ def listen(obey: Obey) -> None:
 class ScenarioPipe:
     """What an app and its scenario talk over: the stdout and stdin of a process."""
 
-    def report(self, says: str, **details: Any) -> None:
+    def report(self, reports: str, **details: Any) -> None:
         """One line for the scenario."""
-        report(says, **details)
+        report(reports, **details)
 
     def listen(self, obey: Obey) -> None:
         """Call ``obey`` for each command from now on: in the running event loop, or on a thread of its own without a loop."""

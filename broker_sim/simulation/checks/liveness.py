@@ -100,7 +100,7 @@ def _lacking(kafka: SimCluster, expected: ExpectedGroup) -> list[tuple[str, str]
     state, members = group.state, group.members
     lacking = []
     if state != expected.state and (expected.state is not None or members):
-        waiting = "".join(f"; {m.member_id} waits in {m.waits}" for m in members if m.waits)
+        waiting = "".join(f"; {m.member_id} waits in {m.deferred}" for m in members if m.deferred)
         lacking.append(
             (
                 f"state {state}",

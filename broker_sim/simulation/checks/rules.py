@@ -162,7 +162,7 @@ def waits_in_vain(shown: dict[str, Any]) -> bool:
     """Whether the join phase continues although all members have joined and no assigned member id is pending. That is legal only
     during the initial rebalance delay of an empty group."""
     members = shown["members"]
-    all_in = all(member["waits"] == "JoinGroup" for member in members) and len(members) == shown["size"] > 0
+    all_in = all(member["deferred"] == "JoinGroup" for member in members) and len(members) == shown["size"] > 0
     return shown["state"] == PREPARING and all_in and not shown["pending"]
 
 

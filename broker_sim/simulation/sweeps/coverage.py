@@ -29,7 +29,7 @@ OPEN = {
     "sync": "the leader's assignment is waited for",
     "unreleased": "a member has not given up a partition that is another's",
     "prepared": "a transaction has its end, and not its markers",
-    "held": "the last stable offset stands still",
+    "blocked": "an open transaction blocks the last stable offset",
     "pending offsets": "a transaction has pending offsets",
     "loading": "a coordinator has gone or loads",
     "late": "an append has come to its time",
@@ -130,9 +130,9 @@ class Coverage:
     def _marker(self, event: Mapping[str, Any]) -> None:
         self._come_to(f"marker {event['action']} {event.get('error') or ''}")
 
-    def _stable(self, event: Mapping[str, Any]) -> None:
-        if event["action"] == "held":
-            self._open("held")
+    def _stable_offset(self, event: Mapping[str, Any]) -> None:
+        if event["action"] == "blocked":
+            self._open("blocked")
 
     def _pending_offsets(self, event: Mapping[str, Any]) -> None:
         self._come_to(f"offsets {event['action']}")
@@ -144,9 +144,9 @@ class Coverage:
         self._states[group] = state
         why = cause.get("api") or cause.get("timer") or cause["kind"]
         self._come_to(f"epochs {old} -> {state} by {why}")
-        for owing in ("gives_up", "lacks"):
-            if any(member[owing] for member in event["members"]):
-                self._come_to(f"a member {owing} in {state} by {why}")
+        for pending in ("pending_revocation", "pending_assignment"):
+            if any(member[pending] for member in event["members"]):
+                self._come_to(f"a member has {pending} in {state} by {why}")
                 self._open("unreleased")
 
     # --- features
@@ -194,7 +194,7 @@ _HEARD: Mapping[str, Callable[[Coverage, Mapping[str, Any]], None]] = {
     "leader": Coverage._leader,
     "transaction": Coverage._transaction,
     "marker": Coverage._marker,
-    "stable": Coverage._stable,
+    "last_stable_offset": Coverage._stable_offset,
     "pending_offsets": Coverage._pending_offsets,
     "epochs": Coverage._epochs,
 }

@@ -181,9 +181,9 @@ public class App implements ConsumerRebalanceListener {
         return Map.of("text", words.substring(0, Math.min(words.length(), MAX_TEXT)));
     }
 
-    static void tell(String says, Map<String, ?> details) {
+    static void tell(String reports, Map<String, ?> details) {
         Map<String, Object> line = new LinkedHashMap<>();
-        line.put("says", says);
+        line.put("reports", reports);
         line.putAll(details);
         try {
             String written = JSON.writeValueAsString(line);

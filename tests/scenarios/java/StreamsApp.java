@@ -103,9 +103,9 @@ public class StreamsApp {
         return error.getCause() == null ? error : root(error.getCause());
     }
 
-    static synchronized void tell(String says, Map<String, ?> details) {
+    static synchronized void tell(String reports, Map<String, ?> details) {
         Map<String, Object> line = new LinkedHashMap<>();
-        line.put("says", says);
+        line.put("reports", reports);
         line.putAll(details);
         try {
             System.out.println(JSON.writeValueAsString(line));
