@@ -159,7 +159,7 @@ class EventMatcher(Matcher):
         if isinstance(action := self.fields.get("action"), str):
             self.fields["action"] = current_action(kind, action, table.where("action"))
         self.kind, self.hits = kind, 0
-        self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
+        self.what = f"{kind}: " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
 
     def begin(self) -> None:
         self.hits = 0
