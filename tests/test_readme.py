@@ -29,11 +29,15 @@ def test_the_pytest_example_is_the_file_that_runs() -> None:
     assert example in (ROOT / "examples" / "test_stuck_partition.py").read_text()
 
 
-def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_package(tmp_path: Path) -> None:
+def test_the_pytest_examples_pass_for_somebody_who_has_only_installed_the_package(tmp_path: Path) -> None:
     for name in ("test_orders.py", "test_stuck_partition.py", "test_session_expiry.py"):
         (tmp_path / name).write_text((ROOT / "examples" / name).read_text())
     (first,) = (block for block in blocks("python") if block.startswith("import pytest\n"))
     (tmp_path / "test_first.py").write_text(first)
+    (transactions,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "transactions.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "test_transactions.py").write_text(transactions)
     command = [
         sys.executable,
         "-m",
@@ -47,7 +51,7 @@ def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_packa
     ]
     done = processes.run(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "5 passed" in done.stdout
 
 
 def test_the_example_of_a_manual_clock_is_the_file_that_runs() -> None:

@@ -501,7 +501,9 @@ def test_the_conditions_of_the_document_are_right(condition: str) -> None:
     "expectation", re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## expect")[2], re.MULTILINE)
 )
 def test_the_expectations_of_the_document_are_right(expectation: str) -> None:
-    assert parse(loads(f"{STAGE}steps: [{{name: jam, after: 1s}}, {{name: heal, after: 1s}}]\nexpect: [{expectation}]")).expect
+    assert parse(
+        loads(f"{STAGE}steps: [{{name: jam, after: 1s}}, {{name: heal, after: 1s}}]\nexpect: [{expectation}]")
+    ).expect
 
 
 def test_every_word_of_the_language_stands_in_the_document() -> None:
