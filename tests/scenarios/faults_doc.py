@@ -129,7 +129,8 @@ therefore refused until a group `billing` exists; `--ahead`, over HTTP `"ahead":
 ## Columns of the client tables
 
 Tables under each fault show how clients react. One consumer reads a topic with two partitions; its application commits synchronously
-after every poll. The fault lasts {lasts} s, `offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. The clients ran on the simulator.
+after every poll. The fault lasts {lasts} s, `offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. The clients ran on the
+simulator.
 
 | column, note | meaning |
 | --- | --- |
