@@ -1,4 +1,4 @@
-"""A test of your own consumer against a broker of its own (the README shows this file)."""
+"""A test of a consumer without faults: a second one continues from the offsets that the first one committed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Your own consumer under a hundred different incidents, on virtual time (docs/simulation.md; the README shows this file)."""
+"""Your own consumer under a hundred different incidents, in virtual time (docs/simulation.md; the README shows this file)."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def test_every_order_is_billed(sim):
             async for order in consumer:
                 await asyncio.sleep(0.2)  # the work
                 billed.add(order.value)
-                await consumer.commit()  # above the work it would be a bug, which this test finds and makes small
+                await consumer.commit()  # before the work it would be a bug, which this test finds and shrinks
 
     async def sell():
         async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
@@ -31,6 +31,6 @@ def test_every_order_is_billed(sim):
     sim.host("shop").spawn(sell, again="1s")  # started again when it raises, as by a supervisor
     for name in ("app-1", "app-2", "app-3"):
         sim.host(name).spawn(bill, again="1s")
-    sim.run_for(40)  # virtual seconds; crashes, cuts, stuck logs, lost requests in the first thirty
-    sim.check(groups={"billing": 3}, also=lambda: not orders)  # all healed: everyone is back in time, nothing is lost
+    sim.run_for(40)  # virtual seconds; crashes, broken connections, stuck logs, lost requests in the first thirty
+    sim.check(groups={"billing": 3}, also=lambda: not orders)  # after healing all members are back, no order is lost
     assert len(billed) == 50

@@ -29,9 +29,15 @@ def test_the_pytest_example_is_the_file_that_runs() -> None:
     assert example in (ROOT / "examples" / "test_stuck_partition.py").read_text()
 
 
-def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_package(tmp_path: Path) -> None:
+def test_the_pytest_examples_pass_for_somebody_who_has_only_installed_the_package(tmp_path: Path) -> None:
     for name in ("test_orders.py", "test_stuck_partition.py", "test_session_expiry.py"):
         (tmp_path / name).write_text((ROOT / "examples" / name).read_text())
+    (first,) = (block for block in blocks("python") if block.startswith("import pytest\n"))
+    (tmp_path / "test_first.py").write_text(first)
+    (transactions,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "transactions.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "test_transactions.py").write_text(transactions)
     command = [
         sys.executable,
         "-m",
@@ -45,7 +51,7 @@ def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_packa
     ]
     done = processes.run(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "5 passed" in done.stdout
 
 
 def test_the_example_of_a_manual_clock_is_the_file_that_runs() -> None:
@@ -55,12 +61,11 @@ def test_the_example_of_a_manual_clock_is_the_file_that_runs() -> None:
     assert example in (ROOT / "examples" / "test_session_expiry.py").read_text()
 
 
-async def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = (block for block in blocks("python") if "Cluster(" in block)
+async def test_the_line_without_pytest_runs() -> None:
+    (line,) = re.findall(r"`(async with broker_sim\.Cluster\(.*\) as kafka:)`", README)
     names: dict[str, object] = {}
-    exec(compile(example, "README.md", "exec"), names)
-    await names["main"]()  # type: ignore[operator]
-    assert re.fullmatch(r"(127\.0\.0\.1:\d+,){2}127\.0\.0\.1:\d+\n", capsys.readouterr().out)
+    exec(f"import broker_sim\n\nasync def main():\n    {line}\n        return kafka.bootstrap\n", names)
+    assert re.fullmatch(r"(127\.0\.0\.1:\d+,){2}127\.0\.0\.1:\d+", await names["main"]())  # type: ignore[operator]
 
 
 def test_every_broker_sim_command_is_understood() -> None:

@@ -158,7 +158,8 @@ _PACKAGES = {
     "confluent_kafka": "confluent-kafka",
     "cramjam": "'broker-sim[compression]'",
     "kafka": "kafka-python",
-    **dict.fromkeys(("numpy", "pandas", "pyarrow", "pyspark"), "'broker-sim[spark]'"),
+    **dict.fromkeys(("duckdb", "numpy", "pyarrow"), "'broker-sim[pipeline]'"),
+    **dict.fromkeys(("pandas", "pyspark"), "'broker-sim[spark]'"),
     "pytest": "pytest",
     "uvloop": "'broker-sim[uvloop]'",
 }

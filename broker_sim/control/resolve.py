@@ -36,7 +36,7 @@ OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
 AHEAD = Field("ahead", Flag(), "allow a group or transactional id that does not exist yet")
 """Of every operation that does something where a group, or a transactional id, lives. Any text has its partition, so a wrong name
 would break another one."""
-_AHEAD_HINT = " (ahead=true allows one that does not exist yet)"
+_AHEAD_HINT = " (--ahead, over HTTP ahead=true, allows one that does not exist yet)"
 
 
 def examine_log(text: str) -> tuple[str, int] | str | TransactionalIdLog:

@@ -26,15 +26,15 @@ async def play(view: View, as_version: str, directory: Path) -> list[str]:
 
     release = tuple(map(int, as_version.split(".")[:2]))
     scenario = read(find("stuck-offsets-partition-" + ("3.4" if release < (4, 0) else "4.1")))
-    view.title("7. An incident: the group's partition of __consumer_offsets is stuck, and is healed")
+    view.title("7. An incident: the group's partition of __consumer_offsets is stuck, then healed")
     print("\n".join(f"  {line}" for line in scenario.story.splitlines()))
     options = ScenarioOptions(as_version=as_version, progress=lambda line: view.say("", line))
     outcome = await run(scenario, options)
     width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
-    view.title("What happened to the group, out of the journal")
+    view.title("The group's history, from the journal")
     print(timeline(outcome.events, GROUP, width=width, color=sys.stdout.isatty()))
     print(explain(outcome.events, GROUP, width=width))
     picture = directory / f"{GROUP}-timeline.html"
     picture.write_text(html(outcome.events, GROUP, title="A stuck offsets partition"), encoding="utf-8")
-    view.say("picture", f"the same to look at in a browser: {picture}")
+    view.say("picture", f"the same history as a page for a browser: {picture}")
     return [result.text for result in outcome.results if not result.held] + ([outcome.late] if outcome.late else [])

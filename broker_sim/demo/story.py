@@ -67,7 +67,7 @@ class DemoRun:
             self.ledger.assigned(name, positions)
             member.owned, member.since_commit, member.reads_when_assigned = sorted(positions), 0, member.reads
             self.view.mark(name, "#")
-            self.view.say(name, f"reads on from the committed offsets, partition@offset: {_offsets(positions)}")
+            self.view.say(name, f"continues from the committed offsets, partition@offset: {_offsets(positions)}")
         elif kind == "revoked":
             member.owned = []
             self.view.mark(name, "~")
@@ -90,7 +90,7 @@ class DemoRun:
             self._rebalancing()
         if state in (PREPARING, COMPLETING) and self.stable:
             self._rebalancing()
-            self.view.say("group", "rebalance: every member gives up its partitions and joins again")
+            self.view.say("group", "rebalance: every member revokes its partitions and rejoins")
         if self.members:
             self.stable = state == STABLE
         self.in_group = clients
@@ -100,7 +100,7 @@ class DemoRun:
         if self.members[name].gone == "killed":
             self.view.mark(name, "!")
             return f"its session timed out, {SESSION_MS / 1000:.0f} s without a heartbeat"
-        return "it said good-bye with LeaveGroup"
+        return "it sent LeaveGroup"
 
     def _rebalancing(self) -> None:
         self.rebalance_since_s = self.view.now_s()
@@ -200,7 +200,7 @@ class DemoRun:
         await self.settled(self.generation + 1, "c1", "c3")
 
     async def broker_killed(self) -> None:
-        self.view.title("4. The broker is killed in the middle of the work, and starts again on its data directory")
+        self.view.title("4. The broker is killed while it is in use, and restarts on its data directory")
         readers = self.alive()
         await self.until("uncommitted reads", lambda: all(m.since_commit for m in readers))
         await self.broker.kill()
@@ -213,11 +213,11 @@ class DemoRun:
         answered = await self._committed_after_restart()
         self.ledger.restarted(answered, acknowledged)
         self.view.say("broker", f"committed before the kill: {_offsets(acknowledged)}")
-        self.view.say("broker", f"its answer now:            {_offsets(answered)}")
+        self.view.say("broker", f"returned by OffsetFetch:   {_offsets(answered)}")
         self.view.mark("broker", "=")
         await self.settled(generation, *(member.name for member in readers))
         kept = "still generation" if self.generation == generation else "now generation"
-        self.view.say("group", f"{kept} {self.generation}: the members came back by themselves and read on")
+        self.view.say("group", f"{kept} {self.generation}: the members reconnected and continue")
 
     async def _committed_after_restart(self) -> dict[int, int]:
         assert self.watch is not None
@@ -301,7 +301,7 @@ async def _run(directory: Path, as_version: str, pictures: Path) -> int:
         return 1
     view.say("check", f"{total} records written, all of them read: nothing was lost")
     view.say("check", f"{ledger.twice} read twice, each of them not committed when its reader crashed")
-    view.say("check", "every commit that was acknowledged was there after SIGKILL, and everybody went on exactly there")
+    view.say("check", "every acknowledged commit survived the SIGKILL, and every member continued from it")
     broken = await incident.play(view, as_version, pictures)
     for problem in broken:
         view.say("PROBLEM", problem)

@@ -83,7 +83,8 @@ def _header(
         return many
     state = result.states.get(transactional_id, "")
     where = f" on {chosen[-1].log}" if chosen and chosen[-1].log else ""
-    epoch = f", epoch {chosen[-1].epoch} of producer {chosen[-1].producer_id}" if chosen else ""
+    producer = result.producers.get(transactional_id)
+    epoch = f", epoch {producer[1]} of producer {producer[0]}" if chosen and producer is not None else ""
     return f"Transactional id {transactional_id}{where}: {state}{epoch}. {many}"
 
 

@@ -124,6 +124,8 @@ class JournalTransactions:
     hanging: list[BlockedStableOffset]
     states: dict[str, str]
     """Transactional id -> Kafka's name of its last state."""
+    producers: dict[str, tuple[int, int]]
+    """Transactional id -> its last (producer id, epoch): after a timeout the epoch that fenced the producer."""
     first_ms: int
     last_ms: int
 
@@ -138,6 +140,7 @@ class TransactionReader:
         self.transactions: list[TransactionHistory] = []
         self.hanging: list[BlockedStableOffset] = []
         self.states: dict[str, str] = {}
+        self.producers: dict[str, tuple[int, int]] = {}
         self._open: dict[str, TransactionHistory] = {}
         self._last: dict[str, TransactionHistory] = {}
         self._blocked: dict[str, BlockedStableOffset] = {}
@@ -237,6 +240,9 @@ class TransactionReader:
             if current is not None:
                 current.refused.append((self._ts_ms, text(event, "state") or "", text(event, "error") or ""))
             return
+        producer_id = number(event, "producer_id")
+        if producer_id is not None and producer_id >= 0:  # not of `expired`
+            self.producers[name] = producer_id, number(event, "epoch") or 0
         if action in ("begun", "found") and current is None:
             current = self._begin(event, name, action)
         if current is None:
@@ -371,4 +377,6 @@ def transactions(events: Iterable[Event]) -> JournalTransactions:
             last_ms = max(last_ms, ts_ms or 0)
             first_ms = last_ms if first_ms is None else first_ms
             reader.take(event, last_ms, order)
-    return JournalTransactions(reader.transactions, reader.hanging, reader.states, first_ms or 0, last_ms)
+    return JournalTransactions(
+        reader.transactions, reader.hanging, reader.states, reader.producers, first_ms or 0, last_ms
+    )

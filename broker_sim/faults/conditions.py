@@ -59,7 +59,7 @@ KINDS: dict[str, PartitionFaultKind] = {
         PartitionFaultKind(
             "under_min_isr",
             COMMIT,
-            "the ISR is smaller than min.insync.replicas: acks=all is refused, the high watermark of 4.x does not advance",
+            "the ISR is smaller than min.insync.replicas: acks=all is refused; as 4.x, the high watermark does not advance either",
         ),
         PartitionFaultKind(
             "slow",

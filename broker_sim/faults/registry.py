@@ -171,15 +171,15 @@ class Fault:
         if self._outside:
             lines.append(f"  {self._outside} requests fit, outside of its time window")
         if self._fitting and not self.hits:
-            why = f"the rule begins with match {rule.nth}" if rule.nth else "chance spared them"
+            why = f"the rule begins with match {rule.nth}" if rule.nth else "its probability excluded them"
             lines.append(f"  {self._fitting} requests fit, but {why}")
         lines += [f"  near miss: {asked.text()}: {why}" for asked, why in self._near]
         if not lines:
             came = ", ".join(f"{api} {number}" for api, number in self._apis.most_common(8))
             lines.append(
-                f"  no request came near; there came {came}"
+                f"  no request matched its API; requests that arrived: {came}"
                 if came
-                else "  no request came at all (a commit_probe goes past rules)"
+                else "  no request arrived (rules do not apply to a commit_probe)"
             )
         return "\n".join(lines)
 

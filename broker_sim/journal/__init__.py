@@ -296,7 +296,10 @@ _NOTES: dict[str, Callable[[Journal, Event], None]] = {
 
 def about(event: Event, group: str) -> bool:
     """Whether an event speaks of a group."""
-    return bool(event.get("group") == group or group in event.get("groups", ()))
+    if event.get("group") == group:
+        return True
+    groups = event.get("groups", ())
+    return not isinstance(groups, int) and group in groups  # of `load` it is the number of groups
 
 
 def _line(event: Event) -> str:

@@ -219,7 +219,7 @@ def _expected(incident: SelectedIncident, timeline: GroupTimeline) -> Iterator[d
 
 TEST = '''"""{title}
 
-Played in virtual time, from {scenario}: a second or two, the same each time. Written by broker-sim reproduce.
+Runs {scenario} in virtual time: some seconds, the same result each time. Written by broker-sim reproduce.
 """
 
 from pathlib import Path
@@ -230,13 +230,13 @@ HERE = Path(__file__).parent
 
 # ---- the one place to change: your consumer ---------------------------------------------------------------------------
 # A coroutine function of (settings, line) that consumes settings.topics in settings.group from settings.bootstrap, as
-# settings.client_id, until it is cancelled: see docs/reproduce.md. This one is aiokafka as the scenario files have it.
+# settings.client_id, until it is cancelled: see docs/reproduce.md. This one is the aiokafka client of scenario files.
 from broker_sim.scenario.apps.aiokafka_app import live as consumer
 # -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_it_happens_again() -> None:
-    """As long as it does. When your consumer, or your settings, no longer let it happen, turn the last line round."""
+    """Passes while the incident occurs. Once your consumer, or its settings, prevent it, invert the last line."""
     outcome, data = play_file(HERE / "{scenario}", consumer)
     assert outcome.code == 0, outcome.report()
     assert "{kind}" in findings_of(data, "{group}")

@@ -44,6 +44,8 @@ VERDICT, PAGE = "verdict.txt", "page.html"
 MEMBERS = ("start", "leave", "crash", "hang")
 """Kinds of acts of members."""
 MADE = (SCENARIO, GROUPS, PYTEST, VERDICT, PAGE, "data")
+CACHE = "__pycache__"
+"""pytest writes it next to the test."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,18 @@ class Reproduction:
         return lines
 
 
+def _check_out(out: Path) -> None:
+    """Raise UsageError if ``out`` is a file, or has entries that an earlier reproduction, or a run of its test, did not write."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: is not a directory")
+    others = sorted(entry.name for entry in out.iterdir() if entry.name not in (*MADE, CACHE)) if out.exists() else []
+    if others:
+        raise UsageError(
+            f"--out {out}: contains {others[0]}, which is not the output of a reproduction; nothing was changed. "
+            "Choose another directory"
+        )
+
+
 def _dated(finding: Finding) -> str:
     at_ms = finding.at_ms
     if at_ms is None:
@@ -103,10 +117,7 @@ def _dated(finding: Finding) -> str:
 def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
     """Do it, and write the files. Raises UsageError; NotReproducible with the reason."""
     out = Path(options.out)
-    if out.exists() and (not out.is_dir() or any(name.name not in MADE for name in out.iterdir())):
-        raise UsageError(
-            f"--out {out}: exists, and is not the output of a reproduction; nothing was changed. Choose another directory"
-        )
+    _check_out(out)
     with steps.step("reading the log") as step:
         whole = _read(options, steps)
         group, of_all = choose(whole, options.group, options.at_ms)

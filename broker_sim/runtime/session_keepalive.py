@@ -327,5 +327,5 @@ def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
     if kind == "rebalance":
         group = None if shard is None else shard.classic(str(rest[0]))
         initial = group is not None and group.in_initial_delay
-        return f"{'initial join window' if initial else 'rebalance timeout'} of {rest[0]}"
+        return f"{'initial rebalance delay' if initial else 'rebalance timeout'} of {rest[0]}"
     return f"{'append timeout' if kind == 'append' else 'offset expiry'} of __consumer_offsets-{index}"

@@ -162,7 +162,7 @@ class EventMatcher(Matcher):
                 value = current_action(kind, value, table.where(key))
             self.fields[name] = value
         self.kind, self.hits = kind, 0
-        self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
+        self.what = f"{kind}: " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
 
     def begin(self) -> None:
         self.hits = 0

@@ -180,8 +180,9 @@ def text_of(result: Sweep) -> str:
     ended = " (interrupted)" if result.interrupted else ""
     pace = result.virtual_s / (result.wall_s or 1.0)
     lines = [
-        f"{result.name}: {result.runs} seeds{ended}: {counts}; {len(result.stories)} different histories",
-        f"{result.virtual_s:.0f} virtual s in {result.wall_s:.1f} s, {pace:.0f} virtual s/s; {result.repeated} repeated",
+        f"{result.name}: {result.runs} seeds{ended}: {counts}; different sequences of group states: {len(result.stories)}",
+        f"{result.virtual_s:.0f} virtual s in {result.wall_s:.1f} s, {pace:.0f} virtual s/s; "
+        f"{result.repeated} runs repeated as a check",
     ]
     for code, word in _WORDS.items():
         these = [failure for failure in result.failures if failure.code == code]

@@ -276,7 +276,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if left:
             pytest.fail("\n".join(["a wait is left at the end of the test:", *left]), pytrace=False)
     for cluster in item.stash.get(_CLUSTERS, ()):
-        _on(cluster, lambda kafka: kafka.faults.check())
+        from broker_sim.faults.registry import NeverHit
+
+        try:
+            _on(cluster, lambda kafka: kafka.faults.check())
+        except NeverHit as error:
+            pytest.fail(f"NeverHit: {error}", pytrace=False)
     outcome = item.stash.get(_OUTCOME, None)
     if outcome is not None and outcome.code:
         pytest.fail(outcome.report(), pytrace=False)

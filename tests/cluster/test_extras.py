@@ -25,14 +25,15 @@ def run(without: str, *words: str) -> subprocess.CompletedProcess[str]:
     return processes.run(command)
 
 
-SPARK = "numpy,pandas,pyarrow,pyspark"
+PIPELINE = "duckdb,numpy,pandas,pyarrow,pyspark"
 
 
 @pytest.mark.parametrize(
     ("without", "words", "told"),
     [
-        (SPARK, "pipeline run --input x --out y", "'broker-sim[spark]'"),
-        (SPARK, "pipeline watch --input x --out y", "'broker-sim[spark]'"),
+        (PIPELINE, "pipeline run --input x --out y", "'broker-sim[pipeline]'"),
+        (PIPELINE, "pipeline watch --input x --out y", "'broker-sim[pipeline]'"),
+        (PIPELINE, "reproduce --input x --out y", "'broker-sim[pipeline]'"),
         ("numpy", "pipeline run --input x --out y", "numpy"),
         (
             "aiokafka",
@@ -61,6 +62,6 @@ def test_a_module_of_our_own_that_is_missing_is_no_extra() -> None:
 
 def test_all_else_works_without_them() -> None:
     done = run(
-        f"{SPARK},aiokafka,aiohttp,kafka,confluent_kafka,uvloop,cramjam", "scenario", "check", "crash-without-leave"
+        f"{PIPELINE},aiokafka,aiohttp,kafka,confluent_kafka,uvloop,cramjam", "scenario", "check", "crash-without-leave"
     )
     assert done.returncode == 0, done.stderr

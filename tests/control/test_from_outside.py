@@ -92,7 +92,7 @@ async def test_the_log_of_a_group_that_is_not_there_is_no_log_unless_it_comes_la
         failed = await kafka.refused(operation, **given)
         assert (failed.status, str(failed)) == (
             404,
-            "no group 'biling'; none exists (ahead=true allows one that does not exist yet)",
+            "no group 'biling'; none exists (--ahead, over HTTP ahead=true, allows one that does not exist yet)",
         ), operation
     assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
     for operation, given in wrong.items():

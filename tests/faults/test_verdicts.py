@@ -422,7 +422,7 @@ async def test_a_rule_whose_api_never_came_tells_what_came(rig: Rig) -> None:
     fault = rig.faults.add("JoinGroup", hang=True)
     for request, version in ((heartbeat(), 4), (heartbeat(), 4), (commit(), 8)):
         await wire.send(request, version)
-    with pytest.raises(NeverHit, match="there came Heartbeat 2, OffsetCommit 1"), fault:
+    with pytest.raises(NeverHit, match="requests that arrived: Heartbeat 2, OffsetCommit 1"), fault:
         pass
 
 
@@ -457,7 +457,7 @@ async def test_rules_are_listed_found_removed_and_checked(rig: Rig) -> None:
     }
     assert first.describe().splitlines() == [
         "fault 1, in force, 0 hits: Fetch: never answer",
-        "  no request came at all (a commit_probe goes past rules)",
+        "  no request arrived (rules do not apply to a commit_probe)",
     ]
     with pytest.raises(NeverHit):
         rig.faults.check()

@@ -10,7 +10,7 @@ import pytest
 
 from broker_sim.common.clock import ManualClock
 from broker_sim.common.text import UsageError
-from broker_sim.journal import EVENTS, PARTS, STORIES, Journal, Seen, WaitTimeout, problems
+from broker_sim.journal import EVENTS, PARTS, STORIES, Journal, Seen, WaitTimeout, about, problems
 from kafka_wire.errors import Err
 from tests.support import journal_check
 
@@ -109,6 +109,11 @@ def test_unanswered_requests_are_known(journal: Journal) -> None:
     assert list(journal.open_requests) == [2]
     assert journal.request(1) is not None
     assert journal.request(3) is None
+
+
+def test_the_number_of_groups_in_a_load_event_is_no_group() -> None:
+    assert not about({"event": "load", "log": "__consumer_offsets-9", "action": "unloaded", "groups": 1}, "billing")
+    assert about({"event": "append", "log": "__consumer_offsets-9", "groups": ["billing"]}, "billing")
 
 
 def test_generations_of_a_group_are_counted_once_each(journal: Journal) -> None:

@@ -194,5 +194,14 @@ def test_a_folder_of_somebody_s_is_left_alone(kept: dict[str, Path], tmp_path: P
     (out / "thesis.txt").write_text("mine")
     given = ["--input", str(kept["membership-3.4.0-2"] / "data"), "--out", str(out), "--quiet"]
     assert main(["reproduce", *given]) == 2
-    assert "nothing was changed" in capsys.readouterr().err
+    assert "contains thesis.txt, which is not the output of a reproduction; nothing was" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+def test_the_output_of_an_earlier_reproduction_whose_test_ran_is_not_refused(tmp_path: Path, capsys: Any) -> None:
+    out, empty = tmp_path / "out", tmp_path / "empty"
+    empty.mkdir()
+    (out / "__pycache__").mkdir(parents=True)
+    (out / "test_incident.py").touch()
+    assert main(["reproduce", "--input", str(empty), "--out", str(out), "--quiet"]) == 2
+    assert "no directory __consumer_offsets-N" in capsys.readouterr().err

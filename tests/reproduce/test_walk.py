@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -33,3 +34,16 @@ def test_the_example_runs_as_shown(tmp_path: Path) -> None:
     made = {path.name for path in (tmp_path / "incident").iterdir()} - {"__pycache__"}
     told = set(re.findall(r"^\| `([\w.]+)/?` \|", DOC.read_text(encoding="utf-8"), re.MULTILINE))
     assert made == told
+
+    (tmp_path / "mine.py").write_text(
+        re.findall(r"^```python\n(.*?)^```$", DOC.read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
+    )
+    test = tmp_path / "incident" / "test_incident.py"
+    changed = re.sub(
+        r"^from .* import live as consumer$", "from mine import consumer", test.read_text(), flags=re.MULTILINE
+    )
+    assert "from mine import consumer" in changed
+    test.write_text(changed)
+    command = [sys.executable, "-m", "pytest", "-q", str(test)]
+    done = processes.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -55,14 +55,15 @@ ANSWERS = {
     "stuck": (
         "OffsetCommit fails after `offsets.commit.timeout.ms` with REQUEST_TIMED_OUT, SyncGroup after the same time with "
         "REBALANCE_IN_PROGRESS: a rebalancing group does not become Stable. Heartbeat, JoinGroup and LeaveGroup work. A commit "
-        "that timed out is in the log, and is returned only after another coordinator loads it, even after healing.",
+        "that timed out stays in the log, but this coordinator never returns it, not even after healing; the next one that loads "
+        "the log does.",
         "OffsetCommit, SyncGroup, and every response that depends on them (Heartbeat, LeaveGroup, a deferred JoinGroup) fail after the "
         "same time with COORDINATOR_NOT_AVAILABLE, an OffsetFetch with require_stable with NOT_COORDINATOR. Error responses are not "
-        "delayed. After healing, commits that had timed out are returned.",
+        "delayed. After healing, OffsetFetch returns commits that had timed out.",
     ),
     "under_min_isr": (
         "OffsetCommit and SyncGroup fail at once with COORDINATOR_NOT_AVAILABLE, and nothing is written. A commit that was pending "
-        "when the ISR shrank gets the same error, and is in the log.",
+        "when the ISR shrank gets the same error, but stays in the log.",
         "As `stuck`, in every measured case: written, not committed, failed after the timeout.",
     ),
     "slow": ("As usual, delayed.", "As usual, delayed; Heartbeats that follow a commit too."),
@@ -104,7 +105,8 @@ how each client reacts. `make docs` writes this page; `python -m tests.scenarios
 
 There are two kinds of faults. A *partition state* is a lasting condition of one log partition: of a topic, of
 `__consumer_offsets` (`offsets(GROUP)` is the partition that stores a group) or of `__transaction_state` (`transactions(ID)`). A
-*request rule* acts on requests that match its selectors. A state lasts until it is cleared, a rule until it is removed or used up.
+*request rule* acts on requests that match its selectors: it answers with an error, delays, drops ([Request actions](#request-actions)).
+A state lasts until it is cleared, a rule until it is removed or used up.
 
 | | partition state | request rule |
 | --- | --- | --- |
@@ -118,12 +120,17 @@ error=NOT_COORDINATOR times=3` |
 error: NOT_COORDINATOR, times: 3}}}}` |
 
 Selectors and limits of rules (`group`, `client_id`, `topic`, `times`, `nth`, `probability`, ...):
-[keys of rules and holds](api.md#keys-of-rules-and-holds).
+[keys of rules and holds](api.md#keys-of-rules-and-holds). A rule that never matched is an error when it is removed, and at the end
+of a test, unless it says `must_hit=False`.
 
-## The client tables
+Any string hashes to a partition, so a typo in `offsets(billing)` would break another group. On the command line and over HTTP it is
+therefore refused until a group `billing` exists; `--ahead`, over HTTP `"ahead": true`, allows it earlier.
 
-One consumer reads a topic with two partitions; its application commits synchronously after every poll. The fault lasts {lasts} s,
-`offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. The clients ran on the simulator.
+## Columns of the client tables
+
+Tables under each fault show how clients react. One consumer reads a topic with two partitions; its application commits synchronously
+after every poll. The fault lasts {lasts} s, `offsets.commit.timeout.ms` is 1 s, the request timeout 3 s. The clients ran on the
+simulator.
 
 | column, note | meaning |
 | --- | --- |
@@ -187,7 +194,9 @@ def _stories() -> str:
     )
     known = (f"- {name}: {reason}." for name, reason in _known_breaks())
     return (
-        table(["scenario", "incident"], rows)
+        "Included scenario files with faults; `broker-sim run NAME` runs one, `broker-sim scenario show NAME` prints it "
+        "([scenarios.md](scenarios.md)).\n\n"
+        + table(["scenario", "incident"], rows)
         + "\n\nAll expectations of each scenario hold with aiokafka, confluent-kafka and the Java client, with these exceptions:\n\n"
         + "\n".join(known)
         + "\n"

@@ -170,7 +170,7 @@ def test_an_expectation_says_something_besides_its_time() -> None:
         parse(loads("outside: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
     text = "outside: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
     (matcher,) = parse(loads(text)).expect[0].matchers
-    assert matcher.what == "request api JoinGroup, group billing"
+    assert matcher.what == "request: api JoinGroup, group billing"
 
 
 def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_present_name() -> None:
@@ -183,7 +183,7 @@ def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_pres
         FutureWarning, match=r":3: .*'(staged|passed over)' is now called '(pending_offsets|superseded)'"
     ):
         (matcher,) = parse(loads(text)).expect[0].matchers
-    assert matcher.what == "pending_offsets group billing, action superseded"
+    assert matcher.what == "pending_offsets: group billing, action superseded"
     text = "topics: [{name: a}]\nclients:\n  - {name: b, group: c, topics: [a], kind: epochs}\nexpect: [{group: c, members: 1}]"
     with pytest.warns(FutureWarning, match=r":3: the kind of client 'epochs' is now called 'consumer'"):
         assert parse(loads(text)).clients[0].kind == "consumer"
@@ -464,9 +464,10 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()
 
 
 def test_the_example_of_the_document_is_right() -> None:
-    example, _outside = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    example, attached, _outside = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     scenario = parse(loads(example))
     assert [client.name for client in scenario.clients] == ["app-1", "app-2"]
+    assert [client.kind for client in parse(loads(attached)).clients] == ["outside"]
 
 
 STAGE = """\
@@ -487,12 +488,22 @@ def test_the_actions_of_the_document_are_right(action: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## Conditions")[2], re.MULTILINE)
+    "condition",
+    re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## Conditions")[2].partition("## expect")[0], re.MULTILINE),
 )
 def test_the_conditions_of_the_document_are_right(condition: str) -> None:
     named = "{fault: {api: Fetch, drop: true}, as: lost}"
     text = f"{STAGE}steps: [{{do: {named}, when: {condition}}}]\nexpect: [{{event: mark}}]"
     assert parse(loads(text.replace("{...}", "{state: Stable}"))).steps[0].when
+
+
+@pytest.mark.parametrize(
+    "expectation", re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## expect")[2], re.MULTILINE)
+)
+def test_the_expectations_of_the_document_are_right(expectation: str) -> None:
+    assert parse(
+        loads(f"{STAGE}steps: [{{name: jam, after: 1s}}, {{name: heal, after: 1s}}]\nexpect: [{expectation}]")
+    ).expect
 
 
 def test_every_word_of_the_language_stands_in_the_document() -> None:

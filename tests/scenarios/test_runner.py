@@ -343,7 +343,7 @@ async def test_what_happened_and_what_never_did(expectation: str, held: bool) ->
 async def test_what_broke_a_never_is_told_with_its_moment() -> None:
     outcome = await play(f"{MARKS}  - {{never: {{event: mark, text: second}}, after: a}}\n")
     assert re.search(
-        r"BROKEN  never from 'a' on: mark text second - it occurred 1 time at \+ +0\.\d{3} s \(mark \d+\)",
+        r"BROKEN  never from 'a' on: mark: text second - it occurred 1 time at \+ +0\.\d{3} s \(mark \d+\)",
         outcome.report(),
     )
 
@@ -351,7 +351,7 @@ async def test_what_broke_a_never_is_told_with_its_moment() -> None:
 async def test_a_sign_of_a_step_counts_from_the_step_before() -> None:
     text = MARKS.replace("name: c, do", "name: c, when: {event: mark, text: first}, within: 50ms, do")
     outcome = await play(f"{text}  - {{happened: {{event: mark}}}}\n")
-    assert (outcome.code, "c waited 50 ms for mark text first" in outcome.late) == (3, True)
+    assert (outcome.code, "c waited 50 ms for mark: text first" in outcome.late) == (3, True)
 
 
 # --- actions -------------------------------------------------------------------------------------------------------------

@@ -136,14 +136,15 @@ async def test_the_operations_on_transactional_ids() -> None:
         ended = {"transactional_id": TX, "state": "CompleteAbort"}
         assert (await perform(kafka, "transaction.wait", ended))["partitions"] == []
         told = (await perform(kafka, "transaction.explain", {"transactional_id": TX}))["text"]
-        assert told.startswith(f"Transactional id {TX} on __transaction_state-0: CompleteAbort")
+        epoch = f"CompleteAbort, epoch 1 of producer {row['producer_id']}"  # the one that fenced the producer
+        assert told.startswith(f"Transactional id {TX} on __transaction_state-0: {epoch}. ")
 
 
 async def test_a_log_is_named_by_the_transactional_id_that_lives_in_it() -> None:
     async with cluster() as (kafka, client):
         with pytest.raises(
             NotThere,
-            match=r"no transactional id 'billing'; none exists \(ahead=true allows one that does not exist yet\)",
+            match=r"no transactional id 'billing'; none exists \(--ahead, over HTTP ahead=true, allows",
         ):
             await perform(kafka, "log.get", {"log": f"transactions({TX})"})
         stuck = {"log": f"transactions({TX})", "state": "stuck", "ahead": True}
