@@ -17,7 +17,7 @@ from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
-from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, restless, series_text
+from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
 from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
@@ -174,7 +174,7 @@ def _generation_paragraphs(past: History, generation: int) -> list[str]:
     for rebalance in matches:
         words = [rebalance_text(past, rebalance), life_of(past, rebalance)]
         words += [
-            f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {restless(stretch)}."
+            f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {unstable(stretch)}."
             for stretch in past.series
             if any(other is rebalance for other in stretch.rebalances)
         ]

@@ -527,7 +527,7 @@ def series_text(past: History, stretch: RebalanceSeries) -> str:
     when = f"since {clock(stretch.from_ms)}"
     if stretch.to_ms is not None:
         when = f"between {clock(stretch.from_ms)} and {clock(stretch.to_ms)}"
-    words = [f"Rebalanced {times(len(run))} {when} ({lasted}) {restless(stretch)}: {_reasons(past, stretch)}."]
+    words = [f"Rebalanced {times(len(run))} {when} ({lasted}) {unstable(stretch)}: {_reasons(past, stretch)}."]
     cause = because(past, run[0].cause, generation=run[0].generation_before)
     if cause:
         words.append(f"It had begun because {cause}.")
@@ -549,7 +549,7 @@ def series_text(past: History, stretch: RebalanceSeries) -> str:
     return " ".join(words)
 
 
-def restless(stretch: RebalanceSeries) -> str:
+def unstable(stretch: RebalanceSeries) -> str:
     if stretch.stable_ms is None:
         return "without becoming Stable"
     return f"without being Stable for longer than {duration_text(stretch.stable_ms)}"

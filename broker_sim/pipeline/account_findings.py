@@ -76,7 +76,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         if certainty == "likely":
             advice += " Derived from its last commit, one session timeout before the group continued without it."
         yield Finding(
-            "lost",
+            "session expired",
             "warn",
             105 + len(lost),
             f"{words}.",
@@ -120,7 +120,7 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
         if len(late) > 1:
             words += f"; so {times(len(late))} in all"
         yield Finding(
-            "poll",
+            "poll timeout",
             "warn",
             108 + len(late),
             f"{words}.",
@@ -327,7 +327,7 @@ def _moved(facts: ReportFacts) -> Iterable[Finding]:
         if loaded >= 1000:
             words += f"; it took {duration_text(loaded)} to load"
         yield Finding(
-            "moved",
+            "coordinator moved",
             "note",
             68,
             f"{words}.",
@@ -355,7 +355,7 @@ def _re_elected(rows: list[Row]) -> Finding:
     which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
     who = named(str(row["node"]) for row in rows)
     return Finding(
-        "epoch",
+        "leader epoch",
         "note",
         12,
         f"{which} got a new leader epoch at {when(rows[0]['at_ms'])}; broker {who} is still the leader, so"
@@ -390,7 +390,7 @@ def _unclean(facts: ReportFacts) -> Iterable[Finding]:
             words += f": records that only the in-sync replicas had are lost, as are commits of {named(groups or ['its groups'])}"
             advice = "Its groups continue from older offsets at their next OffsetFetch, and read the records after them again."
         yield Finding(
-            "unclean",
+            "unclean election",
             "bad",
             720,
             f"{words}.",

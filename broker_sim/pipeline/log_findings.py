@@ -205,7 +205,7 @@ def _late(facts: ReportFacts) -> Iterable[Finding]:
         )
         more = f" {count(len(late) - 1, 'other')} took long, too." if len(late) > 1 else ""
         yield Finding(
-            "slow",
+            "slow rebalance",
             "warn",
             100 + row["completing_ms"] / 1000,
             f"{words}.{more}",
@@ -231,7 +231,7 @@ def _waited(group: str, row: Row) -> Finding:
     began_ms = _at(row) - ms
     partition = row["coordinator_partition"]
     return Finding(
-        "slow",
+        "slow rebalance",
         "warn",
         100 + ms / 1000,
         f"{words}.",
@@ -268,7 +268,17 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             )
             partition = row["coordinator_partition"]
             yield Finding(
-                "gone", "note", 72, f"{words}.", advice, group, partition, _at(row), None, "certain", records_of([row])
+                "departed",
+                "note",
+                72,
+                f"{words}.",
+                advice,
+                group,
+                partition,
+                _at(row),
+                None,
+                "certain",
+                records_of([row]),
             )
 
 

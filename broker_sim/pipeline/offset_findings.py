@@ -217,7 +217,7 @@ def _deletions(facts: ReportFacts) -> Iterable[Finding]:
             words += f". At other times it lost {count(elsewhere, 'offset')} more"
         severity, weight = ("warn", 520.0) if row["returned"] else ("note", 65.0)
         yield Finding(
-            "deleted",
+            "deleted offsets",
             severity,
             weight + min(row["offsets"], 50) / 10,
             f"{words}.",
@@ -451,7 +451,7 @@ def _refused(facts: ReportFacts) -> Iterable[Finding]:
         if others:
             words += f"; commits for {named(others)} were also refused"
         yield Finding(
-            "refused",
+            "refused commits",
             "warn" if first["commits"] >= OFTEN_REFUSED else "note",
             130 + min(first["commits"], 60) if first["commits"] >= OFTEN_REFUSED else 55,
             f"{words}.",
@@ -475,7 +475,7 @@ def _beyond_end(facts: ReportFacts) -> Iterable[Finding]:
         worst = min(rows, key=lambda row: row["lag"])
         more = _and_others(rows)
         yield Finding(
-            "beyond",
+            "beyond log end",
             "warn",
             515,
             f"{group} is committed at {worst['committed']:,} of {worst['topic']}-{worst['partition']}{more} at"
@@ -494,7 +494,7 @@ def _below_start(facts: ReportFacts) -> Iterable[Finding]:
         worst = max(rows, key=lambda row: row["below_start"])
         more = _and_others(rows)
         yield Finding(
-            "below",
+            "below log start",
             "bad",
             565,
             f"{group} is committed at {worst['committed']:,} of {worst['topic']}-{worst['partition']}{more} at"

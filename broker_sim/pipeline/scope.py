@@ -48,7 +48,7 @@ ENDS = {
 """Table -> columns that tell when a row was over; null: it goes on."""
 OF_OTHERS = ("silence", "rhythm", "together")
 """Evidence of `stuck_partitions` that only the other groups' records give."""
-OF_OTHERS_KINDS = ("hot", "silence", "placed")
+OF_OTHERS_KINDS = ("hotspot", "no records", "misplaced groups")
 _CLASS = re.compile(r"\[!?\]?[^\]]*\]")
 
 
@@ -190,7 +190,9 @@ class Scope:
         if self.since_ms is None:
             return kept
         # lines are read from a little before on
-        kept = [finding for finding in kept if finding.kind != "unclean" or (finding.at_ms or 0) >= self.since_ms]
+        kept = [
+            finding for finding in kept if finding.kind != "unclean election" or (finding.at_ms or 0) >= self.since_ms
+        ]
         words = f" It began before the window that was asked for ({_moment(self.since_ms)}), perhaps earlier than told."
         return [
             replace(finding, text=f"{finding.text}{words}")

@@ -33,6 +33,7 @@ from broker_sim.common.text import UsageError, clock, duration_text
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
+from broker_sim.pipeline.finding import FORMER_KINDS
 from broker_sim.pipeline.lines import reading
 from broker_sim.pipeline.lines.reading import LineFile
 from broker_sim.pipeline.metrics import Metrics, MetricsSnapshot
@@ -77,7 +78,7 @@ SETTINGS = {
 OF_LINES = ("broker log", "client log", "together")
 """Evidence of stuck partitions that no journal tells."""
 
-_ONCE = ("lag", "hot", "placed", "churn", "skipped")
+_ONCE = ("lag", "hotspot", "misplaced groups", "churn", "unreadable input")
 """Kinds of findings that go on: they are told once, whenever they began."""
 
 
@@ -163,8 +164,9 @@ class PipelineWatch:
 
 def _key(finding: Mapping[str, Any]) -> str:
     """What makes it the same finding."""
-    began = None if finding["kind"] in _ONCE else finding["at_ms"]
-    return json.dumps([finding["kind"], finding["group"], finding["log_partition"], began])
+    kind = FORMER_KINDS.get(finding["kind"], finding["kind"])
+    began = None if kind in _ONCE else finding["at_ms"]
+    return json.dumps([kind, finding["group"], finding["log_partition"], began])
 
 
 def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:

@@ -72,7 +72,7 @@ def test_a_new_partition_that_is_begun_at_its_end_is_a_loss_and_a_groups_first_s
     assert (lost.kind, lost.severity, chosen.kind, chosen.severity) == (
         "skipped records",
         "bad",
-        "from the end",
+        "started at latest",
         "note",
     )
     assert (

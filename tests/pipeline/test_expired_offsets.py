@@ -53,7 +53,9 @@ def test_what_was_read_again_had_been_committed(source: str, tmp_path: Path) -> 
         == 0
     )
     found = {one["kind"]: one for one in json.loads((out / "findings.json").read_text())["findings"]}
-    assert "they expired (offsets.retention.minutes), 2 min 10 s after the last commit" in found["deleted"]["text"]
+    assert (
+        "they expired (offsets.retention.minutes), 2 min 10 s after the last commit" in found["deleted offsets"]["text"]
+    )
     assert found["duplicates"]["advice"].startswith("The committed offset had been deleted before")
     # offsets that only a journal's numbers stand for are no evidence
-    assert bool(found["deleted"]["evidence"]) is (source == "data")
+    assert bool(found["deleted offsets"]["evidence"]) is (source == "data")

@@ -257,7 +257,7 @@ def test_a_group_that_ended_in_order_is_no_alarm_while_producers_go_on() -> None
 def test_a_group_whose_last_member_crashed_is_one() -> None:
     crashed = rebalance(5000, 10, cause="session timeout", size_after=0, source="log")
     found = findings(facts(journal=None, lag=BEHIND, states=state(), rebalances=[crashed]))
-    assert {one.kind: one.severity for one in found} == {"lost": "warn", "lag": "bad"}
+    assert {one.kind: one.severity for one in found} == {"session expired": "warn", "lag": "bad"}
 
 
 def test_offsets_that_were_set_forward_are_told_as_skipped() -> None:
@@ -378,13 +378,13 @@ def test_moves_at_one_time_are_one_finding_and_a_note_unless_records_are_lost() 
     assert (found.severity, found.lines) == ("note", ("a.log:1", "a.log:1"))
     assert found.text.startswith("__consumer_offsets-0 and __consumer_offsets-3 went to other leaders")
     again = [moves[0], {**moves[1], "from_node": 3}]
-    went, stayed = (one for one in findings(facts(moves=again)) if one.kind in ("moved", "epoch"))
+    went, stayed = (one for one in findings(facts(moves=again)) if one.kind in ("coordinator moved", "leader epoch"))
     assert went.text.startswith("__consumer_offsets-0 went to another leader")
-    assert (stayed.kind, stayed.severity, stayed.log_partition) == ("epoch", "note", 3)
+    assert (stayed.kind, stayed.severity, stayed.log_partition) == ("leader epoch", "note", 3)
     assert "broker 3 is still the leader" in stayed.text
     mark = {"what": "unclean", "topic": "__consumer_offsets", "partition": 3, "ts_ms": T0, "file": "a.log", "line": 7}
     lost = only(facts(marks=[mark], moves=[{**moves[1], "unclean": True}]))
-    assert (lost.kind, lost.severity, lost.log_partition, lost.lines) == ("unclean", "bad", 3, ("a.log:7",))
+    assert (lost.kind, lost.severity, lost.log_partition, lost.lines) == ("unclean election", "bad", 3, ("a.log:7",))
 
 
 def test_an_open_transaction_beyond_its_timeout_hangs() -> None:
@@ -404,5 +404,5 @@ def test_certainty_and_evidence_stand_in_the_text_and_in_json() -> None:
     assert "(likely)" in text([found])
     assert "Shown by 40 of __consumer_offsets-12." in text([found])
     assert found.to_dict()["evidence"] == [{"log": "__consumer_offsets-12", "offset": 40}]
-    lines = Finding("moved", "note", 1, "x", lines=("/var/log/kafka/server.log:88",)).to_dict()["evidence"]
+    lines = Finding("coordinator moved", "note", 1, "x", lines=("/var/log/kafka/server.log:88",)).to_dict()["evidence"]
     assert lines == [{"file": "/var/log/kafka/server.log", "line": 88}]

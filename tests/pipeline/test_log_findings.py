@@ -117,7 +117,7 @@ def test_an_assignment_that_came_late_is_told_with_what_is_known_of_its_length()
     log = Log()
     log.stands(0, "app-1", "app-2")
     log.stands(60, "app-1", "app-2", "app-3", stored_s=14)
-    (found,) = log.told("slow")
+    (found,) = log.told("slow rebalance")
     assert (found.severity, found.at_ms) == ("warn", T0 + 60_000)
     assert found.text == (
         "billing took at least 14 s to rebalance at 22:14:20: the time from the end of the join phase until generation 2 was"
@@ -129,11 +129,11 @@ def test_a_member_that_does_not_come_back_is_a_note_that_says_what_is_not_known(
     log = Log()
     log.stands(0, "app-1", "app-2", "app-3")
     log.stands(40, "app-1", "app-3")
-    (found,) = log.told("gone")
+    (found,) = log.told("departed")
     assert found.severity == "note"
     assert found.text == "app-2 left billing, or expired, by 22:14:00, and did not rejoin; 2 stayed."
     log.stands(80, "app-1", "app-3", "app-2'")
-    assert log.told("gone") == []
+    assert log.told("departed") == []
 
 
 def test_a_group_that_ends_in_order_has_lost_nobody() -> None:
@@ -176,6 +176,6 @@ def test_what_is_advised_fits_the_kind_of_group(kind: str, lost: str, orderly: s
         for at, (cause, name, gone) in enumerate(steps)
     ]  # fmt: skip
     found = {one.kind: one for one in findings(facts(journal=None, rebalances=rows))}
-    assert found["lost"].advice.startswith(lost)
-    assert ("max.poll.interval.ms" in found["lost"].advice) is (kind == "classic")
+    assert found["session expired"].advice.startswith(lost)
+    assert ("max.poll.interval.ms" in found["session expired"].advice) is (kind == "classic")
     assert found["storm"].advice.endswith(orderly)

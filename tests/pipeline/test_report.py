@@ -398,8 +398,8 @@ def test_assignments_show_who_had_which_tasks_and_who_gave_them_up_late() -> Non
     words = [one.text for one in svg(assigned("counts", crowd, TIME)).iter() if one.tag.endswith("text")]
     assert "slow" in words, "who revoked late stays"
     assert f"and {21 - MOST_MEMBERS} members more" in words
-    restless = [holding("app-1", at, at + 10, has="0", revoking="1") for at in range(0, 600_000, 10)]
-    assert len(assigned("counts", restless, TIME)) < 100_000
+    frequent = [holding("app-1", at, at + 10, has="0", revoking="1") for at in range(0, 600_000, 10)]
+    assert len(assigned("counts", frequent, TIME)) < 100_000
 
 
 def test_deliveries_show_offsets_over_time_by_their_end() -> None:

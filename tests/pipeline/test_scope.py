@@ -96,7 +96,7 @@ def test_until_a_moment_nothing_later_has_a_say(kept: dict[str, Path], tmp_path:
     stuck = of_kind(outcome, "stuck")
     assert len(stuck) == 3
     assert all(one.to_ms is None and " since 09:34:" in one.text for one in stuck)
-    assert not of_kind(outcome, "lost")  # at 09:34:51
+    assert not of_kind(outcome, "session expired")  # at 09:34:51
     assert outcome.to_dict()["scope"] == "until 2026-11-24 09:34:50.000"
 
 
@@ -108,8 +108,8 @@ def test_what_began_before_the_window_is_told_as_that_and_what_was_over_is_not(
     stuck = of_kind(within, "stuck")
     assert len(stuck) == 3
     assert all("It began before the window that was asked for (2026-11-24 09:34:50.000)" in one.text for one in stuck)
-    assert all("began before" not in one.text for one in of_kind(within, "lost"))
-    assert not of_kind(within, "gone")  # at 09:34:25
+    assert all("began before" not in one.text for one in of_kind(within, "session expired"))
+    assert not of_kind(within, "departed")  # at 09:34:25
     behind = told(kept[STUCK], tmp_path / "behind", Scope(BEHIND, None))
     assert not of_kind(behind, "stuck")
     assert behind.findings[0].kind == "nothing"
@@ -160,7 +160,7 @@ def test_of_some_groups_nothing_is_said_that_others_would_have_to_show(kept: dic
     assert {row["group"] for row in table(tmp_path, "offset_log")} == {"scores-batch", "quotes-batch"}
     (stuck,) = of_kind(outcome, "stuck")
     assert (stuck.group, stuck.log_partition) == ("scores-batch", 6)
-    assert not {one.kind for one in outcome.findings} & {"silence", "hot", "placed"}
+    assert not {one.kind for one in outcome.findings} & {"no records", "hotspot", "misplaced groups"}
     assert "teams-sync" not in outcome.text()
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "only groups scores-*, quotes-batch" in page

@@ -247,7 +247,7 @@ def test_a_run_tells_names_lists_and_skips(copied: Path, tmp_path: Path) -> None
     assert [one["text"] for one in found["findings"] if one["kind"] == "archived"] == [
         "jobs archived 1 record after 5 deliveries: offset 7 of orders-0 at 22:13:22."
     ]
-    (skipped,) = [one for one in found["findings"] if one["kind"] == "skipped"]
+    (skipped,) = [one for one in found["findings"] if one["kind"] == "unreadable input"]
     assert "__share_group_state-0" in skipped["text"]
     rows = parquet.read_table(tmp_path / "out" / "tables" / "share_deliveries").to_pylist()
     assert [(one["group"], one["topic"], one["outcome"]) for one in rows] == [

@@ -113,7 +113,9 @@ def test_a_rebalance_that_waited_in_vain_says_what_was_refused_then() -> None:
     waited = rebalance(
         0, 60_000, held_by="rebalance timeout", held_ms=59_000, held_who=["app-2-1"], held_clients=["app-2"]
     )
-    found = next(one for one in findings(facts(refusals=[refusal()], rebalances=[waited])) if one.kind == "slow")
+    found = next(
+        one for one in findings(facts(refusals=[refusal()], rebalances=[waited])) if one.kind == "slow rebalance"
+    )
     assert (
         "59 s of it until the rebalance timeout expired, without a JoinGroup of app-2; commits of app-2 were refused then, for ord.a"
         in found.text
@@ -351,7 +353,7 @@ def test_why_offsets_ceased_to_exist_is_the_journals_word(duck: DuckSession, rea
     assert (found["reason"], found["last_offset"]) == (reason, 5)
     deletion = {"group": "billing", "log_partition": 9, "at_ms": T0, "group_ended": False, "offsets": 1, "returned": 0}
     deletion |= {"example": {"topic": "orders", "partition": 0}, "idle_ms": 1000, "how": "deleted", "reason": reason}
-    told = next(one for one in findings(facts(deletions=[deletion])) if one.kind == "deleted")
+    told = next(one for one in findings(facts(deletions=[deletion])) if one.kind == "deleted offsets")
     assert f": {words}" in told.text
     assert told.text.endswith("1 s after the last commit.")
 
@@ -466,7 +468,7 @@ def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: DuckSessio
 def test_a_member_that_joined_again_is_not_said_to_have_changed_its_subscription() -> None:
     """With a cooperative assignor it has given something up; the table has no more than that it joined with other metadata."""
     rows_ = [rebalance(at, 1000, cause="metadata change", generation=at) for at in range(0, 20_000, 2000)]
-    found = next(one for one in findings(facts(rebalances=rows_)) if one.kind == "restless")
+    found = next(one for one in findings(facts(rebalances=rows_)) if one.kind == "frequent rebalances")
     assert (
         "members that joined with other metadata, or topics that changed (as when app-1 joined with other metadata"
         in found.text
