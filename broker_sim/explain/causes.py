@@ -14,19 +14,19 @@ from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import shortened
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
 
-__all__ = ["WENT_OVER", "Causes", "owned"]
+__all__ = ["CONVERTED", "Causes", "owned"]
 
 
-WENT_OVER = "the group was upgraded to the consumer protocol (KIP-848)"
+CONVERTED = "the group was upgraded to the consumer protocol (KIP-848)"
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
 """Answers after which a client gives up its generation and joins again."""
 
 TIMERS: dict[str, Kind] = {
-    "session": "expired",
+    "session": "session_expired",
     "sync": "sync_timeout",
     "pending": "pending_expired",
-    "rebalance": "timer",
+    "rebalance": "rebalance_timer",
     "expire": "deleted",
 }
 """The kind of cause of each timer of a group. The timer `append` has several: see `_by_timer`."""
@@ -137,8 +137,8 @@ class Causes:
     ) -> Cause:
         """The cause of a ``group`` event, from its ``cause`` and the snapshots around it."""
         result = self._of(cause, before, after, calls, ts_ms)
-        if result.kind in ("unknown", "expired") and (before is None) != (after is None) and by_epochs(cause):
-            result.kind, result.members = "went_over", []
+        if result.kind in ("unknown", "session_expired") and (before is None) != (after is None) and by_epochs(cause):
+            result.kind, result.members = "converted", []
         result.protocol_type = next(
             (snapshot.protocol_type for snapshot in (after, before) if snapshot and snapshot.protocol_type), ""
         )
@@ -168,7 +168,7 @@ class Causes:
             return Cause("deleted", ts_ms)
         if kind == "load":
             rebalances = after is not None and after.state == PREPARING
-            return Cause("too_large" if rebalances else "loaded", ts_ms)
+            return Cause("over_capacity" if rebalances else "loaded", ts_ms)
         if kind == "unload":
             return Cause("unloaded", ts_ms)
         return Cause("unknown", ts_ms)
@@ -211,10 +211,10 @@ class Causes:
         if added and removed and text(new[added[0]], "instance") in old_instances:
             result.kind, result.members = "replaced", added
         elif added:
-            result.kind = "first" if before is None or (before.state == EMPTY and not old) else "joined"
+            result.kind = "first_member" if before is None or (before.state == EMPTY and not old) else "joined"
             result.members = added
         elif removed:
-            result.kind, result.members = "no_room", removed
+            result.kind, result.members = "max_size_reached", removed
         else:
             name = member or ("" if result.call is None else result.call.member)
             result.members = [name] if name else []
@@ -250,7 +250,7 @@ class Causes:
         if before is not None and before.state == PREPARING:
             result.kind = "rejoined"
         else:
-            result.kind = "leader_rejoined" if leads and not changed else "changed"
+            result.kind = "leader_rejoined" if leads and not changed else "metadata_changed"
 
     def _owned_changes(self, member: str, call: Call | None) -> str:
         """What a member has given up since its last JoinGroup, or else got: a cooperative assignor's steps."""
@@ -293,8 +293,8 @@ class Causes:
         """The group was deleted, or unloaded from this coordinator."""
         if cause.kind != "unloaded":
             words = "the group was deleted" if cause.kind == "deleted" else "the group became Dead"
-            if cause.kind == "went_over":
-                words = WENT_OVER
+            if cause.kind == "converted":
+                words = CONVERTED
             self.incidents.append(Incident("deleted", cause.ts_ms, words, order))
             return
         waited = 0 if before is None else len(before.waiting("JoinGroup")) + len(before.waiting("SyncGroup"))

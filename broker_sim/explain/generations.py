@@ -23,7 +23,7 @@ from typing import Literal
 
 __all__ = ["Change", "Generation", "Generations", "GroupMetadataRecord", "StoredMember"]
 
-Change = Literal["joined", "gone", "changed", "rejoined", "unknown"]
+Change = Literal["joined", "departed", "metadata_changed", "rejoined", "unknown"]
 """What differs from the record before: members came (static ones may be back under a new id), members are gone, the same ones with
 other subscriptions or assignments, the same ones again."""
 
@@ -148,9 +148,9 @@ def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[C
         back = {now[name].instance for name in came} & {was[name].instance for name in gone} - {None}
         return ("joined", came) if back or not gone else ("unknown", came + gone)
     if gone:
-        return "gone", gone
+        return "departed", gone
     same = _topics(was.values()) == _topics(now.values()) and _assigned(was.values()) == _assigned(now.values())
-    return "rejoined" if same else "changed", []
+    return "rejoined" if same else "metadata_changed", []
 
 
 def _topics(members: Iterable[StoredMember]) -> set[str]:

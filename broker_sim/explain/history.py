@@ -308,11 +308,11 @@ class _HistoryReader:
             return
         moved = {old for old, _, _ in replaced(before, after)}
         why = {
-            "expired": "session",
+            "session_expired": "session",
             "left": "left",
             "sync_timeout": "sync_timeout",
-            "timer": "rebalance_timeout",
-            "no_room": "no_room",
+            "rebalance_timer": "rebalance_timeout",
+            "max_size_reached": "max_size_reached",
         }.get(cause.kind, "unknown")
         for name in before.members:
             if name not in after.members and name not in moved:
@@ -329,7 +329,9 @@ class _HistoryReader:
         """The window is over: the next generation, or an empty group."""
         after, cause = step.after, step.cause
         assert after is not None
-        rebalance.closed_by = "timer" if cause.kind == "timer" else "joined" if cause.call is not None else "gone"
+        rebalance.closed_by = (
+            "timer" if cause.kind == "rebalance_timer" else "joined" if cause.call is not None else "departed"
+        )
         rebalance.members, rebalance.protocol = list(after.members), after.protocol
         rebalance.silent_static = [
             name

@@ -41,24 +41,24 @@ __all__ = [
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
 
 Kind = Literal[
-    "first",  # joined an empty group
+    "first_member",  # joined an empty group
     "joined",
     "left",
-    "expired",  # its session
-    "pending_expired",  # had an id, and never came to join with it
-    "changed",  # a follower with another subscription
+    "session_expired",
+    "pending_expired",  # got MEMBER_ID_REQUIRED and did not rejoin in time
+    "metadata_changed",  # a follower with another subscription
     "leader_rejoined",
     "rejoined",
-    "replaced",  # a static member under a new id
-    "no_room",
-    "revocation_timeout",  # of a group by epochs: a member did not revoke, or a classic one rejoin, in time
-    "went_over",  # the group goes over to the consumer protocol (KIP-848), or back
-    "sync_timeout",  # owed a SyncGroup for too long
-    "append_failed",  # the log did not take the assignment
+    "replaced",  # a static member with a new member id
+    "max_size_reached",  # group.max.size: a member was removed
+    "revocation_timeout",  # of a consumer, share or streams group: a member did not revoke, or a classic one rejoin, in time
+    "converted",  # to the consumer protocol (KIP-848), or back
+    "sync_timeout",  # sent no SyncGroup within the rebalance timeout
+    "append_failed",  # the assignment could not be stored
     "appended",
-    "timer",  # the window's
+    "rebalance_timer",  # the join phase ended by its timer
     "loaded",
-    "too_large",  # loaded, with more members than are allowed now
+    "over_capacity",  # loaded with more than group.max.size members
     "unloaded",
     "deleted",
     "unknown",
@@ -213,7 +213,7 @@ class Rebalances(Generic[R]):
         assert self.open is not None
         self.open.closing_cause, self.open.leader = step.cause, after.leader
         had = () if before is None else before.members
-        if step.cause.kind == "timer":
+        if step.cause.kind == "rebalance_timer":
             self.open.late = [name for name in had if name not in after.members]
 
     def _end(self, end: End, step: GroupStep) -> R:

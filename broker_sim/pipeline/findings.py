@@ -397,7 +397,7 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
     return {
         "join": "members that joined",
         "leave": "members that left",
-        "gone": "members that left or expired",
+        "departed": "members that left or expired",
         "rejoin": "members that joined again",
         "session timeout": "session timeouts",
         "poll timeout": "poll timeouts",
@@ -406,7 +406,7 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
         "metadata change": "members that joined with other metadata, or topics that changed",
         "sync failed": "assignments that were not stored, or missing SyncGroups",
         "load": "loads of the coordinator",
-        "no room": "members beyond group.max.size",
+        "max size reached": "members beyond group.max.size",
     }.get(cause_, "causes that the journal does not have")
 
 

@@ -431,7 +431,7 @@ def _group(event: Event, row: Row) -> None:
     why = _CAUSES.of(cause, before, after, {}, row["ts_ms"])
     row["cause"], row["cause_members"], row["member"] = why.kind, why.members, text(cause, "member")
     row["protocol_type"] = why.protocol_type or None
-    if why.kind in ("changed", "leader_rejoined") and after is not None:
+    if why.kind in ("metadata_changed", "leader_rejoined") and after is not None:
         row["cause_changes"] = _changes(why, after) or None
     if before is not None:
         row["state_from"], row["generation_from"], row["size_before"] = before.state, before.generation, before.size

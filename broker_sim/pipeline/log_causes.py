@@ -39,24 +39,24 @@ __all__ = [
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 
 CAUSES = {
-    "first": "join",
+    "first_member": "join",
     "joined": "join",
     "replaced": "join",
     "left": "leave",
-    "expired": "session timeout",
-    "changed": "metadata change",
+    "session_expired": "session timeout",
+    "metadata_changed": "metadata change",
     "leader_rejoined": "metadata change",
     "sync_timeout": "sync failed",
     "append_failed": "sync failed",
     "loaded": "load",
-    "too_large": "load",
-    "no_room": "no room",
+    "over_capacity": "load",
+    "max_size_reached": "max size reached",
     "revocation_timeout": "rebalance timeout",
-    "went_over": "downgrade",
-    "gone": "gone",
+    "converted": "downgrade",
+    "departed": "departed",
     "rejoined": "rejoin",
 }
-"""What `broker_sim.explain` calls a cause, or a change between two records -> what the table calls it; any other is `unknown`."""
+"""A cause of `broker_sim.explain`, or a change between two records -> the cause in the table; any other is `unknown`."""
 
 SLACK_MS = 5000
 """Others notice a rebalance at their next heartbeat: three seconds by default, and a little more."""
@@ -96,7 +96,7 @@ def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
         error = _ERROR.search(reason)
         return "sync failed", who, None if error is None else error[1]
     if reason.startswith("Downgrade group"):
-        return CAUSES["went_over"], [], None
+        return CAUSES["converted"], [], None
     if reason.startswith("Freshly-loaded"):
         return "load", [], None
     if "Updating metadata" in reason or "re-joining" in reason:
@@ -203,10 +203,10 @@ class LoggedRebalances:
         """A row with what a broker's line says of a member of a KIP-848, share or streams group that is gone: that its session ran out,
         that it did not give up its partitions in time, or that it left. Of a downgrade the line is added."""
         said = [self._gone[name] for name in row["who"] or () if name in self._gone]
-        if row["cause"] not in ("gone", CAUSES["went_over"]) or not said:
+        if row["cause"] not in ("departed", CAUSES["converted"]) or not said:
             return row
         detail, at = said[0]
-        if row["cause"] != "gone":
+        if row["cause"] != "departed":
             return row | {"evidence_lines": [at, *(row.get("evidence_lines") or ())]}
         cause = "session timeout" if "session" in detail else "rebalance timeout" if "transition" in detail else "leave"
         return row | {"cause": cause, "cause_certainty": CERTAIN, "cause_detail": detail, "evidence_lines": [at]}

@@ -254,7 +254,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         for at, row in enumerate(rows):
             went = _moves([row], came=False)
             back = _moves(rows[at:], came=True)
-            if row["cause"] not in ("gone", "leave") or not row["size_after"] or any(name in back for name in went):
+            if row["cause"] not in ("departed", "leave") or not row["size_after"] or any(name in back for name in went):
                 continue
             left = row["cause"] == "leave"
             words = (

@@ -344,17 +344,23 @@ def _cause(epoch: _Epoch) -> dict[str, Any]:
     joined = [name for name in epoch.new if name not in epoch.old]
     removed = [name for name in epoch.old if name not in epoch.new]
     who = joined or removed
-    cause = "unknown" if joined and removed else "join" if joined else "gone" if removed else "metadata change"
+    cause = "unknown" if joined and removed else "join" if joined else "departed" if removed else "metadata change"
     detail = None
     if epoch.step is not None:
         detail = (
-            "unknown" if joined and removed else "joined" if joined else epoch.step.removed_by if removed else "changed"
+            "unknown"
+            if joined and removed
+            else "joined"
+            if joined
+            else epoch.step.removed_by
+            if removed
+            else "metadata_changed"
         )
-        cause = CAUSES.get(detail, "unknown") if cause == "gone" else cause
+        cause = CAUSES.get(detail, "unknown") if cause == "departed" else cause
     return {
         "cause": cause,
         "cause_detail": detail,
-        "cause_certainty": None if cause in ("gone", "unknown") else "certain",
+        "cause_certainty": None if cause in ("departed", "unknown") else "certain",
         "cause_changes": epoch.changes or None,
         "who": who,
         "who_clients": [epoch.clients.get(name) for name in who],
@@ -379,7 +385,7 @@ def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:
         added, lost = (topic for topic in now if topic not in was), (topic for topic in was if topic not in now)
         changes += subscribed(clients.get(name) or name, added, lost)
     if step.kind != "streams":
-        for units, what in ((step.new_units, "new"), (step.lost_units, "gone")):
+        for units, what in ((step.new_units, "new"), (step.lost_units, "removed")):
             changes += counted((unit.name for unit in units), what)
     if step.cause.get("timer") == "patterns":
         changes.append("regular expressions match other topics")

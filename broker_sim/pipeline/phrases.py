@@ -33,7 +33,7 @@ _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _WHY = {
     "join": "{who} joined",
     "leave": "{who} left",
-    "gone": "{who} left, or {its} expired",
+    "departed": "{who} left, or {its} expired",
     "rejoin": "{who} joined again",
     "poll timeout": "{who} reported that its poll timeout (max.poll.interval.ms) expired, and left",
     "rebalance timeout": "{who} had not revoked what it was to give up within its rebalance timeout",
@@ -41,7 +41,7 @@ _WHY = {
     "metadata change": "{who} joined with other metadata, or topics had changed",
     "downgrade": "the group was downgraded to the classic protocol, as {who} was removed",
     "load": "the coordinator loaded the group",
-    "no room": "the group had group.max.size members",
+    "max size reached": "the group had group.max.size members",
     "unknown": "the cause is not known",
 }
 _ENDS = {

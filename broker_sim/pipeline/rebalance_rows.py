@@ -115,7 +115,7 @@ class _GroupRows:
         came_back, self._came_back, self._fresh = self._came_back, None, False
         if came_back is not None and step.before is None and step.after is not None:
             step = GroupStep(step.ts_ms, came_back[0], step.after, came_back[1])
-        if step.cause.kind == "expired" and step.cause.members:
+        if step.cause.kind == "session_expired" and step.cause.members:
             step.cause.closed_ms = self._closed.get(step.cause.members[0])
         last = self.steps.rebalances[-1].began_ms if self.steps.rebalances else 0
         changes = [*_parsed(row.get("cause_changes")), *self._metadata.changes(step, last)]
@@ -163,7 +163,7 @@ class _GroupRows:
                 if silent and row["cause"] == "leave" and set(row["who"]) <= set(silent):
                     # it left after it had been silent for just max.poll.interval.ms: aiokafka says no more than that
                     row |= {"cause": "poll timeout", "cause_certainty": LIKELY}
-                if row["cause"] == CAUSES["went_over"]:
+                if row["cause"] == CAUSES["converted"]:
                     row = self.lines.with_removal_cause(row)
             yield self._polled(row)
         for window in self.lines.rebalances:
@@ -181,7 +181,7 @@ class _GroupRows:
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
         """With a client's own word that it left as its poll timeout had run out: its broker may not know."""
-        if row["cause"] in ("leave", "gone", "unknown"):
+        if row["cause"] in ("leave", "departed", "unknown"):
             since_ms = row.get("started_ms") or row.get("started_after_ms")
             said = self.lines.late_poll(row.get("who_clients") or (), since_ms, row.get("closed_ms") or row["ended_ms"])
             if said is not None:
@@ -197,14 +197,14 @@ class _GroupRows:
             came = generation.old is not None and any(
                 member.member not in {old.member for old in generation.old} for member in generation.new
             )
-            if generation.change == "gone" or (came and cause != "leave"):
+            if generation.change == "departed" or (came and cause != "leave"):
                 row |= {
                     "cause": cause,
                     "cause_certainty": certainty,
                     "who": who,
                     "who_clients": _clients(generation, who),
                 }
-        elif generation.change not in ("unknown", "gone"):
+        elif generation.change not in ("unknown", "departed"):
             row["cause_certainty"] = CERTAIN
         waited = waiting(generation, seen)
         if waited is not None:
@@ -259,14 +259,14 @@ class _ProtocolChanges:
         if gone is None:
             return {}
         who = {"who": list(gone), "who_clients": list(gone.values())}
-        return {"cause": CAUSES["went_over"], "cause_certainty": CERTAIN, **who}
+        return {"cause": CAUSES["converted"], "cause_certainty": CERTAIN, **who}
 
 
 class _Metadata:
     """What of the metadata of a group's members is new as they join again, beyond what the step itself shows: partitions that they own,
     topics that have more partitions."""
 
-    _JOINED = ("first", "joined", "rejoined", "replaced", "changed", "leader_rejoined")
+    _JOINED = ("first_member", "joined", "rejoined", "replaced", "metadata_changed", "leader_rejoined")
 
     def __init__(self) -> None:
         self._owns: dict[str, list[str]] = {}
@@ -286,10 +286,10 @@ class _Metadata:
         for name in step.cause.members if kind in self._JOINED else ():
             had, has = self._owned.get(name), self._owns.get(name, [])
             self._owned[name] = has
-            if had is not None and kind in ("changed", "leader_rejoined") and step.after is not None:
+            if had is not None and kind in ("metadata_changed", "leader_rejoined") and step.after is not None:
                 changes += owned(step.after.members.get(name, {}).get("client_id") or name, had, has)
         stood = step.before is not None and step.before.state in (STABLE, COMPLETING)
-        if kind in ("changed", "leader_rejoined") and stood:
+        if kind in ("metadata_changed", "leader_rejoined") and stood:
             changes += dict.fromkeys(words for ts_ms, words in self._grown if ts_ms >= since_ms)
         return changes
 
@@ -301,7 +301,7 @@ def _step(row: Row, *, fresh: bool) -> GroupStep:
     """``fresh``: it is the first of the group. A journal that is begun late shows the groups that are there as loaded."""
     before = _snapshot(row["state_from"], row["generation_from"], row["size_before"], row["members_before"])
     after = _snapshot(row["state_to"], row["generation"], row["size_after"], row["members_after"], row.get("leader"))
-    shown = fresh and before is None and row["cause"] in ("loaded", "too_large")
+    shown = fresh and before is None and row["cause"] in ("loaded", "over_capacity")
     if shown and after is not None and after.state in (PREPARING, COMPLETING):
         before = after
     cause = Cause(row["cause"] or "unknown", row["ts_ms"], _parsed(row["cause_members"]), row["error"])
@@ -379,7 +379,9 @@ def _of_steps(rebalance: _TableRebalance) -> dict[str, Any]:
         had: Iterable[str] = () if rebalance.closing.before is None else rebalance.closing.before.members
         has = rebalance.closing.after.members
         row["size_after"], row["members_after"] = rebalance.closing.after.size, list(has)
-        row["timed_out"] = [name for name in had if name not in has] if rebalance.closing.cause.kind == "timer" else []
+        row["timed_out"] = (
+            [name for name in had if name not in has] if rebalance.closing.cause.kind == "rebalance_timer" else []
+        )
     return row | _longest_wait(
         chief(holdups(rebalance)), {name: client for name, client in rebalance.clients.items() if client}
     )
@@ -446,7 +448,7 @@ def _of_window(window: LoggedRebalance, row: Row) -> dict[str, Any]:
     """What a broker's lines add to a generation's record."""
     closed_ms = row["closed_ms"] if row["closed_ms"] is not None else window.closed_ms
     reason = _reason(window)
-    if reason["cause"] == CAUSES["went_over"]:  # the broker doesn't say who was the last
+    if reason["cause"] == CAUSES["converted"]:  # the broker doesn't say who was the last
         reason["who"] = list(row["who"] or ())
     clients = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
     late = window.late or ([] if window.closed_ms is not None else None)

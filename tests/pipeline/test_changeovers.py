@@ -1,4 +1,4 @@
-"""Groups that went over to the consumer protocol and back, on real brokers: their records beside what the broker logged.
+"""Groups that were converted to the consumer protocol and back, on real brokers: their records beside what the broker logged.
 
 `changeovers/` has the offsets partitions of a broker and the lines of its group coordinator: of one group that its last consumer member
 left (of 4.4.0 alone), one whose last consumer member's session ran out, and one whose last consumer member was replaced by a classic
@@ -73,4 +73,4 @@ def test_where_a_static_member_comes_back_with_the_classic_protocol_there_is_no_
         for row in rows
     ]
     assert told == [("classic", 0, 1, 0, 1), ("consumer", 1, 2, 1, 2), ("classic", 2, 3, 2, 1)]
-    assert rows[-1]["cause"] == ("rejoin" if lines else "gone")
+    assert rows[-1]["cause"] == ("rejoin" if lines else "departed")

@@ -104,7 +104,7 @@ def test_a_consumer_group(as_version: str, tmp_path: Path) -> None:
     journal, log = both(tmp_path, play, as_version=as_version, config=AT_ONCE[as_version])
     same(journal, log)
     assert [row[1] for row in causes(journal)] == ["join", "join", "leave"]
-    assert [row[1] for row in causes(log)] == ["join", "join", "gone"]
+    assert [row[1] for row in causes(log)] == ["join", "join", "departed"]
     (churn,) = journal["member_churn"]
     assert (churn["leaves"], churn["expirations"]) == (1, 0)
     assert journal["offset_resets"] == []

@@ -107,7 +107,7 @@ def test_a_step_of_a_group() -> None:
         "size_after": 1,
         "leader": "one",
         "protocol": "range",
-        "cause": "expired",
+        "cause": "session_expired",
         "cause_members": ["two"],
         "member": "two",
         "timer": "session",

@@ -131,7 +131,7 @@ def test_a_member_that_is_gone_left_or_fell_silent_and_the_last_one_leaves_it_em
     group = Modern().joins(0, "a", 1).reaches(0, "a", 1)
     group.record("CurrentMemberAssignment", 50, "a").record("MemberMetadata", 50, "a").record("Metadata", 50, epoch=2)
     last = list(group.reader.rows())[-1]
-    assert (last["cause"], last["end"], last["size_after"], last["cause_certainty"]) == ("gone", "empty", 0, None)
+    assert (last["cause"], last["end"], last["size_after"], last["cause_certainty"]) == ("departed", "empty", 0, None)
 
 
 def test_a_static_member_that_is_away_holds_nobody_up() -> None:

@@ -100,8 +100,8 @@ def two(last: float, closed: float) -> Log:
         (100, 101, ("leave", "certain", ["app-2"])),
         (100, 111, ("session timeout", "likely", ["app-2"])),
         (100, 160.5, ("poll timeout", "likely", ["app-2"])),
-        (100, 140, ("gone", None, ["app-2"])),  # neither a session nor a poll: it may have had nothing to commit
-        (100, 1000, ("gone", None, ["app-2"])),
+        (100, 140, ("departed", None, ["app-2"])),  # neither a session nor a poll: it may have had nothing to commit
+        (100, 1000, ("departed", None, ["app-2"])),
     ],
 )
 def test_a_member_that_is_gone_is_judged_by_its_last_commit(last: float, closed: float, told: tuple[Any, ...]) -> None:
@@ -111,7 +111,7 @@ def test_a_member_that_is_gone_is_judged_by_its_last_commit(last: float, closed:
 def test_a_member_that_seldom_commits_shows_nothing_by_its_silence() -> None:
     log = Log().stands(0, member("app-1", 0), member("app-2", 1))
     log.stands(111, member("app-1", 0, 1), committed={0: (1, 110, 100), 1: (1, 100, 5)})
-    assert log.last() == ("gone", None, ["app-2"])
+    assert log.last() == ("departed", None, ["app-2"])
 
 
 def test_a_crashed_member_whose_client_is_back_is_told_as_crashed() -> None:

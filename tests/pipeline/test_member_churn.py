@@ -157,8 +157,8 @@ def test_a_script_s_members(lives: Any, version: str) -> None:
     ]
     assert picked(logged, *names) == [  # of the log it is known when the generations without them were stored
         ("web-1", ids["web-1"], at["first"], None, None, "log"),
-        ("web-2", ids["web-2"], at["shared"], at["left"] + 2000, "gone", "log"),
-        ("web-3", ids["web-3"], at["came"], at["alone"], "gone", "log"),
+        ("web-2", ids["web-2"], at["shared"], at["left"] + 2000, "departed", "log"),
+        ("web-3", ids["web-3"], at["came"], at["alone"], "departed", "log"),
     ]
 
 

@@ -116,7 +116,7 @@ def check(tables: dict[str, list[dict[str, Any]]]) -> None:
     assert [(row["kind"], row["cause"], row["size_before"], row["size_after"], row["end"]) for row in rebalances] == [
         ("consumer", "join", 0, 1, "stable"),
         ("consumer", "join", 1, 2, "stable"),
-        ("consumer", "gone", 2, 1, "stable"),
+        ("consumer", "departed", 2, 1, "stable"),
     ]
     (churn,) = tables["member_churn"]
     counted = ("members", "static_members", "joins", "replacements", "departures", "present", "tenures", "source")
@@ -188,7 +188,7 @@ def test_who_goes_over_to_the_other_protocol_stays() -> None:
     assert of_members(log) == [("a", True, False), ("b", True, True)]
 
 
-def test_one_that_went_over_did_not_begin_without_members() -> None:
+def test_a_converted_group_did_not_begin_without_members() -> None:
     log = Records()
     log.generation(0, 1, ["a"])
     log.generation(1, 2, ["a"])

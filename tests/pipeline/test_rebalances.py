@@ -408,7 +408,7 @@ def test_the_log_alone(lives: Any, version: str) -> None:
         (2, 1, "join", [ids["web-2"]], ["web-2"], "stable", None, 0, "log"),
         (3, 2, "leave", [ids["web-2"]], ["web-2"], "stable", None, 0, "log"),
         (4, 3, "join", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
-        (5, 4, "gone", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
+        (5, 4, "departed", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
     ]
     same = (
         "generation",
@@ -499,8 +499,8 @@ def test_what_can_be_known_from_records(spark: Any) -> None:
         (1, 0, "join", ["a"], "stable", 0, True, 0, 50),
         (2, 1, "join", ["b"], "stable", 0, True, 1, 20),
         (5, 2, "rejoin", [], "stable", 2, False, 2, 50),
-        (6, 5, "gone", ["a"], "stable", 0, True, 2, 50),
-        (7, 6, "gone", ["b"], "empty", 0, True, 1, None),
+        (6, 5, "departed", ["a"], "stable", 0, True, 2, 50),
+        (7, 6, "departed", ["b"], "empty", 0, True, 1, None),
         (1, 0, "join", ["c"], "stable", 0, True, 0, 50),
     ]
     # Stable until the group's next record of another kind at the latest, never to the end of the log
@@ -515,7 +515,7 @@ def test_what_can_be_known_from_records(spark: Any) -> None:
     assert picked(table["ended"], "generation", "stable_ms") == [(1, 90)]
     assert picked(table["compacted"], *names) == [
         (17, None, "unknown", None, "stable", None, False, None, 50),
-        (18, 17, "gone", ["a"], "stable", 0, True, 2, 50),
+        (18, 17, "departed", ["a"], "stable", 0, True, 2, 50),
     ]
     assert picked(table["changed"][1:], "cause") == [("metadata change",), ("metadata change",), ("rejoin",)]
     assert picked(table["static"], "cause", "who") == [("join", ["old"]), ("join", ["new"])]

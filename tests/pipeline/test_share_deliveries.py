@@ -185,7 +185,7 @@ def test_one_that_waited_while_nobody_left_is_a_lock_that_ran_out() -> None:
     ((kind, severity, text),) = told(delivery(0, 11_000))
     assert (kind, severity) == ("redelivered", "warn")
     assert "it waited 11 s until its next delivery, and no member had been removed" in text
-    gone = made.rebalance(8000, cause="gone", group="jobs", source="log")
+    gone = made.rebalance(8000, cause="departed", group="jobs", source="log")
     ((kind, severity, text),) = told(delivery(0, 11_000), rebalances=[gone])
     assert (kind, severity) == ("redelivered", "note")
     assert "a member was removed then" in text

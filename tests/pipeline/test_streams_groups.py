@@ -96,7 +96,7 @@ def check(tables: dict[str, list[dict[str, Any]]], ms: int) -> None:
         ("join", 0, 1, False),
         ("metadata change", 1, 1, True),
         ("join", 1, 2, True),
-        ("gone", 2, 1, True),
+        ("departed", 2, 1, True),
     ]
     moved = rebalances[2]
     assert (moved["revoked_by"], moved["revoked_tasks"]) == ("ann", ["0_2", "0_3"])

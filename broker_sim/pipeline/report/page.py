@@ -492,7 +492,7 @@ def _deliveries(facts: ReportFacts) -> Section | None:
         "Records of share groups that became available again, or that no member gets any more (archived: rejected, or"
         " delivered as often as they may be). What was delivered once and acknowledged is no row. A bar is a range of offsets"
         " from the first return to its end, ×3 the number of its deliveries; green: acknowledged, red: archived, orange: not"
-        " delivered again yet, grey: the start offset went over it."
+        " delivered again yet, grey: below the start offset."
     )
     by_partition: dict[tuple[str, str], list[Row]] = {}
     for seen in facts.deliveries:

@@ -198,10 +198,11 @@ EVENTS = TableSchema(
         ColumnSpec(
             "cause",
             STRING,
-            "why the step happened: `first`, `joined`, `left`, `expired`, `changed`, `leader_rejoined`, `rejoined`, `replaced`,"
-            " `sync_timeout`, `append_failed`, `appended`, `timer`, `pending_expired`, `no_room`, `loaded`, `too_large`, `unloaded`,"
-            " `deleted`, `went_over` (to the consumer protocol, or back), `unknown`; of `epochs` `loaded`, `unloaded`, and of timers"
-            " `expired`, `revocation_timeout`, `timer`",
+            "why the step happened: `first_member`, `joined`, `left`, `session_expired`, `metadata_changed`, `leader_rejoined`,"
+            " `rejoined`, `replaced`, `sync_timeout`, `append_failed`, `appended`, `rebalance_timer`, `pending_expired`,"
+            " `max_size_reached`, `loaded`, `over_capacity` (loaded with more than group.max.size members), `unloaded`,"
+            " `deleted`, `converted` (to the consumer protocol, or back), `unknown`; of `epochs` `loaded`, `unloaded`, and of timers"
+            " `session_expired`, `revocation_timeout`",
             _GROUPS,
         ),
         ColumnSpec("cause_members", ArrayOf(STRING), "member ids that were added, removed, or caused the step", _GROUP),

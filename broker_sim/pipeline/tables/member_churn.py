@@ -55,9 +55,9 @@ MEMBERSHIPS = TableSchema(
         ColumnSpec(
             "why",
             STRING,
-            "`leave`, `session timeout`, `rebalance timeout` (did not rejoin, or revoke, in time), `sync timeout`, `no room`,"
+            "`leave`, `session timeout`, `rebalance timeout` (did not rejoin, or revoke, in time), `sync timeout`, `max size reached`,"
             " `replaced`, `other`; from the"
-            " log alone `gone` or `replaced`; null if it is still there",
+            " log alone `departed` or `replaced`; null if it is still there",
             _BOTH,
         ),
         ColumnSpec("replaces", BOOLEAN, "whether it took the place of a static member with another id", _BOTH),
@@ -96,11 +96,11 @@ _NEEDED = (
 
 _WHY = {
     "left": "leave",
-    "expired": "session timeout",
-    "timer": "rebalance timeout",
+    "session_expired": "session timeout",
+    "rebalance_timer": "rebalance timeout",
     "revocation_timeout": "rebalance timeout",
     "sync_timeout": "sync timeout",
-    "no_room": "no room",
+    "max_size_reached": "max size reached",
     "replaced": "replaced",
 }
 
@@ -158,7 +158,7 @@ def _of_journal(events: DataFrame) -> DataFrame:
         (F.col("journal").cast("bigint") * (1 << 40) + F.col("seq")).alias("at"),
         _members(or_none(EVENTS, "members_before"), member="member", instance="instance").alias("old"),
         _members(or_none(EVENTS, "members_after"), member="member", instance="instance").alias("new"),
-        F.coalesce(F.col("cause").isin("loaded", "unloaded", "went_over"), F.lit(False)).alias("moved"),
+        F.coalesce(F.col("cause").isin("loaded", "unloaded", "converted"), F.lit(False)).alias("moved"),
     )
     by_epochs = journal_log(EVENTS.conform(events.where(F.col("type") == "epochs")))
     return _memberships(classic.unionByName(_of_states(group_states(by_epochs))), "journal")
@@ -181,7 +181,7 @@ def _of_states(states: DataFrame) -> DataFrame:
             "run_id",
             "group",
             F.col("record_ts_ms").alias("ts_ms"),
-            F.coalesce("detail", F.lit("gone")).alias("cause"),
+            F.coalesce("detail", F.lit("departed")).alias("cause"),
             F.col("log_offset").alias("at"),
             _members(F.col("was"), member="member_id", instance="group_instance_id").alias("old"),
             _members(F.col("now"), member="member_id", instance="group_instance_id").alias("new"),
@@ -260,4 +260,4 @@ def _not_in(others: str) -> Callable[[SparkColumn], SparkColumn]:
 
 
 def _words(cause: SparkColumn) -> SparkColumn:
-    return F.when(cause == "gone", "gone").otherwise(F.coalesce(word(_WHY, cause), F.lit("other")))
+    return F.when(cause == "departed", "departed").otherwise(F.coalesce(word(_WHY, cause), F.lit("other")))

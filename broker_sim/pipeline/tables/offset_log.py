@@ -98,7 +98,7 @@ def journal_log(events: DataFrame) -> DataFrame:
     stored = f.coalesce(f.col("state_to").isin(STABLE, EMPTY, DEAD), f.lit(True))
     nobody = f.lit(None).cast(OFFSET_LOG.element("members"))
     # a group that goes over to the consumer protocol continues there, and one whose coordinator is unloaded at the next
-    continues = f.coalesce(f.col("cause").isin("went_over", "unloaded"), f.lit(False))
+    continues = f.coalesce(f.col("cause").isin("converted", "unloaded"), f.lit(False))
     moved = moved & ~(continues & f.col("state_to").isNull())
     groups = changes.where((f.col("type") == "group") & moved & stored).select(
         *shared,

@@ -61,7 +61,7 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "end",
             STRING,
-            "`stable`, `empty`, `failed` (the next one began before), `moved`, `dead`; null: goes on",
+            "`stable`, `empty`, `failed` (the next one began before), `moved`, `dead`; null: in progress",
             _BOTH,
         ),
         ColumnSpec("preparing_ms", LONG, "how long members were waited for: closed - started", "journal"),
@@ -76,17 +76,17 @@ REBALANCES = TableSchema(
             "cause",
             STRING,
             "`join`, `leave`, `poll timeout` (the client said so as it left; `likely`: it left after a silence of"
-            " max.poll.interval.ms, for whatever reason), `rebalance timeout` (it did not give up its partitions in time), `session"
-            " timeout`, `metadata change`, `downgrade` (to the classic protocol, as the last member of the consumer protocol is"
-            " gone: ``who``), `sync failed` (a member didn't send SyncGroup in time, or the log"
-            " didn't take the assignment), `load`, `no room`, `unknown`; from the log alone also `gone` (a leave or a session timeout)"
-            " and `rejoin` (the same members again)",
+            " max.poll.interval.ms, for whatever reason), `rebalance timeout` (it did not revoke its partitions in time), `session"
+            " timeout`, `metadata change`, `downgrade` (to the classic protocol, as the last member of the consumer protocol"
+            " left: ``who``), `sync failed` (a member didn't send SyncGroup in time, or the log"
+            " didn't take the assignment), `load`, `max size reached`, `unknown`; from the log alone also `departed` (a leave or a"
+            " session timeout) and `rejoin` (the same members again)",
             _BOTH,
         ),
         ColumnSpec(
             "cause_changes",
             ArrayOf(STRING),
-            "of a metadata change what has changed: `orders: 2 to 6 partitions`, `orders: 4 partitions new` (or gone),"
+            "of a metadata change what has changed: `orders: 2 to 6 partitions`, `orders: 4 partitions new` (or removed),"
             " `web-1: subscribed to payments` (or unsubscribed from), `web-1: revoked orders-0`, `assignor: range to uniform`; null"
             " where that isn't known",
             _BOTH,
