@@ -46,16 +46,16 @@ APPS = {
     "aiokafka": "aiokafka_app",
     "confluent": "confluent_app",
     "kafka-python": "kafka_python_app",
-    "crowd": "crowd",
-    "consumer": "epochs_app",
+    "classic": "classic_app",
+    "consumer": "consumer_app",
     "share": "share_app",
     "streams": "streams_app",
     "transactional": "transactional_app",
 }
-OWN = ("crowd", "consumer", "share", "streams", "transactional")
-"""Kinds that are no library's: what takes the place of all clients does not take theirs."""
+OWN = ("classic", "consumer", "share", "streams", "transactional")
+"""Kinds that are no library's: a program that replaces all clients does not replace these."""
 _NEEDS = {
-    "crowd": "kafka_wire",
+    "classic": "kafka_wire",
     "consumer": "kafka_wire",
     "share": "kafka_wire",
     "streams": "kafka_wire",
@@ -276,12 +276,12 @@ def processes(plans: list[ClientPlan], bootstrap: str, report: OnReport, command
         need(chosen)
         return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, bootstrap)]
 
-    return Clients(ProcessClient(plan, command(plan), report) for plan in plans if plan.kind != "outside")
+    return Clients(ProcessClient(plan, command(plan), report) for plan in plans if plan.kind != "external")
 
 
 def check_program(chosen: str) -> None:
     """Raises UsageError for a misspelled kind of client that is not the name of a program either."""
-    if chosen not in (*APPS, "outside") and nearest(chosen, APPS) and shutil.which(chosen) is None:
+    if chosen not in (*APPS, "external") and nearest(chosen, APPS) and shutil.which(chosen) is None:
         raise UsageError(f"{chosen!r} is neither a kind of client nor a program; {expected(chosen, APPS)}")
 
 

@@ -59,8 +59,8 @@ __all__ = ["APPS", "check", "play"]
 APPS = {
     "aiokafka": "aiokafka_app",
     "kafka-python": "kafka_python_app",
-    "crowd": "crowd",
-    "consumer": "epochs_app",
+    "classic": "classic_app",
+    "consumer": "consumer_app",
     "share": "share_app",
     "streams": "streams_app",
     "transactional": "transactional_app",
@@ -139,7 +139,7 @@ def check(scenario: Scenario, options: ScenarioOptions) -> None:
         kind = kind_or_command(plan, options.clients)
         if kind not in APPS:
             check_program(kind)
-            what = "one of another program" if kind == "outside" else f"{kind}, a separate process"
+            what = "one of another program" if kind == "external" else f"{kind}, a separate process"
             raise UsageError(
                 f"the client {plan.name} is {what}, which can't run in virtual time; expected one of {', '.join(APPS)}"
             )

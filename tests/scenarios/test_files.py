@@ -74,11 +74,11 @@ def test_the_right_one_is_right() -> None:
         ("topics: [orders]", 'assign: true, pattern: "ord.*"', 6, "has both assign and pattern; remove one"),
         (
             "topics: [orders]",
-            'kind: crowd, pattern: "ord.*"',
+            'kind: classic, pattern: "ord.*"',
             6,
-            "a client of the kind crowd takes topics; a pattern is for",
+            "a client of the kind classic takes topics; a pattern is for",
         ),
-        ("topics: [orders]", "kind: crowd", 6, "the client app-1 needs topics"),
+        ("topics: [orders]", "kind: classic", 6, "the client app-1 needs topics"),
         (
             "{client: app-1, action: freeze, for: 1s}",
             "{topic: orders, delete: true, fill: 3}",
@@ -167,18 +167,18 @@ def test_a_scenario_that_expects_nothing_proves_nothing() -> None:
 
 def test_an_expectation_says_something_besides_its_time() -> None:
     with pytest.raises(WrongFile, match="no condition for billing; expected one of state, members"):
-        parse(loads("outside: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
-    text = "outside: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
+        parse(loads("external: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
+    text = "external: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
     (matcher,) = parse(loads(text)).expect[0].matchers
     assert matcher.what == "request api JoinGroup, group billing"
 
 
 def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_present_name() -> None:
-    text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
+    text = "external: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
     with pytest.warns(FutureWarning, match=r":3: .*'went_back' is now called 'decreased'"):
         (matcher,) = parse(loads(text)).expect[0].matchers
     assert matcher.what == "a committed offset of billing decreased"
-    text = "outside: {groups: billing}\nexpect:\n  - never: {event: staged, group: billing, action: passed over}"
+    text = "external: {groups: billing}\nexpect:\n  - never: {event: staged, group: billing, action: passed over}"
     with pytest.warns(
         FutureWarning, match=r":3: .*'(staged|passed over)' is now called '(pending_offsets|superseded)'"
     ):
@@ -187,7 +187,23 @@ def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_pres
     text = "topics: [{name: a}]\nclients:\n  - {name: b, group: c, topics: [a], kind: epochs}\nexpect: [{group: c, members: 1}]"
     with pytest.warns(FutureWarning, match=r":3: the kind of client 'epochs' is now called 'consumer'"):
         assert parse(loads(text)).clients[0].kind == "consumer"
-    text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
+    text = (
+        "outside: {groups: a, topics: b}\nknown: {crowd: x}\n"
+        "clients: [{name: c, group: a, topics: [b], kind: outside}]\nexpect: [{within: 9s, group: a, members: 1}]"
+    )
+    with pytest.warns(FutureWarning) as warned:
+        scenario = parse(loads(text))
+    assert [str(one.message).partition(";")[0] for one in warned] == [
+        "scenario:1: the key 'outside' is now called 'external'",
+        "scenario:2: the kind of client 'crowd' is now called 'classic'",
+        "scenario:3: the kind of client 'outside' is now called 'external'",
+    ]
+    assert (scenario.external["groups"], scenario.known, scenario.clients[0].kind) == (
+        ["a"],
+        {"classic": "x"},
+        "external",
+    )
+    text = "external: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
     with pytest.raises(WrongFile, match="committed: 'decresed' is neither 'decreased' nor a map"):
         parse(loads(text.replace("went_back", "decresed")))
 
@@ -344,9 +360,9 @@ def test_what_somebody_else_makes_is_named_as_such() -> None:
     with pytest.raises(WrongFile) as error:
         parse(loads(theirs))
     assert str(error.value).count("\n") == 2
-    assert str(error.value).count("outside: {") == 3
-    outside = "outside: {topics: [refunds], groups: [audit], client_ids: ['theirs-*']}\n"
-    assert parse(loads(outside + theirs)).outside["groups"] == ["audit"]
+    assert str(error.value).count("external: {") == 3
+    external = "external: {topics: [refunds], groups: [audit], client_ids: ['theirs-*']}\n"
+    assert parse(loads(external + theirs)).external["groups"] == ["audit"]
 
 
 def test_what_steps_and_imports_make_is_there(tmp_path: Path) -> None:
@@ -464,7 +480,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()
 
 
 def test_the_example_of_the_document_is_right() -> None:
-    example, _outside = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    example, _external = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     scenario = parse(loads(example))
     assert [client.name for client in scenario.clients] == ["app-1", "app-2"]
 

@@ -27,7 +27,7 @@ from tests.support import processes
 from tests.support.command import command
 from tests.support.processes import DEADLINE_S
 
-MEMBER = "{name: app, kind: crowd, members: 1, group: billing, topics: [orders], session_timeout: 30s, heartbeat_interval: 200ms}"
+MEMBER = "{name: app, kind: classic, members: 1, group: billing, topics: [orders], session_timeout: 30s, heartbeat_interval: 200ms}"
 STABLE = "{group: billing, state: Stable, members: 1}"
 ONE_MEMBER = f"""\
 name: one member
@@ -187,7 +187,7 @@ async def test_a_program_of_the_users_own_lives_through_it_and_is_ended(tmp_path
     path = tmp_path / "story.yaml"
     path.write_text("""\
 topics: [{name: orders, records: 5}]
-clients: [{name: my-app, kind: outside, group: mine, topics: [orders]}]
+clients: [{name: my-app, kind: external, group: mine, topics: [orders]}]
 steps:
   - {name: it came, when: {group: mine, state: Stable, members: 1, committed: {orders-0: 5}}, within: 150s}
   - {name: more, do: {topic: orders, fill: 1}}

@@ -21,7 +21,7 @@ OLD_JAVA = {name for name in NAMES if name.startswith(("stuck", "not-coordinator
 """Where the Java client of 3.4 is heard, too: it has another protocol version for most of what is said there."""
 
 WITHOUT_CLIENTS = {
-    "join-storm": "crowd",
+    "join-storm": "classic",
     **{name: "aiokafka" for name in NAMES if name.startswith("transaction-")},
     **{name: "consumer" for name in NAMES if name.startswith("consumer-group-")},
     **{name: "share" for name in NAMES if name.startswith("share-group-")},

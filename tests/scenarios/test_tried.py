@@ -52,7 +52,7 @@ UNMET = [
 @pytest.mark.parametrize(("what", "said"), UNMET)
 async def test_a_state_or_a_hold_that_nobody_met_breaks_the_verdict(what: str, said: str) -> None:
     text = (
-        ONE_MEMBER.replace("steps:", "outside: {groups: [another]}\nsteps:")
+        ONE_MEMBER.replace("steps:", "external: {groups: [another]}\nsteps:")
         + f"""\
   - {{name: it beats, when: {{api: Heartbeat}}}}
   - {{name: broken, do: {{{what}}}}}
@@ -85,10 +85,10 @@ expect:
 
 
 async def test_what_is_known_of_a_client_is_told_where_its_verdict_is_broken() -> None:
-    known = 'known: {crowd: "a crowd never stops", confluent: "something else"}\n'
+    known = 'known: {classic: "such a member never stops", confluent: "something else"}\n'
     outcome = await play(known + BROKEN)
     assert outcome.code == 1
-    line = "  KNOWN   a crowd never stops: the verdict is known to be broken with it, and with --client kafka-python it holds\n"
+    line = "  KNOWN   such a member never stops: the verdict is known to be broken with it, and with --client kafka-python it holds\n"
     assert line in outcome.report()
     assert "something else" not in outcome.report()
     assert (await play(known + HELD)).known == []
@@ -108,13 +108,13 @@ async def test_a_client_that_never_joined_breaks_a_verdict_that_would_hold_of_no
         (False, "the client app never asked to join 'billing', so the expectations prove nothing about it"),
     ]
     assert outcome.code == 1
-    outcome = await play(text.replace("kind: crowd,", "kind: crowd, joins: false,"), clients={"app": SILENT})
+    outcome = await play(text.replace("kind: classic,", "kind: classic, joins: false,"), clients={"app": SILENT})
     assert outcome.code == 0, outcome.report()
 
 
 async def test_a_program_for_a_client_that_is_not_there_is_refused() -> None:
     for given, told in (
-        ({"ap": "confluent"}, "no client or kind of client 'ap'; did you mean 'app'? expected one of app, crowd"),
+        ({"ap": "confluent"}, "no client or kind of client 'ap'; did you mean 'app'? expected one of app, classic"),
         (
             {"app": "confluentt"},
             "'confluentt' is neither a kind of client nor a program; did you mean 'confluent'? expected one of confluent, ",
@@ -129,7 +129,7 @@ async def test_a_program_for_a_client_that_is_not_there_is_refused() -> None:
 
 THEIRS = """\
 topics: [{name: orders}]
-clients: [{name: theirs, kind: outside, group: mine, topics: [orders]}]
+clients: [{name: theirs, kind: external, group: mine, topics: [orders]}]
 steps:
   - {name: it came, when: {group: mine, state: Stable}, within: 300s}
 expect:

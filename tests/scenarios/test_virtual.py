@@ -38,7 +38,7 @@ ANY_VERSION = [name for name in SMALL if not name.startswith(("stuck", "upgrade"
 IN_REAL_TIME = ("assign-mode-commit-on-a-live-group", "group-that-cannot-commit-recovers", "leader-changes")
 """Of one client each: how fast two processes are up decides how their story begins."""
 
-CONSUMER = HELD.replace("kind: crowd, members: 1, ", "")
+CONSUMER = HELD.replace("kind: classic, members: 1, ", "")
 
 
 def shipped_one(name: str) -> Scenario:
@@ -89,7 +89,7 @@ def test_a_pattern_follows_topics_that_come_and_go(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow) if WITHOUT_CLIENTS.get(name) == "crowd" else name for name in NAMES],
+    [pytest.param(name, marks=pytest.mark.slow) if WITHOUT_CLIENTS.get(name) == "classic" else name for name in NAMES],
 )
 def test_the_verdict_is_that_of_real_time(name: str) -> None:
     outcome = play(shipped_one(name))
@@ -203,9 +203,9 @@ def test_names_that_no_host_can_have_are_names_of_clients() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
-        (HELD.replace("kind: crowd", "kind: confluent"), {}, "the client app is confluent, a separate process,"),
+        (HELD.replace("kind: classic", "kind: confluent"), {}, "the client app is confluent, a separate process,"),
         (CONSUMER, {"clients": {"*": "./mine --fast"}}, "the client app is ./mine --fast, a separate process,"),
-        (HELD.replace("kind: crowd", "kind: outside"), {}, "the client app is one of another program"),
+        (HELD.replace("kind: classic", "kind: external"), {}, "the client app is one of another program"),
         (HELD, {"attach": ["./mine"]}, "./mine is a separate program"),
         (HELD, {"clock": "manual"}, "--clock manual and --virtual exclude each other"),
     ],
@@ -236,7 +236,7 @@ expect:
 
 
 def test_a_kind_may_be_replaced_by_one_that_can_be_virtual() -> None:
-    outcome = play_text(HELD.replace("kind: crowd, members: 1", "kind: confluent"), clients={"*": "aiokafka"})
+    outcome = play_text(HELD.replace("kind: classic, members: 1", "kind: confluent"), clients={"*": "aiokafka"})
     assert outcome.code == 0, outcome.report()
 
 
@@ -470,11 +470,11 @@ def test_a_project_with_virtual_scenarios_has_its_hash_seed_pinned(pytester: pyt
 
 @pytest.mark.slow
 def test_files_are_tests_in_virtual_time_where_the_project_says_so(pytester: pytest.Pytester) -> None:
-    minutes = HELD.replace("kind: crowd, members: 1, ", "").replace(
+    minutes = HELD.replace("kind: classic, members: 1, ", "").replace(
         "expect", "  - {name: ten minutes, after: 10m}\nexpect"
     )
     (pytester.path / "minutes.yaml").write_text(minutes)
-    (pytester.path / "theirs.yaml").write_text(HELD.replace("kind: crowd", "kind: outside"))
+    (pytester.path / "theirs.yaml").write_text(HELD.replace("kind: classic", "kind: external"))
     pytester.makeini("[pytest]\nkafka_scenarios = *.yaml\nkafka_scenarios_virtual = true\n")
     result = pytester.runpytest_subprocess("-p", "no:randomly", timeout=300)
     result.assert_outcomes(passed=1, failed=1)

@@ -12,7 +12,7 @@ from broker_sim.simulation.faults.swarm import Targets
 from broker_sim.simulation.workloads.raw import OTHER, TOPIC
 from kafka_wire.schema import Release
 
-__all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "GroupSpec", "Workload"]
+__all__ = ["FORMER_WORKLOADS", "REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "GroupSpec", "Workload"]
 
 SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
 """The clients' timeouts: short ones, so that thirty seconds hold a life."""
@@ -194,8 +194,8 @@ WORKLOADS: dict[str, Workload] = {
             cooperative=True,
         ),
         Workload(
-            "epochs",
-            "five members of a consumer group (KIP-848): static ones, expressions, classic members among them, and topics that come",
+            "consumer-groups",
+            "five members of a consumer group (KIP-848): static members, regular expressions, classic members, and new topics",
             (GroupSpec(members=5),),
             {TOPIC: 6, OTHER: 2},
             raw=True,
@@ -203,8 +203,8 @@ WORKLOADS: dict[str, Workload] = {
             versions=("4.1", "4.4"),
         ),
         Workload(
-            "shares",
-            "three members of a share group (KIP-932) who accept, release, reject, renew and forget what they are given",
+            "share-groups",
+            "three members of a share group (KIP-932) that accept, release, reject, renew and ignore acquired records",
             topics={TOPIC: 2},
             raw=True,
             shares=True,
@@ -212,7 +212,7 @@ WORKLOADS: dict[str, Workload] = {
             versions=("4.1", "4.4"),
         ),
         Workload(
-            "streams",
+            "streams-groups",
             "five members of a streams group (KIP-1071) in several processes: static ones, standby tasks, an older topology",
             (GroupSpec(members=5),),
             raw=True,
@@ -297,3 +297,6 @@ WORKLOADS: dict[str, Workload] = {
     )
 }  # fmt: skip
 """By name."""
+
+FORMER_WORKLOADS = {"epochs": "consumer-groups", "shares": "share-groups", "streams": "streams-groups"}
+"""Former names of workloads -> the present ones. Saved failures and rows of an earlier version have the former ones."""
