@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broker_sim.metadata")
 
-MAX_GONE = 1000
+MAX_DELETED_IDS = 1000
 """How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
 
 MAX_LOGGED = 10
@@ -255,7 +255,7 @@ class Persistence:
             "broker_configs": {str(node): values for node, values in self._state.config.dynamic_broker.items()},
             "group_configs": self._state.entity_configs[Entity.GROUP],
             "client_metrics_configs": self._state.entity_configs[Entity.CLIENT_METRICS],
-            "gone": self.deleted_topic_ids[-MAX_GONE:],
+            "deleted_topic_ids": self.deleted_topic_ids[-MAX_DELETED_IDS:],
             "adopted": self.adopted,
         }
         texts = {name: self._texts[name] for name in self._state.topics}
