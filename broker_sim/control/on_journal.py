@@ -103,8 +103,8 @@ async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     return json.loads(_line(event))
 
 
-def story(journal: Journal) -> str:
-    """What happened to each group lately, and the requests that still wait: what a test that failed has to tell."""
+def recent_histories(journal: Journal) -> str:
+    """The recent history of each group, and the unanswered requests: for the report of a failed test."""
     from broker_sim.explain import recent
 
     lines = [recent(journal.events, group) for group in groups_in(journal.events)]
@@ -115,7 +115,7 @@ def story(journal: Journal) -> str:
 @operation("journal.story", "GET /journal/story", answer={"text": "string"})
 async def describe_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Describe the recent history of every group and the unanswered requests: for the report of a failed test."""
-    return {"text": story(cluster.observe())}
+    return {"text": recent_histories(cluster.observe())}
 
 
 @operation(
@@ -130,7 +130,7 @@ async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 class JournalQuery:
-    """Which events somebody wants. ``takes(event)`` is to be asked of every event in order: answers are found by their requests."""
+    """Which events a client asks for. Call ``takes(event)`` with every event in order: responses are found by their requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.since: int = given.get("since", 0)

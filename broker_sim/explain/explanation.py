@@ -23,7 +23,7 @@ from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
 from broker_sim.explain.transaction_text import transaction_text as text_of_transaction
 
-__all__ = ["explain", "recent", "story"]
+__all__ = ["explain", "group_paragraphs", "recent"]
 
 MOST_PARAGRAPHS = 40
 FIRST_PARAGRAPHS = 5
@@ -38,11 +38,11 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     past = history(events, group)
     if generation is not None and (past.existed or past.calls):
         return _fill(_generation_paragraphs(past, generation), width)
-    parts = story(events, past)
+    parts = group_paragraphs(events, past)
     return _fill((part.text if part.kind == "lead" else f"{clock(part.ts_ms)}  {part.text}" for part in parts), width)
 
 
-def story(events: list[Event], past: History) -> list[Paragraph]:
+def group_paragraphs(events: list[Event], past: History) -> list[Paragraph]:
     """The history of a group of any kind; paragraphs of kind ``lead`` describe its state, the others what happened."""
     group = past.group
     shared = delivery_text.summary(events, group)

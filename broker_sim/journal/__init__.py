@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.answers import errors_of, named_topics, rows
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.journal.files import JournalError, JournalFiles, plain, read
-from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, current_action, current_kind, problems
+from broker_sim.journal.vocabulary import (
+    ALWAYS,
+    DESCRIPTIONS,
+    EVENTS,
+    PARTS,
+    Event,
+    current_action,
+    current_kind,
+    problems,
+)
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 
@@ -38,9 +47,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALWAYS",
+    "DESCRIPTIONS",
     "EVENTS",
     "PARTS",
-    "STORIES",
     "Event",
     "Journal",
     "JournalError",

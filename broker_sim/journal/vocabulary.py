@@ -10,11 +10,11 @@ from kafka_wire.group_states import GROUP_STATES
 
 __all__ = [
     "ALWAYS",
+    "DESCRIPTIONS",
     "EVENTS",
     "FORMER_ACTIONS",
     "FORMER_EVENTS",
     "PARTS",
-    "STORIES",
     "Event",
     "current_action",
     "current_kind",
@@ -266,7 +266,7 @@ EVENTS: dict[str, dict[str, str]] = {
 }
 """Every kind of event: field -> what it is. A name that ends in ``?`` may be absent. ``ALWAYS`` comes on top."""
 
-STORIES = {
+DESCRIPTIONS = {
     "connection": "A client connected or left.",
     "request": "A broker received a request. Its number is in all events that follow from it.",
     "response": "A response was sent, or was not sent because of a fault.",

@@ -6,7 +6,7 @@ Rules:
 2. Of each partition one end for each ``step_ms`` is kept, the last one, so that a large topic costs little memory.
 3. Where a log begins is known of its end alone: by the name of its first segment, or the checkpoint that Kafka keeps of starts which
    have moved within a segment.
-4. What can't be read ends the file's story, quietly: ends are an addition, the offsets log is the subject. Nothing is guessed.
+4. An unreadable record ends the reading of the file without a report: ends are an addition to the offsets log. Nothing is guessed.
 """
 
 from __future__ import annotations

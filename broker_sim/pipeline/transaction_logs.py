@@ -14,7 +14,7 @@ Rules:
    once was a fence.
 4. A record that is older than the abort before it came too late for its own transaction: it begins one of which no
    coordinator knows, and the next marker of its producer counts for it (KIP-890). `LATE_MS` is left for clocks that differ.
-5. What can't be read of the coordinator's log is reported (`state_logs`); in a data topic's it ends the story of that file, quietly.
+5. Unreadable records of the coordinator's log are reported (`state_logs`); in a data topic's log they end the reading of that file.
 
 Source: TransactionLog.scala, TransactionMetadata (3.4), TransactionState.java (4.x), ProducerStateManager.java.
 """

@@ -38,7 +38,7 @@ examples:
       use your own program, which speaks the line protocol of scenario clients, as one client
   broker-sim run incident.yaml --attach -- ./start-consumers.sh {bootstrap}
       run your own consumers through it; the bootstrap address is also in $BOOTSTRAP. If the program fails, the run fails at once
-  broker-sim run incident.yaml --as-version 4.1 --timeline story.html --journal ./journal
+  broker-sim run incident.yaml --as-version 4.1 --timeline timeline.html --journal ./journal
       with another release, a timeline of every group and all events
   broker-sim run incident.yaml --repeat 20
       twenty runs, and whether their histories differ

@@ -110,7 +110,7 @@ class ClusterVerifier:
                     self._ends[place] = max(self._ends.get(place, 0), response["base_offset"] + 1)
 
     def breach(self, error: InvariantBroken) -> None:
-        """An invariant is broken: the run ends, with the story of the group."""
+        """An invariant is broken: the run ends, with the history of the group."""
         groups = [group for group in self._timeouts if group in str(error)]
         for group in groups[:1]:
             error.add_note(recent(self.kafka.journal.events, group))

@@ -215,7 +215,7 @@ def _rebalances(facts: ReportFacts, flags: Sequence[tuple[str, Finding]]) -> Sec
         return None
     time = lanes.time(facts)
     lead = (
-        "One row for each group, those with the most trouble first. Point at a bar for its story, drag over a stretch of time to "
+        "One row for each group, those with the most trouble first. Point at a bar for its history, drag over a stretch of time to "
         "see it closer in all pictures, click a name to see that group alone."
     )
     near = sum(len(lane.bars) for lane in shown) <= MOST_NEAR

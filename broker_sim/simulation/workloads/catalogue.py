@@ -47,7 +47,7 @@ class Workload:
     "synced" it."""
 
     name: str
-    story: str
+    description: str
     teams: tuple[GroupSpec, ...] = (GroupSpec(),)
     topics: Mapping[str, int] = field(default_factory=lambda: {TOPIC: 6})
     produced: tuple[str, ...] = (TOPIC,)

@@ -279,15 +279,15 @@ def run(data: str | None, as_version: str) -> int:
 
 
 async def _run(directory: Path, as_version: str, pictures: Path) -> int:
-    story = DemoRun(directory, as_version)
-    view, ledger = story.view, story.ledger
+    demo = DemoRun(directory, as_version)
+    view, ledger = demo.view, demo.ledger
     try:
-        await story.play()
+        await demo.play()
     except DemoFailed as failure:
         ledger.problems.append(str(failure))
     finally:
-        await story.close()
-    if not story.broker.port:
+        await demo.close()
+    if not demo.broker.port:
         print(f"broker-sim demo: {ledger.problems[-1]}", file=sys.stderr)
         return 2
     view.title("What happened")
@@ -297,7 +297,7 @@ async def _run(directory: Path, as_version: str, pictures: Path) -> int:
     for problem in ledger.problems:
         view.say("PROBLEM", problem)
     if ledger.problems:
-        print(f"\nbroker's log:\n{tail(story.broker.log)}", file=sys.stderr)
+        print(f"\nbroker's log:\n{tail(demo.broker.log)}", file=sys.stderr)
         return 1
     view.say("check", f"{total} records written, all of them read: nothing was lost")
     view.say("check", f"{ledger.twice} read twice, each of them not committed when its reader crashed")
