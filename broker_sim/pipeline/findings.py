@@ -1,12 +1,12 @@
-"""What the tables say, in sentences as an operator would write them, the weightiest first, each with what may be done about it.
+"""Findings from the tables, as sentences for an operator, those with the highest weight first, each with advice.
 
     for finding in findings(facts): print(finding.text)
 
 Rules:
-1. Every sentence is made of rows: names, numbers and times stand in the tables. What the rows don't show isn't said.
-2. One finding for one matter: a finding about a stuck partition contains its effect on groups, which get no finding of their own.
-3. Weights: above 1000 something stood still, above 500 data was read twice or lost its place, above 100 it cost time, below it is good
-   to know.
+1. Every sentence is made of rows: its names, numbers and times are in the tables. What the rows don't show is no finding.
+2. One finding for one problem: a finding about a stuck partition contains its effect on groups, which get no finding of their own.
+3. Weights: above 1000 a partition or group made no progress, above 500 records were read twice or offsets lost, above 100 it cost time,
+   below it is for information.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOT_RECORDS = 1000
 MOST_ALIKE = 20
 """Findings of one kind."""
 MUCH_COMPACTED = 0.1
-"""With that share of the records gone, silence means little."""
+"""If so large a share of the records was removed, a period without records shows little."""
 
 
 def findings(facts: ReportFacts) -> list[Finding]:
@@ -112,7 +112,7 @@ def _silences(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
-    """A partition that took nothing although somebody tried, and what became of its groups."""
+    """A partition in which no append was committed although clients tried, and its effect on its groups."""
     hit, partition = list(row["groups"] or ()), row["log_partition"]
     unstable_from = {
         group: at_ms
@@ -416,7 +416,7 @@ def _timed_out(row: Row) -> bool:
 
 
 def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
-    """What a rebalance waited for, as the steps of the group tell it (`explain.holdups`), and what may be done about that."""
+    """What a rebalance waited for, from the steps of the group (`explain.holdups`), and advice about it."""
     what = row.get("held_by")
     if what is None and row["timed_out"]:
         row = {**row, "held_by": "rebalance timeout", "held_ms": row["preparing_ms"] or 0, "held_who": row["timed_out"]}

@@ -84,7 +84,7 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
     reset = {row["group"] for row in facts.resets}
     for row in facts.regressions:
         if row["how"] == "reset" and row["group"] in reset:
-            continue  # told with what went forward
+            continue  # part of the finding about later offsets
         kinds[row["group"], "truncated" if _was_lost(facts, row) else row["how"]].append(row)
     for (group, how), rows in kinds.items():
         severity, what, advice = _BACK.get(how, _BACK[None])
@@ -133,7 +133,7 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _was_lost(facts: ReportFacts, row: Row) -> bool:
-    """Whether the log had lost what lies between, since the commit before: a journal tells."""
+    """Whether a journal shows that the log lost the records in between, since the commit before."""
     since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
     same = (loss for loss in facts.losses if (loss["topic"], loss["partition"]) == (row["topic"], row["partition"]))
     return any(
@@ -161,7 +161,7 @@ def _caught_up_at_once(row: Row) -> bool:
 
 
 def _client_lines(facts: ReportFacts, group: str, rows: Iterable[Row]) -> list[Row]:
-    """What clients of the group said of it: lines about these partitions, between the commit before and a little after the fall."""
+    """Lines of the group's clients about these partitions, between the commit before and shortly after the decrease."""
     marks = []
     for row in rows:
         since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
@@ -418,7 +418,7 @@ def known_lag(facts: ReportFacts, group: str) -> int:
 
 
 def _together(rows: list[Row]) -> Row:
-    """Refused commits of one topic and error, of all who sent them."""
+    """Refused commits of one topic and error, of all clients."""
     return {
         **rows[0],
         "commits": sum(row["commits"] for row in rows),

@@ -78,7 +78,7 @@ class Folder:
             listed = json.loads(self._files.read(MARKER))["made"]
         except (ValueError, KeyError, TypeError):
             return []
-        return [name for name in MADE if name in listed]  # never a name that somebody wrote into the marker
+        return [name for name in MADE if name in listed]  # never a name that only the marker has
 
     def names(self) -> list[str] | None:
         """What is in it, [] where it isn't there, None where it is a file."""

@@ -10,7 +10,7 @@ Rules:
 2. A batch counts when it is whole and its CRC is right. Behind a bad one, the next good one is looked for. Everything left out is a
    Skipped with file, first byte and reason; zeros behind the last batch are a preallocated file's, and nothing to tell.
 3. A piece of about PIECE_BYTES is in memory, and its rows; never a segment.
-4. A log that is written or cleaned meanwhile is read all the same: where a file has gone, the folder is listed again, and the
+4. A log that is written or cleaned meanwhile is read all the same: if a file was deleted, the folder is listed again, and the
    reading goes on behind the last offset it had.
 Source: LogLoader.java, LogSegment.java, UnifiedLog.replaceSegments, DefaultRecordBatch.java (Kafka).
 """

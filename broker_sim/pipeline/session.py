@@ -256,7 +256,7 @@ def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
     try:
         if (
             not submitted and SparkContext._gateway is None
-        ):  # Spark starts its JVM in this very way, but can't be told where it may talk
+        ):  # Spark starts its JVM in this very way, but has no setting for the address
             said = _JvmOutput()
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             with said:

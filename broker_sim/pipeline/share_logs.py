@@ -62,7 +62,7 @@ class _Partition:
     state_epoch: int | None = None
     open: dict[int, _RecordHistory] = field(default_factory=dict)
     delivered: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """offset -> state and count, as they were told last, from the start offset on."""
+    """offset -> its last state and delivery count, from the start offset on."""
 
 
 def rows_of_shares(folders: Iterable[str], report: ReportSkipped = lambda skipped: None) -> Iterator[dict[str, Any]]:
@@ -133,7 +133,7 @@ def _changed(
     partition: _Partition, batch: StateBatch, at_ms: int, place: int,
     archived: list[tuple[int, _RecordHistory]], accepted: list[tuple[int, _RecordHistory]],
 ) -> None:  # fmt: skip
-    """Note what a batch says of its offsets that is new."""
+    """Note the changes of a batch."""
     state, deliveries = batch.delivery_state, batch.delivery_count
     for offset in range(batch.first_offset, min(batch.last_offset, batch.first_offset + WIDEST) + 1):
         if partition.delivered.get(offset) == (state, deliveries):

@@ -157,7 +157,7 @@ def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> N
             (f"{s3}x", "no such directory"),
             (f"{hdfs}x", "no such directory"),
             (f"s3a://other-{BUCKET}/broker-3", "there is no such bucket"),
-            ("hdfs://127.0.0.1:1/broker-3", "nobody answers there"),
+            ("hdfs://127.0.0.1:1/broker-3", "no server answers there"),
             ("gs://bucket/broker-3", "Spark"),
         ):
             with pytest.raises(UsageError) as told:

@@ -355,7 +355,7 @@ def test_what_a_stream_can_no_longer_read(tmp_path: Path) -> None:
     short.write_bytes(short.read_bytes()[:10])
     rows = streamed(stream, stream.initialOffset(), end)
     assert [(row["type"], row["file"], row["text"]) for row in rows] == [
-        ("skipped", str(gone), "the file is gone"),
+        ("skipped", str(gone), "the file was deleted"),
         ("skipped", str(short), f"the file had {size} bytes and has 10 now"),
     ]
 

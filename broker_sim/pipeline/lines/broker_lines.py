@@ -27,7 +27,7 @@ KINDS = {
     "assigned": "the leader's assignment came",
     "empty": "a classic group has no members any more",
     "dead": "a group ceased to exist",
-    "no rejoin": "a rebalance could not be completed, as nobody rejoined",
+    "no rejoin": "a rebalance could not be completed, as no member rejoined",
     "session timeout": "a member's session expired",
     "left": "a member said that it leaves",
     "not rejoined": "members were removed that did not rejoin in time",

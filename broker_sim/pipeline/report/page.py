@@ -37,7 +37,7 @@ MOST_LANES, FIRST_LANES = 300, 40
 """Groups with a row of their own; so many are shown before a reader asks for more."""
 FIRST_CURVES = 12
 MOST_NEAR = 5000
-"""With more rebalances than that, those that are too near each other to be told apart are one even for who zooms in."""
+"""With more rebalances than that, those that are too near each other to be distinguished are one, even if zoomed."""
 MOST_CHURN = 20
 MOST_SKIPPED = 100
 MOST_STATES = 500
@@ -256,8 +256,8 @@ def _stuck(facts: ReportFacts) -> Section | None:
     whose = [" ".join(row["groups"] or ()) for row in facts.stuck]
     head = ("partition", "first failure", "next success", "no success for", "attempts", "errors", "groups hit")
     lead = (
-        "Partitions that took nothing although somebody tried, from the first attempt that failed to the next that did "
-        "not: what held them up may have begun earlier and ended sooner. A partition that nobody wrote to is not stuck."
+        "Partitions in which no append was committed although clients tried, from the first failed attempt to the next "
+        "success: the cause may have begun earlier and ended sooner. A partition without attempts is not stuck."
     )
     more = _left(facts.left_out.get("stuck_partitions", 0), "period")
     return Section("stuck", "Stuck periods", lead, table=Grid(head, rows, frozenset({3, 4}), whose), left=more)
