@@ -97,7 +97,7 @@ def test_explanations_and_tables_have_one_cause(case: str) -> None:
     assert told[0].advice == advice(what, what == "session" and bool(held.closed))
 
 
-def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
+def test_a_killed_process_is_described_by_its_session_and_not_by_polls() -> None:
     script = killed()
     words = said(script, 2)
     assert (
@@ -114,7 +114,7 @@ def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
         assert word not in found.advice
 
 
-def test_a_session_that_ran_out_over_an_open_connection_is_not_said_to_be_a_process_that_ended() -> None:
+def test_a_session_that_expired_over_an_open_connection_is_no_ended_process() -> None:
     script = killed()
     script.events = [event for event in script.events if event["event"] != "connection"]
     assert "expired, whose" not in said(script, 2)

@@ -55,7 +55,7 @@ def test_the_phases_in_their_order() -> None:
     assert (two.began_ms, two.generation, two.end, two.left_ms) == (60, 3, "empty", None)
 
 
-def test_a_generation_that_goes_up_in_one_step_is_a_rebalance() -> None:
+def test_a_generation_that_increases_in_one_step_is_a_rebalance() -> None:
     turns, (one, two) = read(
         (10, None, OPEN, "first_member"), (20, OPEN, STILL, "joined"), (30, STILL, group(STABLE, 3, "a"), "rejoined")
     )
@@ -75,7 +75,7 @@ def test_one_that_begins_before_the_last_is_over_makes_that_one_fail() -> None:
     ("kind", "after", "end"),
     [("unloaded", None, "moved"), ("deleted", None, "dead"), ("loaded", group(STABLE, 1, "a"), "moved")],
 )
-def test_a_group_that_goes_away(kind: Kind, after: GroupSnapshot | None, end: str) -> None:
+def test_a_group_that_is_deleted_or_unloaded(kind: Kind, after: GroupSnapshot | None, end: str) -> None:
     """A broker that was killed tells nothing: what its coordinator had open is over when the next one has loaded the "
     "group."""
     _, (one,) = read((10, group(STABLE, 1, "a"), OPEN, "joined"), (20, None if kind == "loaded" else OPEN, after, kind))
@@ -83,7 +83,7 @@ def test_a_group_that_goes_away(kind: Kind, after: GroupSnapshot | None, end: st
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING])
-def test_what_is_found_under_way_began_before_anything_is_known(state: str) -> None:
+def test_a_rebalance_found_in_progress_began_before_the_journal(state: str) -> None:
     turns, (one,) = read((10, group(state, 7, "a"), group(STABLE, 7 + (state == PREPARING), "a"), "unknown"))
     assert turns[0][0] == "found"
     assert (one.whole, one.found_in, one.cause.kind, one.end) == (False, state, "unknown", "stable")
@@ -143,7 +143,7 @@ def test_after_a_tombstone_a_group_begins_anew() -> None:
     assert (two.whole, two.old, two.change, two.who) == (True, (), "joined", ["b"])
 
 
-def test_a_log_without_times_of_states_tells_no_closing() -> None:
+def test_a_log_without_state_timestamps_has_no_end_of_the_join_phase() -> None:
     reader = Generations()
     reader.take(GroupMetadataRecord(10, None, 1, (StoredMember("a"),)))
     reader.take(GroupMetadataRecord(20, None, 2, ()))

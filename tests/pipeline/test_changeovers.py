@@ -34,7 +34,7 @@ def rebalances_of(release: str, tmp_path: Path, *, lines: bool) -> dict[str, lis
 
 @pytest.mark.parametrize("lines", [False, True], ids=["records", "records and lines"])
 @pytest.mark.parametrize("release", sampled(["4.4.0", "4.1.0"], 2))
-def test_a_downgrade_is_told_with_who_was_the_last_consumer(release: str, lines: bool, tmp_path: Path) -> None:
+def test_a_downgrade_is_reported_with_the_last_consumer(release: str, lines: bool, tmp_path: Path) -> None:
     found = rebalances_of(release, tmp_path, lines=lines)
     names = ("kind", "generation_before", "generation", "cause", "cause_certainty", "who", "size_before", "size_after")
     ended = ["up-expire", "up-leave"] if release == "4.4.0" else ["up-expire"]

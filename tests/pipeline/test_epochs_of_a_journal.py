@@ -149,7 +149,7 @@ def test_a_share_group(tmp_path: Path) -> None:
     ]
 
 
-def test_a_classic_group_that_goes_over_and_back(tmp_path: Path) -> None:
+def test_a_classic_group_that_is_upgraded_and_downgraded(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         old = await Classic.connect(kafka, group="g", client_id="old")
         await old.enter((0, 1, 2, 3))
@@ -179,7 +179,7 @@ def test_a_classic_group_that_goes_over_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_moves_an_epoch_without_a_member(tmp_path: Path) -> None:
+def test_causes_of_an_epoch_without_a_member(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         a = await Consumer.joined(kafka, "A")
         kafka.topic("orders").grow_to(6)

@@ -33,7 +33,7 @@ async def read_all(kafka: Cluster) -> Member:
 
 
 @pytest.mark.parametrize("source", ["data", "journal"])
-def test_what_was_read_again_had_been_committed(source: str, tmp_path: Path) -> None:
+def test_records_read_again_had_been_committed(source: str, tmp_path: Path) -> None:
     async def play() -> None:
         places: dict[str, Any] = {"data_dir": tmp_path / "data", "journal": tmp_path / "journal"}
         async with Cluster(topics={TOPIC: 1}, clock="manual", config=CONFIG, **places) as kafka:

@@ -43,7 +43,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> int
     return main(["pipeline", "run", "--input", str(tmp_path), "--out", str(tmp_path / "report"), *words])
 
 
-def test_the_exit_code_and_one_line_say_so(
+def test_a_matching_finding_gives_exit_code_4_and_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(monkeypatch, tmp_path) == 0

@@ -190,7 +190,7 @@ slow.step(
 )
 
 
-def test_who_did_not_rejoin_in_time(hand: Any) -> None:
+def test_members_that_did_not_rejoin_in_time(hand: Any) -> None:
     assert picked(hand["slow"], "timed_out", "preparing_ms", "members_before", "members_after") == [
         (["two"], 60_000, ["one", "two"], ["one", "three"])
     ]
@@ -240,7 +240,7 @@ def test_a_journal_that_begins_in_the_middle(hand: Any) -> None:
     assert picked(hand["preparing"], *names) == [(7, 8, None, 1_000_030, None, None, False)]
 
 
-def test_a_second_process_goes_on_in_the_same_directory(spark: Any) -> None:
+def test_a_second_process_continues_in_the_same_directory(spark: Any) -> None:
     """Its journal counts from 1 again; what it loads is no end of a rebalance of the first."""
     first, second = joins(Book()), Book(2_000_000)
     stable = snapshot("Stable", 2, ONE, TWO)
@@ -289,7 +289,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_scenario_is_told_as_explain_tells_it(real: Any, name: str) -> None:
+def test_every_scenario_has_the_rebalances_of_explain(real: Any, name: str) -> None:
     """The rebalances of classic groups; those of groups by epochs are in test_epochs_of_a_journal."""
     outcome = played(name)
     for group in outcome.groups:
@@ -324,7 +324,7 @@ INCIDENTS: dict[str, list[tuple[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
-def test_what_the_scripts_did(real: Any, name: str) -> None:
+def test_rebalances_of_the_scripts(real: Any, name: str) -> None:
     later = [row for row in billing(real[name]) if row["generation_before"] > 1]
     assert picked(later, "cause", "who_clients") == INCIDENTS[name]
 
@@ -482,7 +482,7 @@ def hand_made_log() -> list[dict[str, Any]]:
     return rows
 
 
-def test_what_can_be_known_from_records(spark: Any) -> None:
+def test_rebalances_known_from_records(spark: Any) -> None:
     table = by_run(rebalances(EVENTS.frame(spark), OFFSET_LOG.frame(spark, hand_made_log())), "ended_ms")
     names = (
         "generation",

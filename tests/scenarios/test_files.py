@@ -146,7 +146,7 @@ def test_the_right_one_is_right() -> None:
         ("name: right", "name: [right", 2, "invalid YAML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line_and_what_was_meant(
+def test_an_error_has_its_line_and_the_nearest_valid_name(
     tmp_path: Path, right: str, wrong: str, line: int, told: str
 ) -> None:
     assert RIGHT.count(right) >= 1
@@ -165,7 +165,7 @@ def test_a_scenario_that_expects_nothing_proves_nothing() -> None:
         parse(loads("steps: [{after: 1s}]"))
 
 
-def test_an_expectation_says_something_besides_its_time() -> None:
+def test_an_expectation_has_a_condition_besides_its_time() -> None:
     with pytest.raises(WrongFile, match="no condition for billing; expected one of state, members"):
         parse(loads("external: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
     text = "external: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
@@ -233,7 +233,7 @@ expect:
 """
 
 
-def test_all_that_is_wrong_is_told_at_once_each_with_its_line() -> None:
+def test_all_errors_are_reported_together_each_with_its_line() -> None:
     with pytest.raises(WrongFile) as error:
         parse(loads(MANY))
     told = str(error.value).splitlines()
@@ -340,7 +340,7 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_line() -> None:
         ("client: app-1, action: freeze, for: 1s", "op: cluster.delete, cluster: a", 16, "cluster.delete"),
     ],
 )
-def test_a_name_that_nobody_makes_is_told(right: str, wrong: str, line: int, told: str) -> None:
+def test_an_undefined_name_is_an_error(right: str, wrong: str, line: int, told: str) -> None:
     assert right in RIGHT
     with pytest.raises(WrongFile) as error:
         parse(loads(RIGHT.replace(right, wrong, 1)))
@@ -349,7 +349,7 @@ def test_a_name_that_nobody_makes_is_told(right: str, wrong: str, line: int, tol
     assert told in text
 
 
-def test_what_somebody_else_makes_is_named_as_such() -> None:
+def test_names_of_other_programs_are_declared_as_external() -> None:
     theirs = RIGHT.replace("[orders]", "[orders, refunds]").replace(
         "offsets(billing), state: stuck", "offsets(audit), state: stuck"
     )
@@ -365,7 +365,7 @@ def test_what_somebody_else_makes_is_named_as_such() -> None:
     assert parse(loads(external + theirs)).external["groups"] == ["audit"]
 
 
-def test_what_steps_and_imports_make_is_there(tmp_path: Path) -> None:
+def test_names_defined_by_steps_and_imports_are_known(tmp_path: Path) -> None:
     (tmp_path / "groups.txt").write_text(
         "GROUP    TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID\n"
         "billing  orders  1          5               9               4    -            -     -\n"
@@ -405,14 +405,14 @@ def test_two_clients_of_one_name() -> None:
         (b"#" * (MAX_BYTES + 1), "larger than"),
     ],
 )
-def test_what_is_no_scenario_at_all(tmp_path: Path, content: bytes, told: str) -> None:
+def test_files_that_are_no_scenarios(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "other.yaml"
     path.write_bytes(content)
     with pytest.raises(WrongFile, match=told):
         read(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(WrongFile, match=r"none\.yaml: No such file"):
         read(tmp_path / "none.yaml")
     with pytest.raises(WrongFile, match="Is a directory"):
@@ -511,6 +511,6 @@ def test_the_conditions_of_the_document_are_right(condition: str) -> None:
     assert parse(loads(text.replace("{...}", "{state: Stable}"))).steps[0].when
 
 
-def test_every_word_of_the_language_stands_in_the_document() -> None:
+def test_every_key_of_scenario_files_is_documented() -> None:
     words = [*SETTINGS, *KINDS, *CLIENT_ACTIONS, *BROKER_ACTIONS, *COMMITS]
     assert [word for word in words if not re.search(rf"`[^`]*\b{re.escape(word)}\b[^`]*`", DOCUMENT)] == []

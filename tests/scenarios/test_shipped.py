@@ -69,7 +69,7 @@ def test_the_verdict_holds(stage: Stage, name: str, client: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_story_begins_with_one_short_line(name: str) -> None:
+def test_its_description_begins_with_one_short_line(name: str) -> None:
     scenario = read(shipped() / f"{name}.yaml")
     assert scenario.summary == scenario.story.splitlines()[0]
     assert len(scenario.summary) <= LINE - 4
