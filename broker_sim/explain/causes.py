@@ -20,7 +20,7 @@ __all__ = ["CONVERTED", "Causes", "owned"]
 CONVERTED = "the group was upgraded to the consumer protocol (KIP-848)"
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
-"""Answers after which a client gives up its generation and joins again."""
+"""Errors after which a client rejoins the group."""
 
 TIMERS: dict[str, Kind] = {
     "session": "session_expired",
@@ -43,7 +43,7 @@ class Causes:
         self.closed_at: dict[int, int] = {}
         self.asked: dict[int, list[tuple[str, int]]] = {}
         self.doomed: dict[int, list[str]] = {}  # what a DeleteTopics names
-        self.partitions: dict[str, int] = {}  # of each topic, as far as answers told
+        self.partitions: dict[str, int] = {}  # of each topic, as far as responses have it
         self.deleted: dict[str, int] = {}  # topic -> when
         self.grown: list[tuple[int, str, str]] = []  # when, which topic, from what to what
         self.incidents: list[Incident] = []
@@ -97,7 +97,7 @@ class Causes:
         ]
 
     def topics_deleted(self, event: Event, ts_ms: int) -> None:
-        """The answer of a DeleteTopics: topics without an error are gone."""
+        """The response of a DeleteTopics: topics without an error are deleted."""
         requested = self.doomed.pop(number(event, "request") or 0, [])
         errors = {row.topic: row.error for row in rows(table(event, "body"), {})}
         for name in requested:
@@ -105,7 +105,7 @@ class Causes:
                 self.deleted[name] = ts_ms
 
     def note_partition_counts(self, event: Event, ts_ms: int, order: int) -> None:
-        """A Metadata response: the first word of a topic, or how it has grown."""
+        """A Metadata response: the partitions of a topic, or more of them than before."""
         for topic in items(table(event, "body"), "topics"):
             if (
                 isinstance(topic, Mapping)
@@ -174,7 +174,7 @@ class Causes:
         return Cause("unknown", ts_ms)
 
     def _recent(self, request: int | None) -> Call | None:
-        """A request that was answered before the step was written down."""
+        """A request that was answered before the step was written."""
         for call in reversed(self.past.calls[-50:]):
             if call.request == request:
                 return call
@@ -253,7 +253,7 @@ class Causes:
             result.kind = "leader_rejoined" if leads and not changed else "metadata_changed"
 
     def _owned_changes(self, member: str, call: Call | None) -> str:
-        """What a member has given up since its last JoinGroup, or else got: a cooperative assignor's steps."""
+        """The partitions that a member has revoked since its last JoinGroup, or else got: steps of a cooperative assignor."""
         if call is None:
             return ""
         before = (
@@ -304,8 +304,7 @@ class Causes:
 
 
 def by_epochs(cause: Event) -> bool:
-    """Whether it is a request or a timer of a group by epochs: what it makes or ends of a classic group has gone over to the other
-    protocol."""
+    """Whether it is a request or a timer of a consumer group: a classic group that it creates or removes was converted."""
     return text(cause, "api") == "ConsumerGroupHeartbeat" or text(cause, "timer") in ("revocation", "join", "session")
 
 

@@ -1,5 +1,5 @@
-"""Steps of a group by epochs (KIP-848, KIP-932, KIP-1071): who is in it, what each member holds, and why its epoch moved. Explanations
-and the tables of the pipeline ask here and nowhere else.
+"""Steps of consumer, share and streams groups (KIP-848, KIP-932, KIP-1071): members, their assignments, and why the epoch changed.
+Explanations and the tables of the pipeline share them.
 
     reader = EpochSteps()
     for event in events:                     # the group's ``epochs`` events, in order
@@ -7,11 +7,11 @@ and the tables of the pipeline ask here and nowhere else.
 
 Rules:
 1. A step is read from its event and the events before it alone. Of a group with more than 64 members an event shows those that the step
-   changed: that the member whose request or timer it was is gone is known by the size, of others it is not.
-2. A coordinator that is unloaded and loaded again changes no member: the step after a load is held against the one before the unload.
-3. The first step of a group is ``found`` where a load has shown it: what was before it is unknown, and no member has joined with it.
-4. A classic group that goes over to the consumer protocol brings its members with it, and one that goes back keeps those that are
-   classic: these neither join nor leave.
+   changed: the removal of the member whose request or timer it was is known from the size, that of others is not.
+2. A coordinator that is unloaded and loaded again changes no member: the step after a load is compared with the one before the unload.
+3. The first step of a group is ``found`` if it is that of a load: what was before it is unknown, and no member has joined with it.
+4. A classic group that is upgraded to the consumer protocol keeps its members, and one that is downgraded keeps its classic ones: these
+   neither join nor leave.
 """
 
 from __future__ import annotations

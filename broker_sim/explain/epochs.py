@@ -81,7 +81,7 @@ class _EpochReader:
         """Whose a LeaveGroup is, by its request's number."""
 
     def leave(self, event: Event) -> None:
-        """A LeaveGroup for the group: of a member, or of somebody who removes one."""
+        """A LeaveGroup for the group: of a member, or of a client that removes one."""
         self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
 
     def take(self, event: Event) -> None:

@@ -162,7 +162,7 @@ class _HistoryReader:
             self.came_back = from_epochs(step) if step.classic_members else None
             after = GroupSnapshot.of(event)
             if after is not None:
-                after.completed(self.by_epochs, None)  # of a large group who is gone is not told
+                after.completed(self.by_epochs, None)  # of a large group the removed members are not in the event
                 self._note_members(self.by_epochs, after)
                 self.by_epochs = after
 
@@ -431,17 +431,17 @@ class _HistoryReader:
 
 
 def replaced(before: GroupSnapshot, after: GroupSnapshot) -> list[tuple[str, str, str]]:
-    """Static members that have another id now: (old id, new id, instance)."""
-    gone = {
+    """Static members with a new member id: (old id, new id, instance)."""
+    removed = {
         text(member_row, "instance"): name for name, member_row in before.members.items() if name not in after.members
     }
-    gone.pop(None, None)
-    if not gone:
+    removed.pop(None, None)
+    if not removed:
         return []
     return [
-        (gone[instance], name, instance)
+        (removed[instance], name, instance)
         for name, member_row in after.members.items()
-        if name not in before.members and (instance := text(member_row, "instance")) in gone and instance is not None
+        if name not in before.members and (instance := text(member_row, "instance")) in removed and instance is not None
     ]
 
 

@@ -166,4 +166,4 @@ _OF_OTHERS = {
     " have been busy stopping their work: see their own logs.",
     "rejoin": "The last one may have been busy stopping its work before it could rejoin: see its own log.",
 }
-"""Of groups whose members are no consumers: nobody polls there."""
+"""For groups whose members are no consumers: they do not poll."""

@@ -170,7 +170,7 @@ def _changes(cause: Cause) -> str:
 
 
 def is_other(protocol_type: str | None) -> bool:
-    """Whether a group is known to be of others than consumers: Connect's workers, schema registries, anybody's own."""
+    """Whether the members of a group are known to be no consumers: Connect's workers, schema registries, other protocols."""
     return protocol_type not in ("", None, "consumer")
 
 

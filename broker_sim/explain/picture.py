@@ -63,7 +63,7 @@ LEGEND = {
     "removed": "removed",
     "replaced": "rejoined with a new member id",
     "fault": "fault",
-    "told": "the client reported an error",
+    "client_error": "the client reported an error",
 }
 
 EPOCH_LEGEND = {
@@ -97,7 +97,7 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
         font=Markup(FONT),
         picture=Markup(picture.document()),
         lead=lead.text,
-        told=_anchored(paragraphs),
+        paragraphs=_anchored(paragraphs),
     )
 
 
@@ -360,7 +360,7 @@ def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
         canvas.door(x + 3, y - 4, "warnline")
     elif kind in ("replaced", "archived"):
         canvas.diamond(middle, y - 4, 4.5, "note" if kind == "replaced" else "bad")
-    elif kind == "told":
+    elif kind == "client_error":
         canvas.bubble(middle, y - 4, "faulty")
     elif kind == "fault":
         canvas.bolt(middle, y - 4, "faulty")

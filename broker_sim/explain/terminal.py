@@ -59,7 +59,7 @@ MARKS = {
     "failed": ("C", "31", "commit failed"),
     "expired": ("E", "31", "lock or share session ended"),
     "archived": ("D", "31", "archived: no member gets them again"),
-    "told": ("m", "35", "the client reported an error"),
+    "client_error": ("m", "35", "the client reported an error"),
     "fault": ("F", "35", "fault"),
     "left": ("L", "33", "left"),
     "removed": ("X", "31", "removed"),
