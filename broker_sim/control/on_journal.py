@@ -171,7 +171,7 @@ def _groups(event: Event) -> list[str]:
 
 
 def _fits(glob: str, value: str) -> bool:
-    from broker_sim.faults.selectors import fits  # not before somebody looks for something
+    from broker_sim.faults.selectors import fits  # imported at the first search
 
     return fits(glob, value)
 

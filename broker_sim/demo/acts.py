@@ -72,7 +72,7 @@ class DemoRun:
             member.owned = []
             self.view.mark(name, "~")
         elif kind == "left":
-            member.gone = "left"
+            member.ended = "left"
             self.view.mark(name, ">")
         elif kind == "died":
             self.ledger.problems.append(f"{name} ended by itself (exit code {event['code']}):\n{tail(member.log)}")
@@ -97,7 +97,7 @@ class DemoRun:
         self._news.set()
 
     def _why_gone(self, name: str) -> str:
-        if self.members[name].gone == "killed":
+        if self.members[name].ended == "killed":
             self.view.mark(name, "!")
             return f"its session timed out, {SESSION_MS / 1000:.0f} s without a heartbeat"
         return "it said good-bye with LeaveGroup"
@@ -153,7 +153,7 @@ class DemoRun:
         await self.until(f"a stable group of {', '.join(names)}, each of them reading", holds)
 
     def alive(self) -> list[ConsumerProcess]:
-        return [member for member in self.members.values() if not member.gone]
+        return [member for member in self.members.values() if not member.ended]
 
     # the acts
 

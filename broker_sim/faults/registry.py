@@ -221,7 +221,7 @@ class Fault:
         self._held[request_id] = (asked, go)
 
     def let_go(self, request_id: int) -> None:
-        """The request waits no more: it went on, or its client is gone."""
+        """The request does not wait any longer: it continued, or its client disconnected."""
         self._held.pop(request_id, None)
 
 

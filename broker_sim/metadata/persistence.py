@@ -7,7 +7,7 @@ Rules:
 2. A change that the disk does not take is KAFKA_STORAGE_ERROR, and `cluster.json` has the state as it was before.
 3. Every change goes through `ClusterState.changed`, which also lets kept answers lapse.
 4. A directory without a `cluster.json` is another broker's. What that left is looked at as a whole before anything is opened
-   (`foreign_directory`), and loses nothing by being served: no retention, no compaction and no expiry until somebody sets them.
+   (`foreign_directory`), and serving it removes nothing: no retention, no compaction and no expiry until they are configured.
 5. Records of unknown topics are neither served nor deleted: they stay in place, or are moved aside, with a warning.
 """
 

@@ -88,7 +88,7 @@ class ScenarioClient(ABC):
 
     @abstractmethod
     async def crash(self) -> None:
-        """It is gone, and all that it said is heard. Raises UsageError where it doesn't run; so do the next three."""
+        """It has ended, and all its output is read. Raises UsageError if it doesn't run; so do the next three."""
 
     @abstractmethod
     def freeze(self) -> None:
@@ -197,12 +197,12 @@ class ProcessClient(ScenarioClient):
             os.killpg(self.process.pid, number)
 
     async def ended(self) -> None:
-        """Wait until its process is gone and all that it said is heard."""
+        """Wait until its process has ended and all its output is read."""
         if self.process is None:
             return
         await self.process.wait()
         _, silent = await asyncio.wait(self._reading, timeout=_PATIENCE_S)
-        for task in silent:  # somebody that it has left behind holds its stdout
+        for task in silent:  # a process that it started still holds its stdout
             task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
 
@@ -312,7 +312,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
     while True:
         try:
             line = await stream.readline()
-        except ValueError:  # longer than the limit: what was read of it is gone
+        except ValueError:  # longer than the limit: what was read of it is lost
             continue
         if not line:
             return

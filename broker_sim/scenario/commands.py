@@ -241,7 +241,7 @@ def _real(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
 def _virtual(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
     """Run a scenario in virtual time, as often as ``--repeat`` says; returns the exit code. If a repetition differs, the first
     different event is printed."""
-    if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
+    if sys.argv[1:2] == ["run"]:  # else another program than this command called
         from broker_sim.simulation.virtual.hashseed import pin
 
         pin()
@@ -327,7 +327,7 @@ async def _until_terminated(playing: Coroutine[Any, Any, ScenarioOutcome]) -> Sc
 
 
 def _progress(line: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # its reader is gone; the run continues, and its result is on stdout
+    with contextlib.suppress(BrokenPipeError):  # its reader ended; the run continues, and its result is on stdout
         sys.stderr.write(f"{visible(line)}\n")  # at once: an interrupt does not come between a line and its end
         sys.stderr.flush()
 

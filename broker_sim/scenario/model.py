@@ -110,7 +110,7 @@ class ClientPlan:
 @dataclass(slots=True)
 class Action:
     """Something to do. ``verb`` is "op" (``params`` for the operation ``name``), "client", "send", "advance" or "fault".
-    ``must_hit``: of a log's state and of a hold: whether somebody has to meet it."""
+    ``must_hit``: of a log's state and of a hold: whether a request must meet it."""
 
     verb: str
     name: str
@@ -159,7 +159,7 @@ class Scenario:
     steps: list[ScenarioStep]
     expect: list[Expectation]
     external: dict[str, list[str]] = field(default_factory=dict)
-    """Patterns of the names that somebody else makes: topics, groups, client_ids, transactional_ids."""
+    """Patterns of the names of other programs: topics, groups, client_ids, transactional_ids."""
     known: dict[str, str] = field(default_factory=dict)
     """Kind of client -> what it does that breaks the verdict, as is known."""
 
@@ -459,8 +459,8 @@ def _action(table: Table, declared: _Declared) -> Action:
             else op("topic.grow", {"topic": topic, "partitions": grow})
         )
     if "advance" in table:
-        nobody: list[str] = []
-        params = {"seconds": table.take("advance", duration), "expire": table.take("expire", texts, nobody)}
+        empty: list[str] = []
+        params = {"seconds": table.take("advance", duration), "expire": table.take("expire", texts, empty)}
         return _simple(table, Action("advance", "advance", params, place, words))
     if "mark" in table:
         marked = op("journal.mark", {"text": table.take("mark", text)})
@@ -510,10 +510,10 @@ def _send(table: Table, place: str, words: str) -> Action:
 
 def _send_deletion(table: Table, api: str, place: str, words: str) -> Action:
     """What an admin client asks for: that a group ends, or that it forgets the offsets of some partitions."""
-    nobody: list[str] = []
+    empty: list[str] = []
     params: dict[str, Any] = {"group": table.take("group", text)}
     if api == "OffsetDelete":
-        params["offsets"] = dict.fromkeys(table.take("partitions", texts, nobody), 0)
+        params["offsets"] = dict.fromkeys(table.take("partitions", texts, empty), 0)
         if not params["offsets"]:
             raise table.error("partitions is missing: the partitions whose offsets are deleted, as in [orders-0]")
     params["answer"] = table.take("answer", ErrorCode(none=True), Err.NONE).name

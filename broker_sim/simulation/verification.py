@@ -90,7 +90,7 @@ class ClusterVerifier:
         elif kind == "response" and event["api"] == "Produce" and event["body"] is not None:
             self._note_produced(event["body"])
         elif kind == "cluster" and event["action"] == "power lost":
-            self._ends.clear()  # what was not synced may be gone; the cluster itself looks at the rest
+            self._ends.clear()  # what was not synced may be lost; the cluster itself checks the rest
 
     def _note_timeouts(self, group: str, members: Iterable[Mapping[str, Any]]) -> None:
         session, rebalance = self._timeouts.get(group, (0, 0))

@@ -378,7 +378,7 @@ def timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Pa
 # --- scenarios -------------------------------------------------------------------------------------------------------
 
 _TOP_KEYS = re.compile(r"^(cluster|clients|steps|expect):", re.MULTILINE)
-"""What tells a scenario file that somebody names on the command line from other tools' files."""
+"""What distinguishes a scenario file on the command line from files of other tools."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:

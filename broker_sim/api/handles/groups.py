@@ -349,7 +349,7 @@ class GroupHandle:
 
     async def member_gone(self, member: str, timeout: object = TIMEOUT) -> Self:
         """Wait until no member has that member id, instance id or client id."""
-        await self._until(lambda: not self._find(member), f"member {member!r} gone", timeout)
+        await self._until(lambda: not self._find(member), f"member {member!r} removed", timeout)
         return self
 
     def obstacle_to_reading(self, consumption: Consumption) -> str | None:

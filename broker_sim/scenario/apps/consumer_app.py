@@ -61,10 +61,10 @@ class Member(HeartbeatingMember):
         )
 
     def _give_up(self) -> None:
-        gone = self.has - self.is_to_have
-        if gone:
+        revoked = self.has - self.is_to_have
+        if revoked:
             self.has &= self.is_to_have
-            self.report("revoked", partitions=self._logs(gone))
+            self.report("revoked", partitions=self._logs(revoked))
 
     def _listed(self) -> list[TopicPartitions]:
         by_topic: dict[bytes, list[int]] = {}

@@ -31,7 +31,7 @@ OPEN = {
     "prepared": "a transaction has its end, and not its markers",
     "held": "the last stable offset stands still",
     "pending offsets": "a transaction has pending offsets",
-    "loading": "a coordinator has gone or loads",
+    "loading": "a coordinator was unloaded or loads",
     "late": "an append has come to its time",
     "leaderless": "a log has another leader, or none",
 }

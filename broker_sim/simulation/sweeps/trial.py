@@ -328,7 +328,7 @@ def _fails(outcome: CaseOutcome, error: BaseException) -> None:
 
 
 def _tidy() -> None:
-    """A simulation is garbage when it has ended, in cycles, and collects none of itself: now and then somebody has to."""
+    """Collect garbage now and then: an ended simulation is garbage in cycles, and none of it is collected during a run."""
     global _untidy
     _untidy += 1
     if _untidy >= _TIDY_EVERY:

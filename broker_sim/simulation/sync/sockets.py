@@ -316,7 +316,7 @@ class LoopSocket(TcpSocket):
         self._transport.pause_reading()
 
     def handed_over(self) -> SimTransport:
-        """Its connection, which is somebody else's now. Raises OSError."""
+        """Its connection, which the caller owns from now on. Raises OSError."""
         if self._transport is None:
             raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
         transport, self._transport, self._gone = self._transport, None, True

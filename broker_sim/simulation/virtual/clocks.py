@@ -133,7 +133,7 @@ _OURS = 2
 
 
 def _bound_before(kind: type) -> list[Builtin]:
-    """``datetime.now`` that somebody has: such methods are among those who refer to the class, which the collector knows. It is asked
+    """References to ``datetime.now``: such methods are among those who refer to the class, which the collector knows. It is asked
     where there are other modules than the last time, or other references to the class, and always where these are not counted."""
     kinds = [kind]
     for clock_kind in kinds:

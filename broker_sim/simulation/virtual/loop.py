@@ -188,7 +188,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         self._tasks_made = 0
         self._named: dict[str, int] = {}  # tasks by their places
         self._instant = 0  # steps when time last jumped
-        self._window = (0, 0, self._now)  # steps, turns and time when somebody last looked for a livelock
+        self._window = (0, 0, self._now)  # steps, turns and time at the last check for a livelock
         self._turn_count = 0
         self._deadline = math.inf
         self._until: Callable[[], object] | None = None

@@ -37,7 +37,7 @@ class GroupSpec:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """``teams``: of aiokafka consumers. ``topics``: with their numbers of partitions; ``produced``: those that get records.
-    ``hostile``: a client that breaks all rules is there; ``admin``: somebody who makes, grows and deletes what can be. ``raw``: the
+    ``hostile``: with a client that breaks all rules; ``admin``: with one that creates, extends and deletes topics. ``raw``: the
     members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said, or that of groups
     ``by_epochs``, of a share group (``shares``), or of a ``streams`` group; ``heartbeats``: an API of theirs that faults hit
     more often than others. ``versions``: the releases that a seed chooses from.
@@ -152,7 +152,7 @@ WORKLOADS: dict[str, Workload] = {
         ),
         Workload(
             "pattern",
-            "two consumers of all topics that match a pattern, and somebody who makes, grows and deletes such topics",
+            "two consumers of all topics that match a pattern, and a client that creates, extends and deletes such topics",
             (GroupSpec(members=2, topics=tuple(_EVERYTHING), pattern="^(orders|extra)"),),
             _EVERYTHING,
             tuple(_EVERYTHING),

@@ -249,7 +249,7 @@ async def _incidents(context: RawContext, rng: random.Random) -> None:
         args = {"latency": f"{rng.randint(20, 400)}ms"} if kind == "slow" else {}
         condition = conditions.set(partition, kind, replace=True, **args)
         await asyncio.sleep(rng.uniform(0.2, 1.6))
-        if rng.random() < 0.4:  # what its followers do not have is gone
+        if rng.random() < 0.4:  # records that its followers do not have are lost
             _move(context, partition, rng)
         conditions.heal(condition)
 

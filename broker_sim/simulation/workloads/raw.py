@@ -244,7 +244,7 @@ class RawClient:
         self._versions = {kind: self.rng.randint(*span) for kind, span in self._spans.items()}
 
     def begin(self) -> None:
-        """Its process is a new one: what an earlier one had is gone."""
+        """Its process is a new one: the state of an earlier one is lost."""
         self.forget()
         self._lines.clear()
 
