@@ -90,7 +90,7 @@ def _examine_next(given: dict[str, Any]) -> None:
 async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait for the first matching event and return it; the event of an answered request contains the response."""
     outcome: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
-    if outcome == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
+    if outcome == {"error": "NONE"}:  # a dropped response has no error, and is none
         outcome = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
     event = await cluster.observe().next(
         given.get("api"),
@@ -203,7 +203,7 @@ async def _lines(
     with contextlib.ExitStack() as stack:
         if follow:
             stack.callback(cluster.observe().subscribe(listen))
-            yield b""  # tells who asks that nothing that happens from now on is missed
+            yield b""  # the client knows that it gets every event from now on
         stopped = asyncio.ensure_future(until.wait())
         stack.callback(stopped.cancel)
         while True:

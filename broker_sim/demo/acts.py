@@ -271,7 +271,7 @@ def run(data: str | None, as_version: str) -> int:
         directory = Path(data or stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
         directory.mkdir(parents=True, exist_ok=True)
         pictures = directory if data else Path(tempfile.mkdtemp(prefix=_SCRATCH))  # stays
-        logging.basicConfig(filename=directory / "demo.log")  # aiokafka tells of every connection that fails meanwhile
+        logging.basicConfig(filename=directory / "demo.log")  # aiokafka logs every failed connection
         try:
             return asyncio.run(_run(directory, as_version, pictures))
         except KeyboardInterrupt:

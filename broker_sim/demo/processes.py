@@ -71,7 +71,7 @@ class DemoBroker:
 
 
 class ConsumerProcess:
-    """One consumer process. ``heard(member, event)`` is called with everything that it tells."""
+    """One consumer process. ``heard(member, event)`` is called with each of its reports."""
 
     def __init__(self, name: str, directory: Path, heard: Callable[[ConsumerProcess, dict[str, Any]], None]) -> None:
         self.name = name

@@ -295,7 +295,7 @@ class _EpochReader:
         self._note(ts_ms, words)
 
     def end(self, last_ms: int) -> list[TimelineEntry]:
-        """What there is to tell at the journal's end."""
+        """The paragraphs at the journal's end."""
         still: dict[tuple[str, str, int], list[Unit]] = {}
         for (member, _), wait in self.waits.items():
             still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)

@@ -70,7 +70,7 @@ def _shared_entries(events: list[Event], past: History, things: list[tuple[int, 
 
 
 def _commits_by_epochs(past: History) -> list[str]:
-    """Its commits, where the header of a classic group doesn't tell them."""
+    """Its commits, if the header of a classic group doesn't have them."""
     return [] if past.existed else commit_words(past, past.commits)
 
 

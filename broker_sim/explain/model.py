@@ -77,7 +77,7 @@ class Replacement:
 
 @dataclass(slots=True, eq=False)
 class Rebalance(Phases):
-    """The phases of a rebalance, and what requests, timers and the log tell about it."""
+    """The phases of a rebalance, with its requests, timers and appends."""
 
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class RebalanceSeries:
 
 @dataclass(slots=True)
 class History:
-    """All that the journal tells of one group."""
+    """The history of one group from the journal."""
 
     group: str
     log: str | None = None

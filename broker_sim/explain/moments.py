@@ -30,7 +30,7 @@ class Moment:
 
 
 def is_trouble(call: Call) -> bool:
-    """Whether an answer is something to tell of."""
+    """Whether a response is worth a line."""
     return call.failed and call.error not in MANNERS
 
 

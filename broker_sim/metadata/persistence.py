@@ -1,7 +1,7 @@
 """The part of the cluster's state that is on disk: how it is written, and how it comes back after a restart.
 
 Rules:
-1. `cluster.json` decides what there is. Partitions' directories are made before it tells of them, and removed after it has
+1. `cluster.json` has the topics. Partitions' directories are created before they are in it, and removed after it has
    ceased to: a creation or a deletion that was cut short, by a crash or by the disk, leaves at most directories, which the
    next start removes. What was acknowledged outlives a loss of power, with or without `sync`.
 2. A change that the disk does not take is KAFKA_STORAGE_ERROR, and `cluster.json` has the state as it was before.

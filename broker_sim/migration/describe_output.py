@@ -68,7 +68,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "#MEMBERS",
     ),
 }
-"""Kind of table -> the columns that it may have; the one that tells it is in `_TELLING`."""
+"""Kind of table -> the columns that it may have; the one that identifies it is in `_TELLING`."""
 
 _NAMES = frozenset(name for columns in COLUMNS.values() for name in columns)
 _TELLING = {"CURRENT-OFFSET": OFFSETS, "#PARTITIONS": MEMBERS, "#MEMBERS": STATE}

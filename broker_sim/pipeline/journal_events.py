@@ -413,7 +413,7 @@ def _objects(event: Event, key: str) -> list[Event]:
 # ------------------------------------------------------------------------------------------------ groups
 
 _CAUSES = Causes(History(""))
-"""Knows nothing of the past: what it says of a step is what the event itself tells."""
+"""Without a history: the cause of a step comes from its event alone."""
 
 
 def _group(event: Event, row: Row) -> None:

@@ -46,7 +46,7 @@ class Folder:
         return cls(path, _Hadoop(path, spark))
 
     def check(self, *, overwrite: bool) -> None:
-        """Raises UsageError where it can't be written to; changes nothing. On a disk that is tried: rights alone don't tell of file
+        """Raises UsageError where it can't be written to; changes nothing. On a disk that is tried: rights alone don't show file
         systems that take no files, and Spark's start costs ten seconds."""
         files = self._files
         held = files.names()

@@ -9,7 +9,7 @@ Rules:
    most of them to plan it. Here each batch costs one small query, and the periods are counted on as their signs come.
 2. Signs are those of `__consumer_offsets` alone: appends, their commitment, and answers that say that there is no coordinator. What
    producers suffer, and responses to a group before the journal shows its partition, are left to the tables.
-3. Nothing of this is kept on a disk. A watch that starts again looks once at all that was appended, and tells what is stuck then.
+3. Nothing of this is kept on a disk. A restarted watch reads all events once, and reports what is stuck then.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     rows_of_state(["data/__transaction_state-0", ...])     one row for each transaction that the coordinator's log still has
     rows_of_data([("orders", 0, "data/orders-0"), ...])     those that a data partition's own log shows, and what they held up
-    rows_of_journal(lines)                                  those that a journal tells, as `broker_sim.explain` does
+    rows_of_journal(lines)                                  those of a journal, as `broker_sim.explain` has them
 
 Rules:
 1. A transaction begins where its transactional id becomes Ongoing and is over with the marker's record, CompleteCommit or

@@ -149,7 +149,7 @@ def read_timeline(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> G
 
 
 def _moves(timeline: GroupTimeline, evidence: Evidence) -> Iterator[Act]:
-    """Elections of the group's offsets partition. Where no line tells the moment it was before the first record of its epoch."""
+    """Elections of the group's offsets partition. Without a line its time is that before the first record of its epoch."""
     home = evidence.partition_of(timeline.group)
     for row in evidence.rows("coordinator_moves"):
         if (

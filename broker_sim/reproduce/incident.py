@@ -1,7 +1,7 @@
 """Which finding is to happen again, and over which time its group is looked at.
 
 Rules:
-1. A finding is one that the pipeline tells, or one of `_own`, for what it doesn't tell of a log alone.
+1. A finding is one of the pipeline, or one of `_own`, for what the pipeline does not find in a log alone.
 2. Without --group the weightiest finding is taken that can be played; with --at the one nearest to that moment.
 3. What no scenario can bring about is said in one line: UNPLAYABLE.
 4. An incident of an offsets partition (PARTITIONED) shows in all groups of the partition and in log lines: the finding for the
@@ -81,7 +81,7 @@ class SelectedIncident:
 
 
 def seen(evidence: Evidence, group: str) -> list[Finding]:
-    """What the tables of a group's log tell: the pipeline's findings, and what it has none for."""
+    """The findings from the tables of a group's log: those of the pipeline, and `_own`."""
     findings = [finding for finding in evidence.findings if finding.group in (group, None)]
     return findings + [
         finding for finding in _own(evidence, group) if finding.kind not in {finding.kind for finding in findings}

@@ -141,7 +141,7 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
             text = f"nothing was committed for {duration_text(act.for_ms)}: {act.why}"
             result.append(Event(act.at_ms - timeline.from_ms, ("jam",), text))
         elif act.kind in ("move", "epoch"):
-            # of the simulated log no line tells who was elected: both are a new epoch
+            # the simulated log has no lines about elections: both are a new epoch
             what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was re-elected"
             result.append(Event(act.at_ms - timeline.from_ms, ("epoch",), f"{what}: {act.why}"))
     return result

@@ -3,7 +3,7 @@ clients on simulated hosts.
 
 Rules:
 1. A crash is SIGKILL, a freeze SIGSTOP: the client gets no chance to say goodbye. A hang is an application that stops polling.
-2. What a client tells goes into the journal as ``client`` events, in the order in which it came.
+2. Reports of a client are written to the journal as ``client`` events, in the order in which they came.
 3. A client that ends without a command is reported with the last lines of its stderr.
 4. Nothing is left running: ``stop_all`` ends every client, thawed first.
 """

@@ -65,7 +65,7 @@ SCRATCH = "broker-sim-"
 Event = dict[str, Any]
 
 MakeClients = Callable[[list[ClientPlan], str, OnReport, Mapping[str, str]], Clients]
-"""As ``clients.processes``: (plans, bootstrap, tell, commands) -> the clients."""
+"""As ``clients.processes``: (plans, bootstrap, report, commands) -> the clients."""
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ APPS = {
 """Kind -> the module of ``apps`` with its ``live(settings, line)``."""
 
 _PATIENCE = "10m"
-"""Real time without a step: the code is ours, but who reads what we tell may take his time."""
+"""Real time without a step: the reader of the progress may be slow."""
 
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 

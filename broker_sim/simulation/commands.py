@@ -60,7 +60,7 @@ _BAR = 30
 """Characters of the progress bar."""
 
 _LONG_S = 100 * 3600
-"""More than that is not worth telling."""
+"""A longer duration is not printed."""
 
 _WIDE = 110
 _KEPT = "\N{NO-BREAK SPACE}"

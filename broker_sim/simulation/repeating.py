@@ -2,7 +2,7 @@
 
     check_repeatable(lambda sim: program(sim), seed=7)        # raises NotRepeatable at the first event that is another one
 
-``recording`` tells what makes runs differ.
+``recording`` finds what makes runs differ.
 """
 
 from __future__ import annotations

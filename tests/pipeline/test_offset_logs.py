@@ -100,7 +100,7 @@ def test_directories_that_are_no_logs_are_reported(data: Path) -> None:
     assert why(find_logs([str(one) for one in named])) == [
         ("orders-0", "a partition of the topic orders, not of __consumer_offsets"),
         ("empty", "no __consumer_offsets-N folder in it"),
-        ("loose", "segments in a folder whose name does not tell their partition, as __consumer_offsets-12 does"),
+        ("loose", "segments in a folder without their partition in its name, as __consumer_offsets-12 does"),
         ("__consumer_offsets-7", "no segments in it"),
         ("meta.properties", "not a segment in a __consumer_offsets-N folder"),
     ]

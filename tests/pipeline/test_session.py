@@ -98,7 +98,7 @@ def test_javas_that_are_too_old_are_reported_with_their_paths(tmp_path: Path) ->
             "it fails with exit code 3: Error: could not open libjvm",
         ),
         ("#!/bin/sh\nexit 1\n", "it fails with exit code 1: nothing said"),
-        ("#!/bin/sh\necho hello\n", "it does not tell its version"),
+        ("#!/bin/sh\necho hello\n", "it does not print its version"),
         ("#!/nowhere/sh\n", "there is none"),
         ("\x7fELF not really", "it can't be started: "),
     ],

@@ -60,7 +60,7 @@ KINDS = {
     "unclean": "a leader was elected outside of the in-sync replicas: records are lost",
     "transaction timeout": "a transaction was aborted by its timeout",
 }
-"""Each kind of broker's line, and what it tells."""
+"""Each kind of broker's line, and its meaning."""
 
 BROKER = LinePatterns(
     [

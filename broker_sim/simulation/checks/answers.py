@@ -42,7 +42,7 @@ Broken = Callable[["InvariantBroken"], object]
 
 
 class InvariantBroken(SimError, AssertionError):
-    """``name``: of the invariant. The text tells what broke it, and the group's recent history."""
+    """``name``: of the invariant. The text has what broke it, and the group's recent history."""
 
     def __init__(self, name: str, what: str, history: Iterable[object] = ()) -> None:
         self.name = name

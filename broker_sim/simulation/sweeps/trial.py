@@ -130,7 +130,7 @@ def case_from(value: Mapping[str, Any]) -> Case:
 
 @dataclass(slots=True)
 class CaseOutcome:
-    """What came of a run, plain data. ``failure``: its kind in a line; ``text``: all there is to tell. ``invariant``: what is broken,
+    """What came of a run, plain data. ``failure``: its kind in a line; ``text``: the whole report. ``invariant``: what is broken,
     if that is it. ``hits``: faults that came about, by what they are; ``reached``: what the run has seen (`coverage`); ``waived``:
     breaches that its plan explains. ``events``: of the journal, if asked for."""
 
@@ -263,7 +263,7 @@ def run(
     visitor: Visitor | None = None,
     follow: Follow | None = None,
 ) -> CaseOutcome:
-    """Run a case. ``events``: keep the journal's events, as text, and where it fails what there is to tell of the world. With a
+    """Run a case. ``events``: keep the journal's events, as text, and if it fails a report about the world. With a
     ``visitor`` it takes its time. ``quick``: leave out what no check uses: bodies of requests in the journal, and its hash; the run
     and its checks are the same. ``follow``: the times from which more than one future is run (`futures`). Raises UsageError for an
     invalid case. Log handlers and levels are restored in any case: a worker runs thousands of cases in one process."""
@@ -301,7 +301,7 @@ def run(
             if events and sim.clusters[0].observed:
                 encode = json.JSONEncoder(default=plain).encode
                 outcome.events = [encode(event) for event in sim.journal.events]
-    except (Exception, ExceptionGroup) as error:  # what a world tells when it ends
+    except (Exception, ExceptionGroup) as error:  # errors of a world at its end
         _fails(outcome, error)
     finally:
         if followed is not None:

@@ -245,7 +245,7 @@ class TcpSocket(_Socket):
     def writable(self) -> bool:
         return self.error != 0 or (self._transport is not None and not self._full)
 
-    # --- the connection tells
+    # --- events of the connection
 
     def received(self, data: bytes) -> None:
         self.inbox += data

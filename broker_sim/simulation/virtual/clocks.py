@@ -175,7 +175,7 @@ class _Bound:
 
 @contextmanager
 def _thawed() -> Iterator[None]:
-    """The collector tells who refers to an object of those alone that are not frozen: who has called ``gc.freeze()``, as a server does
+    """The collector knows only the referrers of an object that are not frozen: who has called ``gc.freeze()``, as a server does
     before it forks and mypy before it checks, would keep what it has bound."""
     frozen = gc.get_freeze_count() > 0
     if frozen:

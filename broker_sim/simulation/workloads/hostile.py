@@ -7,7 +7,7 @@ Rules:
 1. Everything a client does is drawn from the seed, its own name and the deed's number (`deeds`); every answer goes through `Answers`.
 2. The hostile client uses several connections at once, sends before it has been answered, and takes the identities of others: ids and
    generations out of the book in which all members write theirs.
-3. Every committed offset is another number, so that what is read tells which commit it is.
+3. Every committed offset is a different number, which identifies the commit.
 4. Without a journal the brokers take their short ways (repeated commits, heartbeats, joins): half of all runs should be so.
 """
 

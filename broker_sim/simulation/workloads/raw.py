@@ -1,6 +1,6 @@
 """Clients that speak the wire protocol themselves, and members of a group that behave. `hostile` has one that does not.
 
-Every answer goes through `Answers`; every committed offset is another number, so that what is read tells which commit it is.
+Every answer goes through `Answers`; every committed offset is a different number, which identifies the commit.
 """
 
 from __future__ import annotations

@@ -374,7 +374,7 @@ class ReadingProber(LogProber):
             if timestamp == MAX_TIMESTAMP:  # of several with that time it may be any
                 there = log.rows.get(answer.offset)
                 stored = None if not log.rows else stored
-                shallow = self.state.config.release < (3, 9)  # such brokers tell any offset of the batch
+                shallow = self.state.config.release < (3, 9)  # such brokers return any offset of the batch
                 if there is not None and (shallow or there.timestamp == log.latest_time()):
                     stored = answer.offset, log.latest_time()
             wanted = (-1, -1) if stored is None else stored
